@@ -8,8 +8,14 @@ from string import Formatter
 from typing import NamedTuple
 
 from webhook.server.limits import DEFAULT_LIMITS
+from webhook.server.preview.frames import (
+    MAX_OBJECTS_WITHOUT_POD,
+    MAX_PODS,
+    MAX_POLICIES,
+    MAX_POLICIES_BYTES,
+    MAX_POLICY_BYTES,
+)
 from webhook.server.preview.route import MAX_BODY_BYTES as MAX_PREVIEW_BODY_BYTES
-from webhook.server.preview.worker_run import MAX_OBJECTS_WITHOUT_POD, MAX_PODS
 from webhook.server.reviews.handler import (
     GUARANTEED_DECISION_BYTES,
     NAMESPACE_LOOKUP_SECONDS,
@@ -154,6 +160,11 @@ ROWS = (
     Row("the size of a text for `/preview`", "{MAX_PREVIEW_BODY_BYTES}", "413"),
     Row("pods in a text for `/preview`", "{MAX_PODS}", "422"),
     Row("objects without a pod in a text for `/preview`", "{MAX_OBJECTS_WITHOUT_POD}", "422"),
+    Row(
+        "SettlePolicies in a text for `/preview`",
+        "{MAX_POLICIES}; {MAX_POLICY_BYTES} each, and {MAX_POLICIES_BYTES} together, as JSON",
+        "422",
+    ),
     Row("receiving a text for `/preview`", "{preview_body_timeout_seconds}", "408"),
     Row(
         "the worker process of previews",
@@ -175,11 +186,6 @@ ROWS = (
         "the preview continues without the images that were not found",
     ),
     Row(
-        "the worker process of previews without work",
-        "{preview_idle_seconds}, or a text of more than {preview_reuse_bytes} before",
-        "the worker process ends, and the next preview starts another one",
-    ),
-    Row(
         "an answer to `/view`",
         "{view_max_policies} policies and {view_max_namespaces} namespaces, {view_list_bytes} each",
         "the answer has the first ones and the numbers of all",
@@ -194,6 +200,9 @@ def _values() -> dict[str, str]:
         "GUARANTEED_DECISION_BYTES": GUARANTEED_DECISION_BYTES,
         "MAX_OBJECTS_WITHOUT_POD": MAX_OBJECTS_WITHOUT_POD,
         "MAX_PODS": MAX_PODS,
+        "MAX_POLICIES": MAX_POLICIES,
+        "MAX_POLICIES_BYTES": MAX_POLICIES_BYTES,
+        "MAX_POLICY_BYTES": MAX_POLICY_BYTES,
         "MAX_PREVIEW_BODY_BYTES": MAX_PREVIEW_BODY_BYTES,
         "NAMESPACE_LOOKUP_SECONDS": NAMESPACE_LOOKUP_SECONDS,
         "NAMESPACE_LOOKUP_SHARE": NAMESPACE_LOOKUP_SHARE,

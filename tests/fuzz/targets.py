@@ -24,8 +24,7 @@ from webhook.core.defects.versions import Version
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import LookupRules
 from webhook.core.preview.document import DocumentError
-from webhook.core.preview.model import render
-from webhook.core.preview.preview import Preview, preview_all
+from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.preview.yaml_documents import load_documents
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
 from webhook.core.types import compile_globs
@@ -33,7 +32,7 @@ from webhook.images.errors import LookupFailedError
 from webhook.images.keyring import read_keyring
 from webhook.images.registry import registry_of
 from webhook.images.www_authenticate import parse_challenges
-from webhook.server.preview.worker_run import MAX_PODS
+from webhook.server.preview.frames import MAX_PODS
 
 
 class Target(NamedTuple):

@@ -40,7 +40,16 @@ def loaded_by(*modules: str) -> set[str]:
         ),
         (
             ("webhook.server.preview.worker",),
-            (*HTTP_SERVER, *HTTP_CLIENT, "asyncio", "click", "cryptography", "logging", "ssl"),
+            (
+                *HTTP_SERVER,
+                *HTTP_CLIENT,
+                "asyncio",
+                "click",
+                "cryptography",
+                "logging",
+                "pydantic",
+                "ssl",
+            ),
         ),
     ],
     ids=["command line", "logs", "server on manifests", "preview worker"],

@@ -23,7 +23,7 @@ from webhook.cluster.kubeconfig import kubeconfig_paths
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.preview.preview import DEFAULT_NAMESPACE
+from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE
 from webhook.core.printable import printable
 from webhook.process_memory import imports_excluded_from_gc
 

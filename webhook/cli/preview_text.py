@@ -23,7 +23,7 @@ def previews_as_text(previews: Sequence[Preview]) -> str:
 
 def _overview_line(preview: Preview) -> str:
     title = printable(f"{preview.namespace}/{preview.workload.title}")
-    return f"{click.style(title, bold=True)}: {printable(preview.summary)}"
+    return f"{click.style(title, bold=True)}: {printable(preview.decided.summary)}"
 
 
 def _pod_text(preview: Preview) -> str:
@@ -31,7 +31,7 @@ def _pod_text(preview: Preview) -> str:
     title = click.style(printable(preview.workload.title), bold=True)
     policies = f"  policies: {printable(', '.join(decision.policies))}" if decision.policies else ""
     lines = [f"{title} in namespace {printable(preview.namespace)}{policies}"]
-    lines.append(f"  {printable(preview.summary)}")
+    lines.append(f"  {printable(preview.decided.summary)}")
     lines += [f"  {_outcome_text(outcome)}" for outcome in decision.outcomes]
     return "\n".join(lines) + "\n" + colour_diff(preview.diff)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.core.constants import API_VERSION, KIND
-from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem, json_path
+from webhook.core.json_path import json_path
+from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem
 from webhook.core.policy.model import SettlePolicy, parse_policy
 
 

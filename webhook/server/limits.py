@@ -14,11 +14,11 @@ class PreviewLimits:
     body_timeout_seconds: float = 30.0
     """Maximum time to receive the body of a request."""
     deadline_seconds: float = 10.0
-    """Maximum time of the worker for one request. A worker that takes longer is killed."""
+    """Maximum time for a preview, without image look-ups. Then its worker is killed."""
     start_seconds: float = 20.0
-    """Maximum time for a worker to start, and to receive the state of the cluster."""
+    """Maximum time for a worker to start."""
     queue_seconds: float = 20.0
-    """Maximum time for which a preview waits until the worker is free."""
+    """Maximum time for which a preview waits until those before it are made."""
     bodies_bytes: int = 32 * MIB
     """Maximum length of all bodies together. Previews are queued, each with a body of up to 4 MiB,
     so they would exhaust the memory of reviews."""
@@ -28,11 +28,6 @@ class PreviewLimits:
     """Maximum private memory of the worker. 490 Tekton pods (4 MiB of JSON) take 77 MiB."""
     answer_bytes: int = 32 * MIB
     """Maximum length of all answers together that wait to be sent."""
-    idle_seconds: float = 60.0
-    """Time after which an unused worker is ended."""
-    reuse_bytes: int = 256 * 1024
-    """Length of the longest request body after which the worker is reused. A longer body fragments
-    the worker's heap. In one measurement, the third list of 490 pods took 125 of 128 MiB."""
     image_seconds: float = 10.0
     """Maximum time for all image look-ups of a preview together."""
 

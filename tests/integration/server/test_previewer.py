@@ -1,4 +1,4 @@
-"""The worker process for previews: its lifetime, its limits and its input, on a real server."""
+"""The worker processes of previews: their lifetime, limits and input, on a real server."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from http.client import HTTPResponse
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from tests.support.factories import node, pod, policy, runtime_class
-from tests.support.factories import view as make_view
+from tests.support.factories import pod
 from tests.support.http_client import (
     Client,
     InProcess,
@@ -37,21 +36,9 @@ from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_comp
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.policy.model import SettlePolicy
 from webhook.server.components import Components
 from webhook.server.limits import PreviewLimits
-from webhook.server.preview.messages import (
-    MAX_FRAME_BYTES,
-    PART_BYTES,
-    NodesPart,
-    PoliciesPart,
-    ViewComplete,
-    decode_for_worker,
-    frame,
-    frame_length,
-    view_parts,
-)
-from webhook.server.preview.worker_client import PreviewProcess, worker_niceness
+from webhook.server.preview.worker_process import worker_niceness
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 SMALL = json.dumps(TEKTON).encode()
@@ -118,6 +105,29 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+BUSY_KIB = 45 * 1024
+"""A worker that has read a large text takes more memory than this."""
+
+
+def resident_kib(pid: int) -> int:
+    """The resident memory of a process, 0 after its end."""
+    with suppress(OSError, KeyError):
+        return int(process_status(pid, "VmRSS").split()[0])
+    return 0
+
+
+def start_preview(client: RequestClient, body: bytes = SMALL) -> int:
+    """Ask for a preview, and return the process ID of its worker."""
+    client.send(request(body))
+    await_that(workers, "the worker is starting")
+    (pid,) = workers()
+    return pid
+
+
+def has_lower_priority(pid: int) -> bool:
+    return os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+
+
 def cpu_ticks(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
 
@@ -175,45 +185,24 @@ def in_flight(components: Components, number: int) -> Callable[[], bool]:
 # Lifetime
 
 
-def test_first_preview_starts_the_worker_and_later_ones_use_it(serve: Serve) -> None:
+def test_each_preview_has_a_worker_of_its_own_with_a_lower_priority(serve: Serve) -> None:
     _, server = serve()
-    assert workers() == []
     client = RequestClient(server.connect)
-    client.send(request(SMALL))
-    assert pods_in(client)[0]["outcomes"][0]["reason"] == "Applied"
-    (pid,) = workers()
-    client.send(request(SMALL))
-    assert pods_in(client)
-    assert workers() == [pid]
-    assert counted(server, "answered") is False
-    assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def test_worker_is_ended_after_a_long_text(serve: Serve) -> None:
-    _, server = serve(replace(UNHURRIED, reuse_bytes=len(SMALL) - 1))
-    client = RequestClient(server.connect)
+    pids = set()
     for _ in range(2):
-        client.send(request(SMALL))
-        assert pods_in(client)
-        await_that(lambda: not workers(), "the worker is ended")
+        pid = start_preview(client)
+        pids.add(pid)
+        with stopped(pid):
+            await_that(partial(has_lower_priority, pid), "its priority is lower")
+        assert pods_in(client)[0]["outcomes"][0]["reason"] == "Applied"
+        assert workers() == []
+    assert len(pids) == 2
 
 
-def test_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
-    _, server = serve(replace(UNHURRIED, idle_seconds=0.2))
-    client = RequestClient(server.connect)
-    for _ in range(2):
-        client.send(request(SMALL))
-        assert pods_in(client)
-        await_that(lambda: not workers(), "the idle worker is ended")
-
-
-def test_idle_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
-    with start_server(EXAMPLES, tmp_path) as server:
-        server.await_previews()
-        (pid,) = workers(server.process.pid)
-        server.process.kill()
-        server.process.wait()
-        await_that(lambda: is_gone(pid), "the worker ends")
+def test_worker_without_a_server_ends() -> None:
+    command = [sys.executable, "-m", "webhook.server.preview.worker", str(128 * 1024 * 1024), "60"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_busy_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
@@ -221,12 +210,11 @@ def test_busy_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
         address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         context = ssl.create_default_context(cafile=server.ca)
         client = RequestClient(lambda: Client(address, context))
-        server.await_previews()
         with closing(client):
-            (pid,) = workers(server.process.pid)
-            before = cpu_ticks(pid)
             client.send(request(large()))
-            await_that(lambda: cpu_ticks(pid) > before + 10, "the worker is busy")
+            await_that(lambda: workers(server.process.pid), "the worker is starting")
+            (pid,) = workers(server.process.pid)
+            await_that(lambda: resident_kib(pid) > BUSY_KIB, "the worker is busy")
             used = [cpu_ticks(pid)]
             server.process.kill()
 
@@ -240,20 +228,6 @@ def test_busy_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
         assert used[-1] - used[0] < 50
 
 
-def test_worker_killed_while_idle_is_replaced(serve: Serve) -> None:
-    _, server = serve()
-    client = RequestClient(server.connect)
-    client.send(request(SMALL))
-    assert pods_in(client)
-    (pid,) = workers()
-    os.kill(pid, signal.SIGKILL)
-    await_that(lambda: is_gone(pid), "it is gone")
-    # The event loop notices the closed socket before it reads the next request.
-    assert server.connect().get("/livez").status == 200
-    client.send(request(SMALL))
-    assert pods_in(client)
-
-
 # Limits
 
 
@@ -262,28 +236,35 @@ def test_preview_beyond_the_deadline_is_killed_and_the_next_succeeds(
 ) -> None:
     _, server = serve(replace(UNHURRIED, deadline_seconds=5))
     client = RequestClient(server.connect)
-    client.send(request(SMALL))
-    assert pods_in(client)
-    (pid,) = workers()
-    with stopped(pid):
-        client.send(request(SMALL))
+    pid = start_preview(client, large())
+    # On a busy machine, it may reach the deadline before.
+    await_that(lambda: is_gone(pid) or resident_kib(pid) > BUSY_KIB, "the worker is busy")
+    with suppress(ProcessLookupError), stopped(pid):
         text = detail(client, 422)
     assert text.startswith("this preview takes longer than 5 s: send the input in parts, or use ")
     assert "preview: worker killed after 5 s" in caplog.text
     assert counted(server, "deadline")
+    assert workers() == []
     client.send(request(b"kind: Service"))
     assert "a Service holds no pod" in detail(client, 422)
+
+
+def test_worker_that_is_not_ready_in_time_is_an_error(serve: Serve) -> None:
+    _, server = serve(replace(UNHURRIED, start_seconds=0))
+    client = RequestClient(server.connect)
+    client.send(request(SMALL))
+    assert "the preview process was not ready within 0 s" in detail(client, 503)
+    assert counted(server, "deadline")
+    assert workers() == []
 
 
 def test_preview_beyond_the_memory_limit_is_refused_and_the_next_succeeds(
     serve: Serve,
 ) -> None:
-    _, server = serve(replace(UNHURRIED, memory_bytes=64 * 1024 * 1024))
+    _, server = serve(replace(UNHURRIED, memory_bytes=32 * 1024 * 1024))
     client = RequestClient(server.connect)
-    client.send(request(SMALL))
-    assert pods_in(client)
     client.send(request(large()))
-    assert "needs more than 64 MiB of memory: send the input in parts" in detail(client, 422)
+    assert "needs more than 32 MiB of memory: send the input in parts" in detail(client, 422)
     assert counted(server, "memory")
     client.send(request(SMALL))
     assert pods_in(client)
@@ -314,11 +295,8 @@ def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
 ) -> None:
     components, server = serve(replace(UNHURRIED, max_pending=2))
     first, second, third = (RequestClient(server.connect) for _ in range(3))
-    first.send(request(SMALL))
-    assert pods_in(first)
-    (pid,) = workers()
+    pid = start_preview(first)
     with stopped(pid):
-        first.send(request(SMALL))
         second.send(request(SMALL))
         await_that(in_flight(components, 2), "both wait")
         third.send(request(SMALL))
@@ -332,14 +310,10 @@ def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
 
 
 def test_preview_is_refused_after_the_queue_timeout(serve: Serve) -> None:
-    components, server = serve(replace(UNHURRIED, queue_seconds=0.2))
+    _, server = serve(replace(UNHURRIED, queue_seconds=0.2))
     first, second = RequestClient(server.connect), RequestClient(server.connect)
-    first.send(request(SMALL))
-    assert pods_in(first)
-    (pid,) = workers()
+    pid = start_preview(first)
     with stopped(pid):
-        first.send(request(SMALL))
-        await_that(in_flight(components, 1), "one is in flight")
         second.send(request(SMALL))
         assert detail(second, 503) == "other previews take too long; try again in a minute"
     assert pods_in(first)
@@ -353,12 +327,8 @@ def test_crash_of_the_worker_fails_only_one_preview(
 ) -> None:
     components, server = serve()
     client, waiting = RequestClient(server.connect), RequestClient(server.connect)
-    client.send(request(SMALL))
-    assert pods_in(client)
-    (pid,) = workers()
+    pid = start_preview(client)
     with stopped(pid):
-        client.send(request(SMALL))
-        await_that(in_flight(components, 1), "one is in flight")
         waiting.send(request(SMALL))
         await_that(in_flight(components, 2), "another one waits")
         os.kill(pid, signal.SIGKILL)
@@ -372,13 +342,10 @@ def test_crash_of_the_worker_fails_only_one_preview(
 def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -> None:
     components, server = serve(replace(UNHURRIED, max_pending=2))
     clients = [RequestClient(server.connect) for _ in range(3)]
-    clients[0].send(request(SMALL))
-    assert pods_in(clients[0])
-    (pid,) = workers()
+    pid = start_preview(clients[0])
     with stopped(pid):
-        for number in (0, 1):
-            clients[number].send(request(SMALL))
-            await_that(in_flight(components, number + 1), "it is in flight")
+        clients[1].send(request(SMALL))
+        await_that(in_flight(components, 2), "another one waits")
         clients[0 if at_work else 1].close()
         await_that(in_flight(components, 1), "the preview has ended")
         assert counted(server, "disconnected")
@@ -390,26 +357,10 @@ def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -
     assert pods_in(clients[2])
 
 
-def test_disconnect_during_the_start_leaves_the_worker_to_the_next_preview(
-    serve: Serve,
-) -> None:
-    components, server = serve()
-    client, later = RequestClient(server.connect), RequestClient(server.connect)
-    client.send(request(SMALL))
-    await_that(workers, "the worker is starting")
-    (pid,) = workers()
-    with stopped(pid):
-        client.close()
-        await_that(in_flight(components, 0), "the preview has ended")
-    later.send(request(SMALL))
-    assert pods_in(later)
-    assert workers() == [pid]
-
-
 # Input
 
 
-def test_changes_of_the_cluster_reach_the_worker(serve: Serve, tmp_path: Path) -> None:
+def test_changes_of_the_cluster_reach_previews(serve: Serve, tmp_path: Path) -> None:
     source = ManifestsSource(tmp_path)
     source.refresh()
     _, server = serve(source=source)
@@ -441,10 +392,9 @@ def test_changes_of_the_cluster_reach_the_worker(serve: Serve, tmp_path: Path) -
     assert reasons(policy=wanted) == {"RuntimeClassMissing"}
     fast = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: fast}\nhandler: f"
     assert reasons(fast=fast) == {"Applied"}
-    assert len(workers()) == 1
 
 
-def test_settings_reach_the_worker(serve: Serve) -> None:
+def test_settings_reach_previews(serve: Serve) -> None:
     namespace = TEKTON["metadata"]["namespace"]
     _, server = serve(settings=OperatorSettings(own_namespace=namespace))
     client = RequestClient(server.connect)
@@ -461,75 +411,6 @@ def test_invalid_namespace_of_any_length_is_unknown(serve: Serve, length: int) -
     assert pods_in(client)[0]["namespace"] == "n" * length
 
 
-def test_view_is_sent_in_small_parts_without_namespaces() -> None:
-    """Small parts do not delay reviews. The test counts their content, because timing varies."""
-    several = [policy(f"p{n}", podSelector={"matchLabels": {"app": f"a{n}"}}) for n in range(1_000)]
-    spaces = [{"metadata": {"name": f"ns{n}"}} for n in range(10_000)]
-    nodes = [node(f"n{n}", labels={f"label-{k}": f"v{n}" for k in range(15)}) for n in range(5_000)]
-    large = make_view(*several, namespaces=spaces, nodes=nodes, classes=[runtime_class("fast")])
-    parts = list(view_parts(None, large))
-    policies = [part for part in parts if isinstance(part, PoliciesPart)]
-    assert sum(len(part.documents) for part in policies) == 1_000
-    assert sum(len(part.nodes) for part in parts if isinstance(part, NodesPart)) == 5_000
-    assert [part.first for part in policies] == [True, *[False] * (len(policies) - 1)]
-    assert max(map(len, map(frame, parts))) < 256 * 1024
-    assert not any(b"ns1234" in frame(part) for part in parts)
-    # Unchanged parts are not sent again.
-    assert list(view_parts(large, replace(large, namespaces={}))) == []
-    changed = replace(large, nodes=make_view(nodes=nodes[:1]).nodes)
-    assert [type(part) for part in view_parts(large, changed)] == [NodesPart, ViewComplete]
-
-
-def wide_policy(name: str, values: int) -> SettlePolicy:
-    """A policy with this many values of 63 characters."""
-    wanted = [f"value-{n:057}" for n in range(values)]
-    selector = {"matchExpressions": [{"key": "team", "operator": "In", "values": wanted}]}
-    return policy(name, namespaceSelector=selector)
-
-
-def test_long_policies_and_large_nodes_are_sent_in_separate_parts() -> None:
-    wide = [wide_policy(f"p{n}", 5_000) for n in range(20)]
-    labels = {f"label.example/key-{k}": "v" * 63 for k in range(400)}
-    large = make_view(*wide, nodes=[node(f"n{n}", labels=labels) for n in range(200)])
-    parts = list(view_parts(None, large))
-    policies = [part for part in parts if isinstance(part, PoliciesPart)]
-    assert [len(part.documents) for part in policies] == [1] * 20
-    nodes = [part for part in parts if isinstance(part, NodesPart)]
-    assert [found for part in nodes for found in part.nodes] == list(large.nodes.all)
-    assert [part.first for part in nodes] == [True, *[False] * (len(nodes) - 1)]
-    longest = max(len(document) for part in policies for document in part.documents)
-    assert max(map(len, map(frame, parts))) < longest + PART_BYTES
-
-
-def test_policies_that_exceed_one_message_reach_the_worker(serve: Serve, tmp_path: Path) -> None:
-    wide = (wide_policy(f"p{n}", 5_000) for n in range(16))
-    texts = [each.model_dump_json(by_alias=True, exclude_unset=True) for each in wide]
-    assert sum(map(len, texts)) > MAX_FRAME_BYTES
-    (tmp_path / "policies.yaml").write_text("\n---\n".join([*texts, POLICY]))
-    source = ManifestsSource(tmp_path)
-    source.refresh()
-    assert len(source.policies_in_force) == len(texts) + 1
-    _, server = serve(source=source)
-    client = RequestClient(server.connect)
-    client.send(request(SMALL))
-    assert pods_in(client)[0]["patch"]
-
-
-def test_policies_are_equal_after_sending() -> None:
-    source = ManifestsSource(EXAMPLES)
-    source.refresh()
-    parts = [p for p in view_parts(None, source.view) if isinstance(p, PoliciesPart)]
-    read = [SettlePolicy.model_validate_json(text) for part in parts for text in part.documents]
-    assert {found.metadata.name: found for found in read} == source.policies_in_force
-
-
-def test_frame_that_is_too_long_or_invalid_is_an_error() -> None:
-    with pytest.raises(ValueError, match="a message of"):
-        frame_length((MAX_FRAME_BYTES + 1).to_bytes(4, "big"))
-    with pytest.raises(msgspec.DecodeError):
-        decode_for_worker(b"\xc1")
-
-
 @pytest.mark.parametrize(
     "limits",
     [
@@ -543,7 +424,8 @@ def test_server_with_lower_limits_of_its_own_starts_a_worker(limits: str) -> Non
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.limits import MIB, PreviewLimits
-from webhook.server.preview.previewer import Previewer, PreviewOptions
+from webhook.server.preview.preview_run import PreviewOptions
+from webhook.server.preview.previewer import Previewer
 async def main():
     {limits}
     previewer = Previewer(Snapshot, OperatorSettings(), limits=PreviewLimits(start_seconds=600))
@@ -579,7 +461,14 @@ def test_disconnect_before_the_end_of_the_body_is_not_logged(
     assert caplog.records == []
 
 
-async def test_worker_that_is_not_ready_in_time_is_an_error() -> None:
-    with pytest.raises(TimeoutError):
-        await PreviewProcess.start(64 * 1024 * 1024, seconds=0)
-    assert workers() == []
+def test_preview_is_no_review_in_metrics_and_logs(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, server = serve()
+    client = RequestClient(server.connect)
+    client.send(request(SMALL))
+    assert pods_in(client)[0]["patch"]
+    text = server.connect().get("/metrics").body.decode()  # type: ignore[attr-defined]
+    reviews = [line for line in text.splitlines() if line.startswith("podsettle_review")]
+    assert [line for line in reviews if not line.endswith(" 0.0") and "_created" not in line] == []
+    assert caplog.records == []

@@ -14,7 +14,7 @@ from webhook.core.constants import (
 )
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.plan import CompiledPolicy, PlanCache, PolicyGroup, compile_policy
-from webhook.core.policy.selector_index import SelectorIndex, compile_for_index
+from webhook.core.policy.selector_index import SelectorIndex
 
 _MAX_NAMESPACE_NAME_CHARACTERS = 63
 """The longest valid name of a namespace (RFC 1123). The coverage of longer names is not cached,
@@ -60,17 +60,19 @@ class PolicySet:
         max_coverage_cache_bytes: int = MAX_COVERAGE_CACHE_BYTES,
     ) -> None:
         self._max_coverage_cache_bytes = max_coverage_cache_bytes
-        self.documents = tuple(documents)
+        self._set_policies((document, compile_policy(document)) for document in documents)
+
+    def _set_policies(self, policies: Iterable[tuple[SettlePolicy, CompiledPolicy]]) -> None:
+        self._pairs = tuple(policies)
+        ordered = sorted(self._pairs, key=lambda pair: (-pair[1].priority, pair[1].name))
+        self.documents = tuple(document for document, _ in self._pairs)
         """The policies as they were parsed."""
-        compiled = sorted(
-            (compile_policy(document) for document in self.documents),
-            key=lambda policy: (-policy.priority, policy.name),
-        )
-        self._policies = tuple(compiled)
-        self._rank = {policy.name: rank for rank, policy in enumerate(compiled)}
+        self.by_precedence = tuple(document for document, _ in ordered)
+        """The same policies. Earlier ones win."""
+        self._policies = tuple(policy for _, policy in ordered)
+        self._rank = {policy.name: rank for rank, policy in enumerate(self._policies)}
         self._namespace_selectors = SelectorIndex(
-            (rank, compile_for_index(policy.namespace_selector))
-            for rank, policy in enumerate(compiled)
+            (rank, policy.indexed_namespace_selector) for rank, policy in enumerate(self._policies)
         )
         self._clear_caches()
 
@@ -93,6 +95,18 @@ class PolicySet:
         """
         policy_set = copy(self)
         policy_set._clear_caches()
+        return policy_set
+
+    def replaced(self, policies: Iterable[tuple[SettlePolicy, CompiledPolicy]]) -> PolicySet:
+        """Return a set in which some policies are replaced, by name, or added.
+
+        The caller compiles these policies (`compile_policy`). The others are not compiled again,
+        which takes 10 ms for 1,000 policies.
+        """
+        by_name = {pair[0].metadata.name: pair for pair in self._pairs}
+        by_name |= {pair[0].metadata.name: pair for pair in policies}
+        policy_set = copy(self)
+        policy_set._set_policies(by_name.values())
         return policy_set
 
     def coverage_for(self, namespace: Namespace, own_namespace: str | None) -> Coverage:

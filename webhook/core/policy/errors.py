@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from webhook.core.constants import API_VERSION
+from webhook.core.json_path import json_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,6 @@ class FieldError:
 
     def __str__(self) -> str:
         return f"{json_path(self.path)}: {self.message}" if self.path else self.message
-
-
-def json_path(path: tuple[str | int, ...]) -> str:
-    """Return a path as text, such as `spec.remedies.postInitSleep.initContainers[0]`."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
 
 
 class InvalidPolicyError(Exception):

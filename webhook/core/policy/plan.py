@@ -12,7 +12,6 @@ from webhook.core.images import LookupRules
 from webhook.core.labels import Labels
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selector_index import CompiledSelector, SelectorIndex, compile_for_index
-from webhook.core.policy.selectors import LabelSelector
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Remedy
 
@@ -32,7 +31,7 @@ class CompiledPolicy:
     name: str
     priority: int
     audit: bool
-    namespace_selector: LabelSelector | None
+    indexed_namespace_selector: CompiledSelector | None
     """None: the policy covers only namespaces that name it by label."""
     named_namespaces: frozenset[str]
     indexed_pod_selector: CompiledSelector | None
@@ -50,7 +49,7 @@ def compile_policy(document: SettlePolicy) -> CompiledPolicy:
         name=document.metadata.name,
         priority=spec.priority,
         audit=spec.action == "Audit",
-        namespace_selector=selector,
+        indexed_namespace_selector=compile_for_index(selector),
         named_namespaces=selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset(),
         indexed_pod_selector=compile_for_index(spec.pod_selector),
         remedies=tuple((REMEDIES[name], settings) for name, settings in spec.settings().items()),

@@ -6,7 +6,9 @@ namespace (`PolicySet.coverage_for`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
+from itertools import chain, islice
 from typing import NamedTuple
 
 from webhook.core.cluster.view import Namespace
@@ -16,7 +18,6 @@ from webhook.core.policy.coverage import Coverage, PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.plan import Plan
 from webhook.core.policy.selectors import first_unmet
-from webhook.core.policy.shadowing import precedence
 
 MAX_MATCHES = 100
 """The default number of policies that are explained, because people read the list."""
@@ -62,8 +63,11 @@ def match_policies(
     coverage = policies.coverage_for(namespace, own_namespace)
     plan = coverage.group.plan(labels)
     covering = frozenset(plan.policies if plan else ())
-    ordered = sorted(
-        policies.documents, key=lambda each: (each.metadata.name not in covering, *precedence(each))
+    in_namespace = frozenset(each.name for each in coverage.policies)
+    # Two passes over the policies, because a sort of 1,000 policies for each pod takes 1 ms.
+    ordered = chain(
+        (each for each in policies.by_precedence if each.metadata.name in covering),
+        (each for each in policies.by_precedence if each.metadata.name not in covering),
     )
     return tuple(
         _covering_match(policy, plan)
@@ -71,9 +75,9 @@ def match_policies(
         else PolicyMatch(
             policy.metadata.name,
             Verdict.NOT_MATCHED,
-            why=_why_not(policy, coverage, namespace, labels, own_namespace),
+            why=_why_not(policy, coverage, in_namespace, namespace, labels, own_namespace),
         )
-        for policy in ordered[:limit]
+        for policy in islice(ordered, limit)
     )
 
 
@@ -92,17 +96,21 @@ def _covering_match(policy: SettlePolicy, plan: Plan) -> PolicyMatch:
 def _why_not(
     policy: SettlePolicy,
     coverage: Coverage,
+    in_namespace: Collection[str],
     namespace: Namespace,
     labels: Labels,
     own_namespace: str | None,
 ) -> str:
-    """Return why a policy does not cover the pod, in a clause."""
+    """Return why a policy does not cover the pod, in a clause.
+
+    `in_namespace` are the names of the policies that cover the namespace.
+    """
     if coverage.disabled:
         return f'the namespace is labelled {LABEL_ENABLED}: "false"'
     if namespace.name == own_namespace:
         return "the namespace is podsettle's own"
     name, selector = policy.metadata.name, policy.spec.namespace_selector
-    if all(each.name != name for each in coverage.policies):
+    if name not in in_namespace:
         if selector is None:
             if namespace.labels.get(LABEL_POLICY) != name:
                 return f"the namespace has no label {LABEL_POLICY}={name}"

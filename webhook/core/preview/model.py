@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from webhook.core.policy.errors import json_path
 from webhook.core.policy.policy_matches import MAX_MATCHES, Verdict
+from webhook.core.preview.object_without_pod import ObjectWithoutPod
 from webhook.core.reasons import Reason
-
-if TYPE_CHECKING:
-    # The server's routes import this module for its models only, and a worker makes the previews.
-    from webhook.core.preview.document import Document
-    from webhook.core.preview.preview import Preview
-    from webhook.core.preview.workloads import PassedOver
 
 
 class _CamelCaseModel(BaseModel):
@@ -83,27 +77,6 @@ class PodPreview(_CamelCaseModel):
     diff: str = Field(description="Unified diff of the pod as YAML. Empty if nothing changes.")
 
 
-class ObjectWithoutPod(_CamelCaseModel):
-    """An object for which no pod can be shown."""
-
-    kind: str = Field(description="Empty if the object has no kind.")
-    name: str
-    namespace: str = Field(
-        description="The namespace that the object names. Empty if it names none."
-    )
-    source: str = Field(description="The file, or `body` for the request's body.")
-    line: int = Field(description="The line of the source at which the object begins, from 1.")
-    path: str = Field(
-        description="The object's path in the document. Empty for the document itself."
-    )
-    message: str = Field(description="Why there is no pod, and what to preview instead.")
-
-    def __str__(self) -> str:
-        """Return a line such as `pods.yaml:3: Service/web: a Service holds no pod`."""
-        title = f"{self.kind}/{self.name or '(unnamed)'}: " if self.kind else ""
-        return f"{self.source}:{self.line}: {title}{self.message}"
-
-
 class PreviewAnswer(_CamelCaseModel):
     """The answer to a preview: one entry per object, in the order of the documents."""
 
@@ -114,62 +87,4 @@ class PreviewAnswer(_CamelCaseModel):
     unreadable: list[ObjectWithoutPod] = Field(
         description="Objects that cannot be read: without a kind, without the pod template of "
         "their kind, or with a pod template at a path that podsettle does not know."
-    )
-
-
-def render_passed_over(passed_over: PassedOver, document: Document) -> ObjectWithoutPod:
-    """Return the JSON form of an object without a pod."""
-    return ObjectWithoutPod(
-        kind=passed_over.kind,
-        name=passed_over.name,
-        namespace=passed_over.namespace or "",
-        source=document.source,
-        line=document.line(passed_over.steps),
-        path=json_path(passed_over.steps),
-        message=passed_over.message,
-    )
-
-
-def render(preview: Preview) -> PodPreview:
-    """Return the JSON form of a preview."""
-    workload, decision = preview.workload, preview.decision
-    docs_url = preview.settings.docs_url
-    return PodPreview(
-        kind=workload.kind,
-        name=workload.name,
-        namespace=preview.namespace,
-        path=workload.path,
-        namespace_known=preview.namespace_known,
-        summary=preview.summary,
-        notes=list(preview.notes),
-        policies=list(decision.policies),
-        policy_matches=[
-            PolicyMatch(
-                policy=match.policy,
-                verdict=match.verdict,
-                acting=list(match.acting),
-                shadowed=[ShadowedRemedy(remedy=remedy, by=by) for remedy, by in match.shadowed],
-                why=match.why,
-            )
-            for match in preview.policy_matches
-        ],
-        outcomes=[
-            PreviewOutcome(
-                reason=outcome.reason,
-                remedy=outcome.remedy,
-                policy=outcome.policy,
-                container=outcome.container,
-                changed=outcome.changed,
-                warns=outcome.reason.warns,
-                message=outcome.sentence,
-                meaning=outcome.reason.meaning,
-                explanation=f"{docs_url}#{outcome.reason.lower()}" if docs_url else None,
-            )
-            for outcome in decision.outcomes
-        ],
-        warnings=decision.warnings,
-        patch=list(decision.operations),
-        before=preview.before,
-        after=preview.after,
-        diff=preview.diff,
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy, is_policy, parse_policy
+from webhook.core.policy.plan import compile_policy
 from webhook.core.preview.list_items import find_objects
 
 
@@ -28,6 +29,4 @@ def policies_in(document: object) -> dict[str, SettlePolicy]:
 
 def replace_policies(policies: PolicySet, replacements: Iterable[SettlePolicy]) -> PolicySet:
     """Return a set in which some policies are replaced, by name, or added."""
-    by_name = {policy.metadata.name: policy for policy in policies.documents}
-    by_name |= {policy.metadata.name: policy for policy in replacements}
-    return PolicySet(by_name.values())
+    return policies.replaced((policy, compile_policy(policy)) for policy in replacements)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.core.policy.errors import InvalidPolicyError, json_path
-from webhook.core.policy.model import is_policy, parse_policy
+from webhook.core.constants import KIND
+from webhook.core.json_path import json_path
 from webhook.core.preview.controller_fields import (
     add_controller_fields,
     fill_in_nulls,
@@ -96,7 +96,7 @@ def pods_of(document: object, template_path: str | None = None) -> Iterator[Work
         if not isinstance(value, Mapping):
             message = f"{_subject(steps)} is not a Kubernetes object"
             yield PassedOver("", "", None, steps, message, True)
-        elif is_policy(value):
+        elif value.get("kind") == KIND:
             yield from _find_policy_errors(value, steps)
         else:
             yield _find_pod(value, template_path, steps)
@@ -104,6 +104,11 @@ def pods_of(document: object, template_path: str | None = None) -> Iterator[Work
 
 def _find_policy_errors(document: Mapping[str, Any], object_steps: Steps) -> Iterator[PassedOver]:
     """Yield one object for each error in a policy, or one for a policy that the preview uses."""
+    # Imported here, because the imports of the model take longer than most previews, and few texts
+    # contain a policy.
+    from webhook.core.policy.errors import InvalidPolicyError
+    from webhook.core.policy.model import parse_policy
+
     name = _name_of(document)
     try:
         parse_policy(document)

@@ -13,8 +13,8 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status import all_nodes, remedy_needs
-from webhook.core.preview.model import PodPreview, render
-from webhook.core.preview.preview import Preview, preview_all
+from webhook.core.preview.model import PodPreview
+from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.reasons import Reason
 from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.inspect.cluster_flags import ClusterFlags

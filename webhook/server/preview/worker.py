@@ -1,60 +1,56 @@
-"""The worker process: `python -m webhook.server.preview.worker`, with its socket as stdin.
+"""The worker process of a preview: `python -m webhook.server.preview.worker MEMORY CPU`.
 
-The input of /preview is parsed, decided and rendered in a process of its own, so that no preview
-delays a review. The process has limits on memory and CPU, and a lower priority. The server kills it
-after a deadline. It ends when the server closes the socket or dies, even while it is busy
-(`Channel`).
+It reads text from a client, and renders decisions. Both take so long that they would delay reviews.
+It knows nothing of the cluster, and decides nothing: see `frames`. The process makes one preview
+and ends. It has limits on memory and CPU time, and a lower priority. The server kills it after a
+deadline. It ends when the server does, even while it is busy.
+
+It starts for each preview, so it imports little: neither pydantic, unless the text contains a
+policy, nor what decides.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import signal
-import socket
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import replace
-from itertools import islice
 from types import FrameType
+from typing import TYPE_CHECKING, BinaryIO
 
-from webhook.core.cluster.nodes import Node, Nodes
-from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.images import NO_IMAGES, ImageConfig, ImageQuery, LookupRules, Unavailable
-from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.snapshot import Snapshot
-from webhook.core.preview.document import DocumentError
-from webhook.server.preview.messages import (
-    MAX_IMAGES_PER_MESSAGE,
-    PIECE_BYTES,
-    AnswerPiece,
-    BodyPart,
-    ClassesPart,
-    Finished,
-    ImageNeeded,
-    ImagesNeeded,
-    KnownImage,
-    NodesPart,
-    PoliciesPart,
-    Ready,
+from msgspec import Raw
+
+from webhook.core.constants import KIND
+from webhook.core.preview.document import Document, DocumentError
+from webhook.core.preview.list_items import find_objects
+from webhook.core.preview.object_without_pod import ObjectWithoutPod, render_passed_over
+from webhook.core.preview.pod_effect import patched, render_pod
+from webhook.core.preview.workloads import PassedOver, Workload, pods_of
+from webhook.core.preview.yaml_documents import load_documents
+from webhook.server.preview.frames import (
+    HEADER_BYTES,
+    MAX_OBJECTS_WITHOUT_POD,
+    MAX_PODS,
+    MAX_POLICIES,
+    MAX_POLICIES_BYTES,
+    MAX_POLICY_BYTES,
+    OUT_OF_MEMORY_EXIT_CODE,
+    PodFound,
+    PolicyFound,
     Refused,
-    RulesForImages,
-    Run,
-    ToWorker,
-    ViewComplete,
-    frame,
+    TextRead,
+    decode_decision,
+    decode_input,
+    encode,
+    header,
 )
-from webhook.server.preview.worker_channel import (
-    MAX_NAMESPACE_CHARACTERS,
-    Channel,
-    Namespaces,
-    UnexpectedMessageError,
-)
-from webhook.server.preview.worker_run import MAX_IMAGES, PreviewRun, RunImages
 
+if TYPE_CHECKING:
+    from webhook.core.policy.model import SettlePolicy
+
+MAX_ERROR_LINES = 20
+"""The maximum number of lines in an error that lists objects without a pod."""
 MAX_DETAIL_CHARACTERS = 10_000
 """The maximum length of an error message. It quotes names, kinds and keys of the text, which can be
 long."""
@@ -66,120 +62,124 @@ _PAUSE_SECONDS = 0.01
 """The length of a pause."""
 
 
-class _Worker:
-    """The state of the worker: its view, and the parts that have arrived for the next run."""
+class _Text:
+    """The pods of a text, its policies, and the objects without a pod."""
 
-    def __init__(self, channel: Channel, memory_bytes: int) -> None:
-        self._channel = channel
-        self._out_of_memory = frame(
-            Refused(
-                f"this preview needs more than {memory_bytes >> 20} MiB of memory: send the input "
-                "in parts, or use `podsettle preview`, which has no such limit",
-                out_of_memory=True,
+    def __init__(self, body: bytes, template_path: str | None) -> None:
+        """Raise DocumentError or ValueError for a text that is refused."""
+        self.pods: list[Workload] = []
+        self.unreadable: list[ObjectWithoutPod] = []
+        self.passed_over: list[ObjectWithoutPod] = []
+        documents = load_documents(body, "body")
+        if not documents:
+            raise ValueError(
+                "the body is empty or has only comments: send a Pod or a workload; "
+                "with curl, use --data-binary, because --data removes line ends"
             )
+        self.policies = _policies_in(documents)
+        for document in documents:
+            for found in pods_of(document.value, template_path):
+                if isinstance(found, PassedOver):
+                    self._add_without_pod(found, document)
+                    continue
+                self.pods.append(found)
+                if len(self.pods) > MAX_PODS:
+                    raise ValueError(f"more than {MAX_PODS} pods: send them in parts")
+        if not self.pods:
+            raise ValueError(self._no_pod_message())
+
+    def _add_without_pod(self, found: PassedOver, document: Document) -> None:
+        without_pod = self.unreadable if found.malformed else self.passed_over
+        without_pod.append(render_passed_over(found, document))
+        if len(self.unreadable) + len(self.passed_over) > MAX_OBJECTS_WITHOUT_POD:
+            raise ValueError(
+                f"more than {MAX_OBJECTS_WITHOUT_POD} objects without a pod: send them in parts"
+            )
+
+    def _no_pod_message(self) -> str:
+        objects = [*self.unreadable, *self.passed_over]
+        lines = [str(without_pod) for without_pod in objects[:MAX_ERROR_LINES]]
+        if len(objects) > len(lines):
+            lines.append(f"and {len(objects) - len(lines)} more objects without a pod")
+        return "\n".join(lines) or "the list is empty: there is no pod in it"
+
+
+def _policies_in(documents: list[Document]) -> list[bytes]:
+    """Return the valid policies as JSON. Raises ValueError if they are too many or too long."""
+    if not any(
+        isinstance(found.value, dict) and found.value.get("kind") == KIND
+        for document in documents
+        for found in find_objects(document.value)
+    ):
+        return []
+    from webhook.core.preview.policies import policies_in
+
+    policies: dict[str, SettlePolicy] = {}
+    for document in reversed(documents):  # Of two policies with one name, the first counts.
+        policies |= policies_in(document.value)
+    if len(policies) > MAX_POLICIES:
+        raise ValueError(f"more than {MAX_POLICIES} policies: send fewer of them")
+    texts = []
+    for name, policy in policies.items():
+        text = policy.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        if len(text) > MAX_POLICY_BYTES:
+            raise ValueError(
+                f"SettlePolicy/{name} is longer than {MAX_POLICY_BYTES >> 10} KiB as JSON: use "
+                "`podsettle preview`, which has no such limit"
+            )
+        texts.append(text)
+    if sum(map(len, texts)) > MAX_POLICIES_BYTES:
+        raise ValueError(
+            f"the policies are longer than {MAX_POLICIES_BYTES >> 10} KiB as JSON: send fewer of "
+            "them"
         )
-        self._policies: list[bytes] = []
-        self._nodes: list[Node] = []
-        self._classes: dict[str, RuntimeClassInfo] = {}
-        self._view = Snapshot()
-        self._policies_changed = self._nodes_changed = False
-        self._body: list[bytes] = []
-        self._images: dict[bytes, ImageConfig | Unavailable] = {}
+    return texts
 
-    def handle(self, message: ToWorker) -> None:
-        """Process a message of the server."""
-        match message:
-            case PoliciesPart(first, documents):
-                self._policies = [*(() if first else self._policies), *documents]
-                self._policies_changed = True
-            case NodesPart(first, nodes):
-                self._nodes = [*(() if first else self._nodes), *nodes]
-                self._nodes_changed = True
-            case ClassesPart(first, classes):
-                earlier = {} if first else self._classes
-                self._classes = earlier | {
-                    runtime_class.name: runtime_class for runtime_class in classes
-                }
-            case ViewComplete():
-                self._compile(message)
-            case BodyPart(data):
-                self._body.append(data)
-            case KnownImage():
-                self._images[message.key] = (
-                    ImageConfig(message.entrypoint, message.cmd)
-                    if message.unavailable is None
-                    else Unavailable(message.unavailable)
-                )
-            case Run():
-                self._run(message)
-            case _:
-                raise UnexpectedMessageError(repr(type(message)))
 
-    def _compile(self, message: ViewComplete) -> None:
-        """Build the view from the parts that have arrived."""
-        view = replace(
-            self._view,
-            runtime_classes=self._classes,
-            server_version=message.server_version,
-            invents_namespaces=message.invents_namespaces,
-        )
-        if self._policies_changed:
-            documents = map(SettlePolicy.model_validate_json, self._policies)
-            view = replace(view, policies=PolicySet(documents))
-        if self._nodes_changed:
-            view = replace(view, nodes=Nodes(self._nodes))
-        self._policies_changed = self._nodes_changed = False
-        self._policies, self._nodes = [], []
-        self._view = view
+class _Channel:
+    """The channel to the server. The end of the input ends the process."""
 
-    def _run(self, run: Run) -> None:
-        """Preview the text that has arrived, and send the answer, missing images or a refusal."""
-        _limit_cpu(run.cpu_seconds)
-        body, known_images = b"".join(self._body), self._images
-        self._body, self._images = [], {}
-        view = replace(self._view, namespaces=Namespaces(self._channel))
-        images = (
-            NO_IMAGES if run.images == "None" else RunImages(known_images, run.images == "UseKnown")
-        )
-        try:
-            preview = PreviewRun(run, view, images)
-            preview.read(body)
-            if preview.missing_images:
-                self._request_images(preview.missing_images)
-            else:
-                self._answer(preview)
-            self._channel.send(Finished())
-        except (DocumentError, ValueError) as error:
-            self._channel.send(Refused(_shorten(str(error))))
-        except MemoryError:
-            # This message was encoded when the worker started, because there may be no memory now.
-            # The server starts a new worker, because this heap is fragmented.
-            self._channel.send_frame(self._out_of_memory)
-            os._exit(0)
+    def __init__(self, source: BinaryIO, target: BinaryIO) -> None:
+        self._source = source
+        self._target = target
 
-    def _answer(self, preview: PreviewRun) -> None:
-        """Send the answer in pieces of PIECE_BYTES."""
-        piece = bytearray()
-        for part in preview.answer():
-            piece += part
-            while len(piece) >= PIECE_BYTES:
-                self._channel.send(AnswerPiece(bytes(piece[:PIECE_BYTES])))
-                del piece[:PIECE_BYTES]
-        self._channel.send(AnswerPiece(bytes(piece)))
+    def send(self, *pieces: bytes) -> None:
+        """Send a frame that consists of these pieces."""
+        self._target.write(header(sum(map(len, pieces))))
+        for piece in pieces:
+            self._target.write(piece)
+        self._target.flush()
 
-    def _request_images(self, missing: Mapping[bytes, ImageQuery]) -> None:
-        """Ask the server to look images up. Each set of look-up rules is sent only once."""
-        rules: dict[LookupRules, int] = {}
-        images: list[ImageNeeded] = []
-        for key, query in islice(missing.items(), MAX_IMAGES):
-            if query.rules not in rules:
-                rules[query.rules] = len(rules)
-                self._channel.send(RulesForImages(query.rules))
-            namespace = query.namespace[:MAX_NAMESPACE_CHARACTERS]
-            index = rules[query.rules]
-            images.append(ImageNeeded(key, query.image, index, query.architectures, namespace))
-        for start in range(0, len(images), MAX_IMAGES_PER_MESSAGE):
-            self._channel.send(ImagesNeeded(images[start : start + MAX_IMAGES_PER_MESSAGE]))
+    def receive(self) -> bytes:
+        """Return the next frame."""
+        return self._read(int.from_bytes(self._read(HEADER_BYTES), "big"))
+
+    def _read(self, length: int) -> bytes:
+        data = self._source.read(length)
+        if len(data) < length:
+            os._exit(0)  # The server has ended.
+        return data
+
+
+def _preview(channel: _Channel) -> None:
+    """Make one preview."""
+    template_path = decode_input(channel.receive()).template_path
+    try:
+        text = _Text(channel.receive(), template_path)
+    except (DocumentError, ValueError) as error:
+        channel.send(encode(Refused(_shorten(str(error)))))
+        return
+    for policy in text.policies:
+        channel.send(encode(PolicyFound(Raw(policy))))
+    for workload in text.pods:
+        channel.send(encode(PodFound(workload.namespace, Raw(encode(workload.created_pod)))))
+    channel.send(encode(TextRead()))
+    for index, workload in enumerate(text.pods):
+        decision = decode_decision(channel.receive())
+        after = patched(workload.pod, decision["patch"])
+        channel.send(b"," if index else b'{"pods":[', encode(render_pod(workload, decision, after)))
+    passed_over, unreadable = encode(text.passed_over), encode(text.unreadable)
+    channel.send(b'],"passedOver":', passed_over, b',"unreadable":', unreadable, b"}")
 
 
 def _shorten(detail: str) -> str:
@@ -189,14 +189,6 @@ def _shorten(detail: str) -> str:
     return f"{detail[:MAX_DETAIL_CHARACTERS]}… and {left_out} more characters"
 
 
-def _limit_cpu(seconds: int) -> None:
-    """Let the kernel end the process after `seconds` more of CPU time.
-
-    The kernel does so even if the server cannot kill the process.
-    """
-    _set_soft_limit(resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds)
-
-
 def _set_soft_limit(kind: int, value: int) -> None:
     """Set a soft limit of this process. It is at most the inherited hard limit."""
     _, hard = resource.getrlimit(kind)
@@ -204,23 +196,33 @@ def _set_soft_limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (limit, hard))
 
 
-def _pause(_signal: int, _frame: FrameType | None) -> None:
-    time.sleep(_PAUSE_SECONDS)
-
-
 def main() -> None:
-    """Process messages until the socket is closed. `sys.argv[1]` is the memory limit in bytes."""
-    memory_bytes = int(sys.argv[1])
+    """Make one preview. `sys.argv` has the limits: bytes of memory, and seconds of CPU time."""
+    memory_bytes, cpu_seconds = map(int, sys.argv[1:])
+    server = os.getppid()
+
+    def pause(_signal: int, _frame: FrameType | None) -> None:
+        if os.getppid() != server:
+            os._exit(0)  # The server has ended.
+        time.sleep(_PAUSE_SECONDS)
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # RLIMIT_DATA limits private writable memory: the heap, not memory shared with other processes.
     _set_soft_limit(resource.RLIMIT_DATA, memory_bytes)
-    signal.signal(signal.SIGPROF, _pause)
+    # The kernel ends the process even if the server cannot kill it.
+    _set_soft_limit(resource.RLIMIT_CPU, cpu_seconds)
+    signal.signal(signal.SIGPROF, pause)
     signal.setitimer(signal.ITIMER_PROF, _WORK_SECONDS, _WORK_SECONDS)
-    channel = Channel(socket.socket(fileno=0))
-    worker = _Worker(channel, memory_bytes)
-    channel.send(Ready())
-    while True:
-        worker.handle(channel.receive())
+    channel = _Channel(sys.stdin.buffer, sys.stdout.buffer)
+    try:
+        channel.send()  # The process has started.
+        _preview(channel)
+    except BrokenPipeError:
+        pass  # The server has ended.
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY_EXIT_CODE)
+    # The server waits for this end, and the interpreter would take milliseconds to free its memory.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.policy.coverage import Coverage, PolicySet
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.plan import compile_policy
 
 OPT_IN: Any = None
 EVERYWHERE: Any = {}
@@ -264,3 +265,19 @@ def test_policy_set_with_own_caches_gives_equal_results_and_leaves_the_original_
         ask(own, number)
     assert policies.coverage_for(namespace, None) is before
     assert before.group.plan(some("p", 5)) is plan
+
+
+def test_set_with_replaced_policies_is_like_a_set_of_these_policies() -> None:
+    first = PolicySet([policy("a"), policy("b", priority=2, namespaceSelector=named("ci"))])
+    added = [
+        policy("a", priority=3, namespaceSelector=named("ci")),
+        policy("c", namespaceSelector=named("other")),
+    ]
+    replaced = first.replaced((each, compile_policy(each)) for each in added)
+    fresh = PolicySet([added[0], first.documents[1], added[1]])
+    assert replaced.documents == fresh.documents
+    assert replaced.by_precedence == fresh.by_precedence
+    for name in ("ci", "other"):
+        space = Namespace(name, {LABEL_NAMESPACE_NAME: name})
+        assert names(replaced.coverage_for(space, None)) == names(fresh.coverage_for(space, None))
+    assert [each.metadata.name for each in first.by_precedence] == ["b", "a"]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.factories import SETTINGS, container, pod, policy, view
-from webhook.core.preview.preview import Preview, preview_all, to_yaml
+from webhook.core.preview.pod_effect import to_yaml
+from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.printable import is_printable
 
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

@@ -23,8 +23,8 @@ from tests.support.factories import (
 from webhook.core.cluster.view import Namespace
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.preview.model import render
-from webhook.core.preview.preview import Preview, preview_all, to_yaml
+from webhook.core.preview.pod_effect import to_yaml
+from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.preview.workloads import PassedOver
 from webhook.core.reasons import Reason
 
@@ -236,14 +236,14 @@ def test_unknown_namespace_is_a_note_and_does_not_change_the_decision(invents: b
     seen = replace(SEEN, invents_namespaces=invents)
     found = preview(pod(QUICK), seen, namespace="no-such")
     assert found.decision == decide_pod(pod(QUICK), seen, namespace="no-such")
-    assert not found.namespace_known
+    assert not found.decided.namespace_known
     (note,) = found.notes
     assert note.startswith("namespace 'no-such' is not in the ")
-    assert found.policy_matches == () or invents
+    assert found.decided.policy_matches == () or invents
     known = replace(seen, namespaces={"no-such": Namespace("no-such", {})})
     assert preview(pod(QUICK), known, namespace="no-such").notes == ()
     labelled = preview(pod(QUICK), seen, namespace="no-such", namespace_labels={"a": "b"})
-    assert labelled.namespace_known
+    assert labelled.decided.namespace_known
 
 
 def test_default_namespace_is_that_of_pods_that_name_none() -> None:
@@ -292,4 +292,4 @@ def test_malformed_pod_has_no_policy_matches() -> None:
     document["metadata"]["labels"] = {"a": 5}
     found = preview(document)
     assert reasons(found.decision) == [Reason.MALFORMED_POD]
-    assert found.policy_matches == ()
+    assert found.decided.policy_matches == ()

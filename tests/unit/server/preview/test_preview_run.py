@@ -1,0 +1,97 @@
+"""Frames of a worker that an attacker controls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.factories import SETTINGS, policy_document, view
+from webhook.server.limits import PreviewLimits
+from webhook.server.preview.answer import PreviewAnswerText
+from webhook.server.preview.frames import MAX_PODS, MAX_POLICIES, MAX_POLICY_BYTES, header
+from webhook.server.preview.preview_run import PreviewOptions, PreviewRun
+from webhook.server.preview.worker_process import WorkerError, WorkerProcess
+from webhook.server.reviews.load_shedding import MemoryBudget
+
+POD: dict[str, Any] = {"type": "PodFound", "namespace": None, "pod": {}}
+END = {"type": "TextRead"}
+
+
+def policy_found(name: str = "p", **spec: Any) -> dict[str, Any]:
+    return {"type": "PolicyFound", "document": policy_document(name, **spec)}
+
+
+@asynccontextmanager
+async def worker_that_sends(*frames: bytes) -> AsyncIterator[WorkerProcess]:
+    """A worker whose frames are already there."""
+    ours, theirs = socket.socketpair()
+    _, peer = await asyncio.open_unix_connection(sock=theirs)
+    peer.write(b"".join(header(len(frame)) + frame for frame in frames))
+    peer.write_eof()
+    process = subprocess.Popen([sys.executable, "-c", ""])  # noqa: ASYNC220
+    worker = WorkerProcess(process, *await asyncio.open_unix_connection(sock=ours))
+    try:
+        yield worker
+    finally:
+        await worker.end(kill=True)
+        peer.close()
+
+
+async def make(*frames: object) -> PreviewAnswerText:
+    """Make a preview with a worker that sends these frames: bytes, or values as JSON."""
+    encoded = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in frames]
+    budget = MemoryBudget(1024 * 1024)
+    answer = PreviewAnswerText(budget, lambda _result: None)
+    async with worker_that_sends(*encoded) as worker, asyncio.timeout(600) as deadline:
+        seen = view()
+        run = PreviewRun(worker, PreviewOptions(), lambda: seen, SETTINGS, None, PreviewLimits())
+        try:
+            await run.make([b"text"], answer, deadline)
+        finally:
+            assert budget.used_bytes == answer.length
+    return answer
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b"no JSON"],
+        [b"[" * 100_000],
+        [{"type": "Unknown"}],
+        [POD | {"namespace": 5}],
+        [POD] * (MAX_PODS + 1),
+        [policy_found(f"p{number}") for number in range(MAX_POLICIES + 1)],
+        [policy_found(description="x" * MAX_POLICY_BYTES)],
+        [policy_found(remedies={}), POD, END],
+        [POD, END],
+    ],
+    ids=[
+        "no frame",
+        "no JSON",
+        "deep JSON",
+        "an unknown frame",
+        "a wrong type",
+        "too many pods",
+        "too many policies",
+        "a long policy",
+        "an invalid policy",
+        "no answer",
+    ],
+)
+async def test_worker_that_sends_what_it_must_not_is_an_error(frames: list[object]) -> None:
+    with pytest.raises(WorkerError):
+        await make(*frames)
+
+
+async def test_pod_that_is_no_pod_is_decided_as_malformed() -> None:
+    answer = await make(POD | {"pod": "text"}, END, b"{part}", b"{last}")
+    assert b"".join(answer.pieces) == b"{part}{last}"

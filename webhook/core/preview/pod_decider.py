@@ -1,0 +1,172 @@
+"""Decisions on the pods of a preview. The CLI and the server make them in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.handler import decide_safely
+from webhook.core.admission.review import make_request
+from webhook.core.admission.summary import summary_of
+from webhook.core.cluster.view import ClusterView, Namespace
+from webhook.core.images import NO_IMAGES, KnownImages
+from webhook.core.labels import Labels
+from webhook.core.pod import DECODE_ERRORS
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.policy_matches import PolicyMatch, match_policies
+from webhook.core.reasons import Reason
+
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class PodDecision:
+    """The decision on one pod of a preview, and what it was decided from."""
+
+    namespace: str
+    decision: Decision
+    labels: Labels
+    """The labels of the pod. Empty if they are malformed."""
+    policies: PolicySet
+    """The policies in force."""
+    settings: OperatorSettings
+    namespace_seen: Namespace | None
+    """The namespace with the labels that the decision read. None if the view does not know it."""
+    namespace_known: bool
+    """Whether the view contains the namespace, or the caller gave its labels."""
+    namespaces_read: bool
+    """Whether the namespaces of the cluster could be read."""
+
+    @property
+    def summary(self) -> str:
+        """The decision in one sentence."""
+        return summary_of(self.decision.outcomes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the decision assumes, for people."""
+        if self.namespace_known:
+            return ()
+        assumed = self.namespace_seen is not None
+        return (namespace_note(self.namespace, assumed=assumed, read=self.namespaces_read),)
+
+    @property
+    def policy_matches(self) -> tuple[PolicyMatch, ...]:
+        """What each policy does about the pod, and why."""
+        reasons = [outcome.reason for outcome in self.decision.outcomes]
+        if self.namespace_seen is None or Reason.MALFORMED_POD in reasons:
+            return ()
+        return match_policies(
+            self.policies, self.namespace_seen, self.labels, self.settings.own_namespace
+        )
+
+    def render(self) -> dict[str, Any]:
+        """Return the members of a PodPreview that depend on the decision, for JSON."""
+        decision, docs_url = self.decision, self.settings.docs_url
+        return {
+            "namespace": self.namespace,
+            "namespaceKnown": self.namespace_known,
+            "summary": self.summary,
+            "notes": self.notes,
+            "policies": decision.policies,
+            "policyMatches": [
+                {
+                    "policy": match.policy,
+                    "verdict": match.verdict,
+                    "acting": match.acting,
+                    "shadowed": [{"remedy": remedy, "by": by} for remedy, by in match.shadowed],
+                    "why": match.why,
+                }
+                for match in self.policy_matches
+            ],
+            "outcomes": [
+                {
+                    "reason": outcome.reason,
+                    "remedy": outcome.remedy,
+                    "policy": outcome.policy,
+                    "container": outcome.container,
+                    "changed": outcome.changed,
+                    "warns": outcome.reason.warns,
+                    "message": outcome.sentence,
+                    "meaning": outcome.reason.meaning,
+                    "explanation": f"{docs_url}#{outcome.reason.lower()}" if docs_url else None,
+                }
+                for outcome in decision.outcomes
+            ],
+            "warnings": decision.warnings,
+            "patch": decision.operations,
+        }
+
+
+class PodDecider:
+    """Decides on the pods of one preview, as the webhook would."""
+
+    def __init__(
+        self,
+        policies: PolicySet,
+        view: ClusterView,
+        settings: OperatorSettings,
+        *,
+        namespace_labels: Mapping[str, str] | None = None,
+        namespaces_read: bool = True,
+    ) -> None:
+        """`namespace_labels` replace the labels that the namespaces of pods have in the view.
+
+        `namespaces_read` says whether the view has the namespaces of the cluster.
+        """
+        # Clients choose the labels, so their previews must not evict results that reviews have
+        # cached.
+        self._policies = policies.with_own_caches()
+        self._view = view
+        self._settings = settings
+        self._namespace_labels = namespace_labels
+        self._namespaces_read = namespaces_read
+        self._relabelled_views: dict[str, ClusterView] = {}
+
+    def decide(self, pod: object, namespace: str, images: KnownImages = NO_IMAGES) -> PodDecision:
+        """Return the decision on a pod: an object, or its JSON as `msgspec.Raw`. Raises nothing.
+
+        `images` are the results of look-ups.
+        """
+        request = make_request(pod, namespace)
+        view = self._view_for(namespace)
+        decision, _ = decide_safely(request, self._policies, view, self._settings, images)
+        try:
+            labels = request.pod.labels or {}
+        except DECODE_ERRORS:
+            labels = {}
+        return PodDecision(
+            namespace,
+            decision,
+            labels,
+            self._policies,
+            self._settings,
+            view.namespace(namespace),
+            self._namespace_labels is not None or self._view.contains_namespace(namespace),
+            self._namespaces_read,
+        )
+
+    def _view_for(self, namespace: str) -> ClusterView:
+        """Return the view in which the namespace has the labels that the caller gave, if any."""
+        if self._namespace_labels is None:
+            return self._view
+        if namespace not in self._relabelled_views:
+            self._relabelled_views[namespace] = self._view.with_namespace_labels(
+                namespace, self._namespace_labels
+            )
+        return self._relabelled_views[namespace]
+
+
+def namespace_note(name: str, *, assumed: bool, read: bool) -> str:
+    """Return the sentence for a namespace that the view does not contain.
+
+    `assumed` says whether the view then assumes a namespace without labels, and `read` whether the
+    namespaces of the cluster could be read.
+    """
+    if assumed:
+        return f"namespace {name!r} is not in the manifests: it is treated as one without labels"
+    why = "is not in the cluster" if read else "could not be read"
+    return f"namespace {name!r} {why}, so no policy can be chosen for its pods"
