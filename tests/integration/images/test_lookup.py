@@ -1,7 +1,6 @@
-"""Tests that podsettle has none of the eleven defects of the best-known image look-up.
+"""Tests of the look-up of an image's command: credentials, caches, deadlines, and what a pod gets.
 
-vault-secrets-webhook 1.23 (`pkg/webhook/registry.go`), numbered as in its users' issues and in the
-comparison that podsettle was planned with. What settles pods here is all of it but the HTTP server.
+What settles pods here is all of it but the HTTP server.
 """
 
 from __future__ import annotations
@@ -52,7 +51,110 @@ def command(settled: Json, index: int = 0) -> list[str]:
     return found
 
 
-async def test_1_cached_configurations_expire_and_are_bounded_in_number(
+async def test_entry_of_an_index_is_selected_by_platform(
+    registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
+) -> None:
+    windows = new_image(entrypoint=["c:\\app.exe"])
+    attestation = new_image(entrypoint=["/attestation"])
+    arm = new_image(entrypoint=["/arm"], architecture="arm64")
+    app = new_image(entrypoint=["/amd"], architecture="amd64")
+    attested = {
+        **platform("unknown", "unknown"),
+        "annotations": {
+            "vnd.docker.reference.type": "attestation-manifest",
+            "vnd.docker.reference.digest": app.digest,
+        },
+    }
+    disguised = {**platform("amd64"), "annotations": {"vnd.docker.reference.type": "x"}}
+    index = index_of(
+        (windows, platform("amd64", "windows")),
+        (attestation, attested),
+        (attestation, disguised),
+        (arm, platform("arm64")),
+        (app, platform("amd64")),
+    )
+    registry.push("index", "1", windows, attestation, arm, app, index)
+    for architecture, entrypoint in (("amd64", "/amd"), ("arm64", "/arm")):
+        asked = query(f"{registry.host}/index:1", architectures=frozenset({architecture}))
+        assert await look_up(lookup, asked) == ImageConfig((entrypoint,), ())
+
+
+async def test_requests_go_to_the_mirror_of_a_registry(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("library/debian", "12", image)
+    registry.push("hub/library/debian", "12", image)
+    for mirror in (registry.host, f"{registry.host}/hub"):
+        for name in ("debian:12", "docker.io/library/debian:12", "index.docker.io/debian:12"):
+            asked = query(name, "none.example", mirrors={"docker.io": mirror})
+            assert await look_up(lookup, asked) == APP
+    assert registry.requests("HEAD", "debian") == [
+        "HEAD /v2/library/debian/manifests/12 200",
+        "HEAD /v2/hub/library/debian/manifests/12 200",
+    ]
+
+
+async def test_every_matching_credential_is_tried(
+    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
+        registry.push("team/app", "1", image)
+        secrets = Secrets(
+            docker_config({f"{registry.host}/team/app": ("old", "gone")}, "first"),
+            docker_config({f"{registry.host}/team": (USER, "wrong")}, "second"),
+            docker_config({registry.host: (USER, PASSWORD)}, "third"),
+        )
+        assert await look_up(new_lookup(secrets), query(f"{registry.host}/team/app:1")) == APP
+
+
+async def test_namespace_cannot_use_results_of_credentials_of_another_namespace(
+    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
+        registry.push("private", "1", image)
+        secret = docker_config({registry.host: (USER, PASSWORD)})
+        lookup = new_lookup(Secrets(owners=(secret,)))
+        mine = query(f"{registry.host}/private:1", namespace="owners")
+        theirs = query(f"{registry.host}/private:1", namespace="others")
+        assert await look_up(lookup, mine) == APP
+        assert isinstance(await look_up(lookup, theirs), Unavailable)
+        assert await look_up(lookup, mine) == APP
+        # The same holds for a look-up by digest.
+        by_digest = f"{registry.host}/private@{image.digest}"
+        assert await look_up(lookup, query(by_digest, namespace="owners")) == APP
+        answer = await look_up(lookup, query(by_digest, namespace="others"))
+        assert isinstance(answer, Unavailable)
+
+
+async def test_pull_secrets_are_cached_until_their_ttl_ends(
+    registry: RunningRegistry, image: Image, new_lookup: NewLookup, clock: Clock
+) -> None:
+    registry.push("read", "1", image)
+    secrets = Secrets(docker_config({}))
+    lookup = new_lookup(secrets)
+    asked = query(f"{registry.host}/read:1", pull_secrets=("a", "b"))
+    await asyncio.gather(*(look_up(lookup, asked) for _ in range(50)))
+    assert await look_up(lookup, asked) == APP
+    assert secrets.reads == [("ci", ("a", "b"), "default")]
+    clock.now += 30.1
+    await look_up(lookup, asked)
+    assert len(secrets.reads) == 2
+
+
+async def test_message_names_three_unreadable_secrets_and_counts_the_rest(
+    registry: RunningRegistry, new_lookup: NewLookup
+) -> None:
+    lookup = new_lookup(Secrets(*(PullSecret(f"s{n}", problem="is broken") for n in range(300))))
+    answer = await look_up(lookup, query(f"{registry.host}/none:1"))
+    assert isinstance(answer, Unavailable)
+    assert answer.why == (
+        f"{registry.host}/none:1: the registry answers 404; pull secret 's0' is broken; "
+        "pull secret 's1' is broken; pull secret 's2' is broken; "
+        "and 297 more problems with pull secrets"
+    )
+
+
+async def test_cached_configurations_expire_and_are_bounded_in_number(
     registry: RunningRegistry,
     image: Image,
     new_image: NewImage,
@@ -89,7 +191,7 @@ def with_command(image: Image, words: list[str]) -> Image:
     return Image(json.dumps(manifest).encode(), image.media_type, (blob,))
 
 
-async def test_1_cached_configurations_are_bounded_in_bytes(
+async def test_cached_configurations_are_bounded_in_bytes(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     words = ["x" * 1_000] * 230  # A configuration may have 256 KiB.
@@ -105,7 +207,7 @@ async def test_1_cached_configurations_are_bounded_in_bytes(
     assert len(registry.requests(path="/large/")) == 80 * 3 + 2
 
 
-async def test_1_command_of_more_than_1000_arguments_is_refused(
+async def test_command_of_more_than_1000_arguments_is_refused(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("words", "1", with_command(image, ["x"] * 1_000))
@@ -115,26 +217,7 @@ async def test_1_command_of_more_than_1000_arguments_is_refused(
     assert "the image's command has more than 1000 arguments" in str(refused)
 
 
-async def test_2_namespace_cannot_use_results_of_credentials_of_another_namespace(
-    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
-) -> None:
-    with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
-        registry.push("private", "1", image)
-        secret = docker_config({registry.host: (USER, PASSWORD)})
-        lookup = new_lookup(Secrets(owners=(secret,)))
-        mine = query(f"{registry.host}/private:1", namespace="owners")
-        theirs = query(f"{registry.host}/private:1", namespace="others")
-        assert await look_up(lookup, mine) == APP
-        assert isinstance(await look_up(lookup, theirs), Unavailable)
-        assert await look_up(lookup, mine) == APP
-        # The same holds for a look-up by digest.
-        by_digest = f"{registry.host}/private@{image.digest}"
-        assert await look_up(lookup, query(by_digest, namespace="owners")) == APP
-        answer = await look_up(lookup, query(by_digest, namespace="others"))
-        assert isinstance(answer, Unavailable)
-
-
-async def test_3_tag_latest_and_pull_policy_always_use_the_cache(
+async def test_tag_latest_and_pull_policy_always_use_the_cache(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("often", "latest", image)
@@ -149,7 +232,7 @@ async def test_3_tag_latest_and_pull_policy_always_use_the_cache(
     assert len(registry.requests(path="often")) == 3
 
 
-async def test_4_concurrent_pods_share_one_look_up(
+async def test_concurrent_pods_share_one_look_up(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("rollout", "1", image)
@@ -163,7 +246,7 @@ async def test_4_concurrent_pods_share_one_look_up(
     assert methods == ["HEAD", "GET", "GET"]
 
 
-async def test_5_failure_is_cached_until_its_ttl_ends(
+async def test_failure_is_cached_until_its_ttl_ends(
     registry: RunningRegistry, image: Image, lookup: ImageLookup, clock: Clock
 ) -> None:
     asked = query(f"{registry.host}/later:1")
@@ -175,7 +258,7 @@ async def test_5_failure_is_cached_until_its_ttl_ends(
     assert await look_up(lookup, asked) == APP
 
 
-async def test_5_hanging_registry_takes_only_the_look_up_share_of_the_deadline(
+async def test_hanging_registry_takes_only_the_look_up_share_of_the_deadline(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     """The pod is admitted unwrapped, and the look-up continues for the next pod."""
@@ -198,7 +281,7 @@ async def test_5_hanging_registry_takes_only_the_look_up_share_of_the_deadline(
         assert server.paths.count("HEAD /v2/slow/manifests/1") == 1
 
 
-async def test_5_late_result_is_cached_for_the_next_pod(
+async def test_late_result_is_cached_for_the_next_pod(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     """All steps of the look-up complete, not only the one in flight."""
@@ -220,7 +303,7 @@ async def test_5_late_result_is_cached_for_the_next_pod(
         assert not lookup.detached
 
 
-async def test_5_request_to_a_hanging_registry_ends_at_the_step_timeout(
+async def test_request_to_a_hanging_registry_ends_at_the_step_timeout(
     ca: trustme.CA, new_lookup: NewLookup
 ) -> None:
     lookup = new_lookup(limits=LookupLimits(step_timeout=3))
@@ -240,123 +323,6 @@ async def test_5_request_to_a_hanging_registry_ends_at_the_step_timeout(
                 f"{server.host}/dead:1: the registry did not answer within 3 s"
             )
         assert len(server.seen) == 1
-
-
-async def test_6_entry_of_an_index_is_selected_by_platform(
-    registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
-) -> None:
-    windows = new_image(entrypoint=["c:\\app.exe"])
-    attestation = new_image(entrypoint=["/attestation"])
-    arm = new_image(entrypoint=["/arm"], architecture="arm64")
-    app = new_image(entrypoint=["/amd"], architecture="amd64")
-    attested = {
-        **platform("unknown", "unknown"),
-        "annotations": {
-            "vnd.docker.reference.type": "attestation-manifest",
-            "vnd.docker.reference.digest": app.digest,
-        },
-    }
-    disguised = {**platform("amd64"), "annotations": {"vnd.docker.reference.type": "x"}}
-    index = index_of(
-        (windows, platform("amd64", "windows")),
-        (attestation, attested),
-        (attestation, disguised),
-        (arm, platform("arm64")),
-        (app, platform("amd64")),
-    )
-    registry.push("index", "1", windows, attestation, arm, app, index)
-    for architecture, entrypoint in (("amd64", "/amd"), ("arm64", "/arm")):
-        asked = query(f"{registry.host}/index:1", architectures=frozenset({architecture}))
-        assert await look_up(lookup, asked) == ImageConfig((entrypoint,), ())
-
-
-async def test_7_every_matching_credential_is_tried(
-    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
-) -> None:
-    with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
-        registry.push("team/app", "1", image)
-        secrets = Secrets(
-            docker_config({f"{registry.host}/team/app": ("old", "gone")}, "first"),
-            docker_config({f"{registry.host}/team": (USER, "wrong")}, "second"),
-            docker_config({registry.host: (USER, PASSWORD)}, "third"),
-        )
-        assert await look_up(new_lookup(secrets), query(f"{registry.host}/team/app:1")) == APP
-
-
-async def test_8_requests_go_to_the_mirror_of_a_registry(
-    registry: RunningRegistry, image: Image, lookup: ImageLookup
-) -> None:
-    registry.push("library/debian", "12", image)
-    registry.push("hub/library/debian", "12", image)
-    for mirror in (registry.host, f"{registry.host}/hub"):
-        for name in ("debian:12", "docker.io/library/debian:12", "index.docker.io/debian:12"):
-            asked = query(name, "none.example", mirrors={"docker.io": mirror})
-            assert await look_up(lookup, asked) == APP
-    assert registry.requests("HEAD", "debian") == [
-        "HEAD /v2/library/debian/manifests/12 200",
-        "HEAD /v2/hub/library/debian/manifests/12 200",
-    ]
-
-
-async def test_9_failed_look_up_skips_only_its_container(
-    registry: RunningRegistry, image: Image, lookup: ImageLookup
-) -> None:
-    registry.push("fine", "1", image)
-    names = {
-        "fine": f"{registry.host}/fine:1",
-        "missing": f"{registry.host}/none:1",
-        "foreign": "quay.io/a/b:1",
-        "broken": "Not An Image",
-    }
-    new = pod(
-        container("said", "/said"),
-        containers=[container(name, image=image) for name, image in names.items()],
-        restartPolicy="Never",
-    )
-    outcomes: list[Outcome] = []
-    seen = view(policy(**image_policy(registry.host)))
-    settled = await mutate_pod_with_lookup(new, seen, lookup, outcomes)
-    assert [(o.container, o.reason) for o in outcomes[:2]] == [
-        ("said", "Applied"),
-        ("fine", "Applied"),
-    ]
-    assert {o.reason for o in outcomes[2:]} == {"ImageConfigUnavailable"}
-    assert {o.container: o.message for o in outcomes[2:]} == {
-        "missing": f"{names['missing']}: the registry answers 404",
-        "foreign": "registry quay.io is not among the policy's imageConfig.registries",
-        "broken": "'Not An Image' is not an image reference",
-    }
-    assert settled["spec"]["initContainers"][1]["command"] == [*HELPER, "/said"]
-    assert command(settled) == [*HELPER, "/bin/app", "--x"]
-    assert [c.get("command") for c in settled["spec"]["containers"][1:]] == [None] * 3
-
-
-async def test_10_pull_secrets_are_cached_until_their_ttl_ends(
-    registry: RunningRegistry, image: Image, new_lookup: NewLookup, clock: Clock
-) -> None:
-    registry.push("read", "1", image)
-    secrets = Secrets(docker_config({}))
-    lookup = new_lookup(secrets)
-    asked = query(f"{registry.host}/read:1", pull_secrets=("a", "b"))
-    await asyncio.gather(*(look_up(lookup, asked) for _ in range(50)))
-    assert await look_up(lookup, asked) == APP
-    assert secrets.reads == [("ci", ("a", "b"), "default")]
-    clock.now += 30.1
-    await look_up(lookup, asked)
-    assert len(secrets.reads) == 2
-
-
-async def test_10_message_names_three_unreadable_secrets_and_counts_the_rest(
-    registry: RunningRegistry, new_lookup: NewLookup
-) -> None:
-    lookup = new_lookup(Secrets(*(PullSecret(f"s{n}", problem="is broken") for n in range(300))))
-    answer = await look_up(lookup, query(f"{registry.host}/none:1"))
-    assert isinstance(answer, Unavailable)
-    assert answer.why == (
-        f"{registry.host}/none:1: the registry answers 404; pull secret 's0' is broken; "
-        "pull secret 's1' is broken; pull secret 's2' is broken; "
-        "and 297 more problems with pull secrets"
-    )
 
 
 async def test_only_the_first_10_images_of_a_pod_are_looked_up(
@@ -396,8 +362,41 @@ async def test_slow_registry_of_one_namespace_does_not_block_other_namespaces(
         go.set()
 
 
+async def test_failed_look_up_skips_only_its_container(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("fine", "1", image)
+    names = {
+        "fine": f"{registry.host}/fine:1",
+        "missing": f"{registry.host}/none:1",
+        "foreign": "quay.io/a/b:1",
+        "broken": "Not An Image",
+    }
+    new = pod(
+        container("said", "/said"),
+        containers=[container(name, image=image) for name, image in names.items()],
+        restartPolicy="Never",
+    )
+    outcomes: list[Outcome] = []
+    seen = view(policy(**image_policy(registry.host)))
+    settled = await mutate_pod_with_lookup(new, seen, lookup, outcomes)
+    assert [(o.container, o.reason) for o in outcomes[:2]] == [
+        ("said", "Applied"),
+        ("fine", "Applied"),
+    ]
+    assert {o.reason for o in outcomes[2:]} == {"ImageConfigUnavailable"}
+    assert {o.container: o.message for o in outcomes[2:]} == {
+        "missing": f"{names['missing']}: the registry answers 404",
+        "foreign": "registry quay.io is not among the policy's imageConfig.registries",
+        "broken": "'Not An Image' is not an image reference",
+    }
+    assert settled["spec"]["initContainers"][1]["command"] == [*HELPER, "/said"]
+    assert command(settled) == [*HELPER, "/bin/app", "--x"]
+    assert [c.get("command") for c in settled["spec"]["containers"][1:]] == [None] * 3
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-async def test_11_command_killed_by_a_signal_exits_with_128_plus_its_number(
+async def test_command_killed_by_a_signal_exits_with_128_plus_its_number(
     number: signal.Signals,
     registry: RunningRegistry,
     new_image: NewImage,
