@@ -18,19 +18,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from tests.support.e2e_pods import is_called, simple_pod
-from tests.support.kube.cluster import Json, KubeCluster
+from tests.support.helm_release import policy
+from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import RunningServer, free_port, start_server
 from tests.support.registered_webhook import registered
 from tests.support.service_accounts import await_grant
 from tests.support.waiting import await_that
 
-POLICY: Json = {
-    "apiVersion": "podsettle.dev/v1alpha1",
-    "kind": "SettlePolicy",
-    "metadata": {"name": "all"},
-    "spec": {"namespaceSelector": {}, "remedies": {"postInitSleep": {"when": "Always"}}},
-}
+POLICY = policy("all", namespaceSelector={})
 
 
 class Known(NamedTuple):

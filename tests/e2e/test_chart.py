@@ -31,11 +31,10 @@ from tests.support.helm_release import (
     POLICIES,
     RELEASE,
     REQUIRED,
-    ROUTING,
     WEBHOOK_TIMEOUT_SECONDS,
     Installation,
-    installed,
     policy,
+    released,
 )
 from tests.support.kube.cluster import AUDIT_POLICY, KubeCluster
 from tests.support.paths import CHART
@@ -58,26 +57,14 @@ AUDITED: Json = {
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
-    audit_policy = tmp_path_factory.mktemp("audit") / "policy.json"
-    audit_policy.write_text(json.dumps(AUDITED))
-    with KubeCluster.start(
-        f"--audit-policy-file={audit_policy}",
-        ROUTING,
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def release(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """A release with the default values and one ready replica."""
-    with installed(own, tmp_path_factory.mktemp("release")) as installation:
-        notes = installation.helm("install", RELEASE, CHART, REQUIRED, "--create-namespace")
-        assert "STATUS: deployed" in notes
-        own.namespace(NAMESPACE)
-        replica = installation.start()
-        await_that(replica.is_ready, "podsettle is ready")
-        own.create(POLICIES, policy("opt-in"))
+    directory = tmp_path_factory.mktemp("release")
+    audit_policy = directory / "audit-policy.json"
+    audit_policy.write_text(json.dumps(AUDITED))
+    audited = f"--audit-policy-file={audit_policy}"
+    with released(directory, api_server=[audited]) as installation:
+        installation.cluster.create(POLICIES, policy("opt-in"))
         yield installation
 
 

@@ -56,9 +56,8 @@ def fresh(own: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
 def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
     """With failurePolicy Fail; the replicas are told to end as soon as Helm has done its part."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, REQUIRED, *FAIL, "--create-namespace")
-    cluster.namespace(NAMESPACE)
-    await_that(fresh.start().is_ready, "podsettle is ready")
+    fresh.install(*FAIL)
+    fresh.start_ready()
     cluster.create(POLICIES, policy("opt-in"))
     namespace = cluster.namespace("load-", labels={"podsettle.dev/policy": "opt-in"})
     await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
@@ -76,9 +75,8 @@ def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
 def test_uninstalling_leaves_no_webhook_that_blocks_pods(fresh: Installation) -> None:
     """The worst case is failurePolicy Fail without a replica."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, REQUIRED, *FAIL, "--create-namespace")
-    cluster.namespace(NAMESPACE)
-    await_that(fresh.start().is_ready, "podsettle is ready")
+    fresh.install(*FAIL)
+    fresh.start_ready()
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
     await_that(lambda: BY_SELECTOR in fresh.webhooks(), "every namespace is covered")
     namespace = cluster.namespace("uninstall-")
@@ -99,9 +97,8 @@ def test_uninstalling_leaves_no_webhook_that_blocks_pods(fresh: Installation) ->
 def test_deleting_the_webhook_admits_pods_while_all_replicas_are_down(fresh: Installation) -> None:
     """As the documentation says, where somebody has scaled it by hand before."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, REQUIRED, *FAIL, "--create-namespace")
-    cluster.namespace(NAMESPACE)
-    await_that(fresh.start().is_ready, "podsettle is ready")
+    fresh.install(*FAIL)
+    fresh.start_ready()
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
     await_that(lambda: BY_SELECTOR in fresh.webhooks(), "every namespace is covered")
     selected = cluster.namespace("refused-")
@@ -174,9 +171,8 @@ def test_the_certificate_source_can_be_changed_and_changed_back(
         "--set=certificates.source=files,certificates.files.secretName=mine",
         f"--set-file=webhook.caBundle={tmp_path}/ca.crt",
     )
-    fresh.helm("install", RELEASE, CHART, REQUIRED, QUIET, "--create-namespace")
-    cluster.namespace(NAMESPACE)
-    await_that(fresh.start().is_ready, "podsettle is ready with certificates of its own")
+    fresh.install(QUIET)
+    fresh.start_ready()  # with certificates of its own
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
     namespace = cluster.namespace("source-")
     await_that(lambda: is_called(cluster, namespace), "every namespace is covered")

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
-from tests.support.policy_objects import POLICIES, install_crd, policy_object
+from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import RunningServer, start_server
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
@@ -23,7 +24,7 @@ REVIEWS = 1000
 def own() -> Iterator[KubeCluster]:
     with KubeCluster.start() as cluster:
         install_crd(cluster)
-        cluster.create(POLICIES, policy_object("everywhere", remedies={"postInitSleep": {}}))
+        cluster.create(POLICIES, policy_document("everywhere", remedies={"postInitSleep": {}}))
         yield cluster
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from tests.data.invalid_policies import WRONG
 from tests.support.e2e_pods import Json, fresh, is_called, simple_pod
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.versions import MODULES, chosen
 from tests.support.paths import CHART, DOCS
@@ -100,16 +101,10 @@ def settling(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     certs = tmp_path_factory.mktemp("certs")
     image = ("--linger-image", "registry.example/linger:1")
     for number, remedies in enumerate(REMEDIES.values()):
-        spec = {
-            "namespaceSelector": {},
-            "podSelector": {"matchLabels": {"row": str(number)}},
-            "remedies": remedies,
-        }
-        body = {"apiVersion": "podsettle.dev/v1alpha1", "kind": "SettlePolicy"}
-        own.create(POLICIES, body | {"metadata": {"name": f"row-{number}"}, "spec": spec})
-    gate: Json = {"namespaceSelector": {}, "remedies": {"kubeletGate": {}}}
-    probe = gate | {"podSelector": {"matchLabels": {"row": "probe"}}}
-    own.create(POLICIES, body | {"metadata": {"name": "probe"}, "spec": probe})
+        row = {"matchLabels": {"row": str(number)}}
+        own.create(POLICIES, policy_document(f"row-{number}", podSelector=row, remedies=remedies))
+    probe = {"matchLabels": {"row": "probe"}}
+    own.create(POLICIES, policy_document("probe", podSelector=probe, remedies={"kubeletGate": {}}))
     with (
         start_server(None, certs, *image, kubeconfig=own.kubeconfig) as server,
         registered(own, "podsettle", f"{server.url}/mutate", server.ca.read_bytes()),

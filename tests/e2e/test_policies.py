@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.support.e2e_pods import is_called
+from tests.support.helm_release import policy
 from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
-
-
-def policy(name: str, **spec: Any) -> dict[str, Any]:
-    remedies = {"postInitSleep": {"when": "Always"}}
-    return {
-        "apiVersion": "podsettle.dev/v1alpha1",
-        "kind": "SettlePolicy",
-        "metadata": {"name": name},
-        "spec": {"remedies": remedies} | spec,
-    }
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import yaml
 
 from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
 from tests.support.e2e_pods import Json, fresh, init_names, is_called, normal
-from tests.support.factories import LINGER, in_shell, node
+from tests.support.factories import LINGER, in_shell, node, policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
 from tests.support.kube.versions import chosen, server_minor
@@ -30,16 +30,11 @@ BROUGHT = "podsettle-linger"
 
 def _policy(delivery: str) -> Json:
     chosen = {"when": "Always", "initContainers": ["*"], "containers": ["*"]}
-    return {
-        "apiVersion": "podsettle.dev/v1alpha1",
-        "kind": "SettlePolicy",
-        "metadata": {"name": delivery.lower()},
-        "spec": {
-            "namespaceSelector": {},
-            "podSelector": {"matchLabels": {LABEL: delivery}},
-            "remedies": {"postInitSleep": {**chosen, "delivery": delivery}},
-        },
-    }
+    return policy_document(
+        delivery.lower(),
+        podSelector={"matchLabels": {LABEL: delivery}},
+        remedies={"postInitSleep": {**chosen, "delivery": delivery}},
+    )
 
 
 def _node() -> Json:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.helm_release import policy
 from tests.support.kube.cluster import KubeCluster
 from tests.support.long_forms import IS_LONG
 from tests.support.manual_install import Balancer, Installation, Replica
@@ -25,12 +26,6 @@ from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.tls.authority import Authority, fingerprint
 
-POLICY = {
-    "apiVersion": "podsettle.dev/v1alpha1",
-    "kind": "SettlePolicy",
-    "metadata": {"name": "settle"},
-    "spec": {"remedies": {"postInitSleep": {"when": "Always"}}},
-}
 REPLACED = 3 if IS_LONG else 1
 """How many CAs follow the one that is replaced by force."""
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
@@ -40,7 +35,7 @@ FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 def own() -> Iterator[KubeCluster]:
     with KubeCluster.start() as cluster:
         install_crd(cluster)
-        cluster.create(POLICIES, POLICY)
+        cluster.create(POLICIES, policy("settle"))
         yield cluster
 
 

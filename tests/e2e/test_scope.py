@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.support.e2e_pods import is_called, simple_pod
-from tests.support.helm import NAMESPACE, named
+from tests.support.helm import named
 from tests.support.helm_release import (
     BY_SELECTOR,
     FAIL,
@@ -19,11 +19,10 @@ from tests.support.helm_release import (
     POLICIES,
     RELEASE,
     REQUIRED,
-    ROUTING,
     WEBHOOK_TIMEOUT_SECONDS,
     Installation,
-    installed,
     policy,
+    released,
 )
 from tests.support.kube.cluster import KubeCluster
 from tests.support.other_webhook import start_other_webhook
@@ -38,13 +37,7 @@ Json: TypeAlias = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with (
-        KubeCluster.start(ROUTING) as cluster,
-        installed(cluster, tmp_path_factory.mktemp("release")) as installation,
-    ):
-        installation.helm("install", RELEASE, CHART, REQUIRED, "--create-namespace")
-        cluster.namespace(NAMESPACE)
-        await_that(installation.start().is_ready, "podsettle is ready")
+    with released(tmp_path_factory.mktemp("release")) as installation:
         yield installation
 
 

@@ -66,10 +66,8 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         for name in ("servicemonitors", "prometheusrules"):
             crd = yaml.safe_load(CRDS[f"monitoring.coreos.com_{name}"].read_text())
             create_crd(cluster, crd)
-        monitoring = "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true"
-        installation.helm("install", RELEASE, CHART, REQUIRED, monitoring, "--create-namespace")
-        cluster.namespace(NAMESPACE)
-        await_that(installation.start().is_ready, "podsettle is ready")
+        installation.install("--set=serviceMonitor.enabled=true,prometheusRule.enabled=true")
+        installation.start_ready()
         yield installation
 
 

@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from tests.support.e2e_pods import is_called, normal, simple_pod, wrappers
-from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     BY_SELECTOR,
     CONFIGURATION,
@@ -186,10 +185,7 @@ def test_two_versions_side_by_side_lose_no_pod_and_patch_pods_equally(
     release: Installation, old: Path, crd_first: bool
 ) -> None:
     cluster = release.cluster
-    release.helm(
-        "install", RELEASE, old / "charts" / "podsettle", REQUIRED, *FAIL, "--create-namespace"
-    )
-    cluster.namespace(NAMESPACE)
+    release.install(*FAIL, chart=old / "charts" / "podsettle")
     first, second = served(release, old), served(release, old)
     for name, spec in (
         ("a", {"namespaceSelector": {"matchLabels": {"team": "a"}}}),

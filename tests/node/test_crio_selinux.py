@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 import yaml
 
+from tests.support.factories import policy_document
 from tests.support.node.crio import Crio
 from tests.support.node.crio_build import AFFECTED
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
@@ -20,7 +21,6 @@ from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.release import previewed
 from tests.support.node_config import CRIO, printed
-from tests.support.policy_objects import policy_object
 from tests.support.waiting import await_that
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.node_config.crio import DROP_IN
@@ -110,7 +110,7 @@ def pod_of(node: RealNode, namespace: str, name: str, kind: PodKind, policies: P
     }
     if kind.is_annotated:
         remedy = {"pods": "All"} | ({"runtimeClassName": CLASS} if kind.has_class else {})
-        policy = policy_object("large-volumes", remedies={"skipSELinuxRelabel": remedy})
+        policy = policy_document("large-volumes", remedies={"skipSELinuxRelabel": remedy})
         policies.write_text(yaml.safe_dump(policy))
         pod = yaml.safe_load(previewed(node, pod, policies, output="yaml"))
         assert pod["metadata"]["annotations"][OLD_SPELLING] == "true"

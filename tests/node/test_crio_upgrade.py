@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.factories import policy_document
 from tests.support.helm import NAMESPACE
 from tests.support.node.crio import Crio
 from tests.support.node.crio_build import AFFECTED, FIXED, CrioBuild
@@ -14,7 +15,7 @@ from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.release import condition, install_podsettle, previewed
-from tests.support.policy_objects import POLICIES, policy_object
+from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that
 from webhook.core.constants import ANNOTATION_APPLIED
 
@@ -30,7 +31,7 @@ def node(nodes: NodePool) -> Iterator[RealNode]:
     crio_or_skip(FIXED)
     with nodes.own(Crio(build)) as own:
         install_podsettle(own)
-        own.cluster.create(POLICIES, policy_object(POLICY))
+        own.cluster.create(POLICIES, policy_document(POLICY))
         yield own
 
 

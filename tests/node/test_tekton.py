@@ -16,6 +16,7 @@ import pytest
 from race.cells import Provocation
 from race.pods import runtime_class, runtime_class_name
 from race.provocation import build_for_crio, crio_drop_in
+from tests.support.factories import policy_document
 from tests.support.node.crio import Crio
 from tests.support.node.crio_build import AFFECTED
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
@@ -31,7 +32,7 @@ from tests.support.node.tekton import (
     outcome,
     task_run,
 )
-from tests.support.policy_objects import POLICIES, policy_object
+from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that
 from webhook.core.constants import ANNOTATION_APPLIED
 
@@ -65,7 +66,7 @@ def node(nodes: NodePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         own.cluster.create(classes, runtime_class(Provocation.LATE_EXIT))
         install_podsettle(own)
         selector = {"matchLabels": {"kubernetes.io/metadata.name": SETTLED}}
-        own.cluster.create(POLICIES, policy_object(POLICY, namespaceSelector=selector))
+        own.cluster.create(POLICIES, policy_document(POLICY, namespaceSelector=selector))
         await_that(
             lambda: condition(own, POLICY, "StillNeeded") == "True",
             "the policy is needed",

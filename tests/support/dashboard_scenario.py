@@ -31,14 +31,12 @@ from tests.support.helm_release import (
     OWN,
     POLICIES,
     RELEASE,
-    REQUIRED,
     ROUTING,
     Installation,
     installed,
     policy,
 )
 from tests.support.kube.cluster import KubeCluster
-from tests.support.paths import CHART
 from tests.support.prometheus import prometheus
 from tests.support.waiting import await_that
 
@@ -89,10 +87,7 @@ def main(minutes: float) -> None:
 
 def _install(release: Installation) -> None:
     cluster = release.cluster
-    release.helm(
-        "install", RELEASE, CHART, REQUIRED, "--create-namespace", "--set=events.enabled=true"
-    )
-    cluster.namespace(NAMESPACE)
+    release.install("--set=events.enabled=true")
     versions = ("1.33.12", "1.33.12", "1.34.6", "1.34.6", "1.35.1")
     for number, version in enumerate(versions):
         name = f"node-{number}"

@@ -55,13 +55,19 @@ def pod(
 
 
 def policy_document(name: str = "p", *, remedies: Json | None = None, **spec: Any) -> Json:
-    """Return a SettlePolicy. Without a `namespaceSelector` in `spec`, every namespace matches."""
+    """Return a SettlePolicy. Without a `namespaceSelector` in `spec`, every namespace matches.
+
+    With None as its `namespaceSelector`, the policy has none, and namespaces choose it.
+    """
     chosen = {"postInitSleep": {}} if remedies is None else remedies
+    fields = {"namespaceSelector": {}, "remedies": chosen, **spec}
+    if fields["namespaceSelector"] is None:
+        del fields["namespaceSelector"]
     return {
         "apiVersion": "podsettle.dev/v1alpha1",
         "kind": "SettlePolicy",
         "metadata": {"name": name},
-        "spec": {"namespaceSelector": {}, "remedies": chosen, **spec},
+        "spec": fields,
     }
 
 

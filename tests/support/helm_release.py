@@ -17,7 +17,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import count
@@ -26,12 +26,13 @@ from typing import Any, TypeAlias
 
 import httpx
 
+from tests.support.factories import policy_document
 from tests.support.helm import NAMESPACE, run
 from tests.support.kube.build import programs, tool
 from tests.support.kube.cluster import KubeCluster
-from tests.support.paths import DOCS, ROOT
+from tests.support.paths import CHART, DOCS, ROOT
 from tests.support.process import PODSETTLE, free_port
-from tests.support.waiting import TIMEOUT_SECONDS
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 Json: TypeAlias = dict[str, Any]
 
@@ -57,12 +58,9 @@ OPT_IN, BY_SELECTOR = "opt-in.podsettle.dev", "cluster.podsettle.dev"
 
 
 def policy(name: str, **spec: Any) -> Json:
-    return {
-        "apiVersion": "podsettle.dev/v1alpha1",
-        "kind": "SettlePolicy",
-        "metadata": {"name": name},
-        "spec": {"remedies": {"postInitSleep": {"when": "Always"}}} | spec,
-    }
+    """Return a policy that always acts, in namespaces that choose it unless `spec` has others."""
+    found = {"namespaceSelector": None, "remedies": {"postInitSleep": {"when": "Always"}}} | spec
+    return policy_document(name, **found)
 
 
 def own_address() -> str:
@@ -94,6 +92,18 @@ class Installation:
         assert done.returncode == 0, done.stderr
         assert not done.stderr, done.stderr
         return done.stdout
+
+    def install(self, *flags: str, chart: Path = CHART) -> None:
+        """Install the release in its namespace, with the required values and no replica yet."""
+        notes = self.helm("install", RELEASE, chart, REQUIRED, *flags, "--create-namespace")
+        assert "STATUS: deployed" in notes
+        self.cluster.namespace(NAMESPACE)
+
+    def start_ready(self) -> Replica:
+        """Start a replica, and return it once it is ready."""
+        replica = self.start()
+        await_that(replica.is_ready, f"{replica.log} is ready")
+        return replica
 
     def get(self, path: str) -> Json:
         status, body, _ = self.cluster.request("GET", path)
@@ -339,8 +349,27 @@ class Replica:
 
 @contextmanager
 def installed(cluster: KubeCluster, directory: Path) -> Iterator[Installation]:
+    """Return a place for a release, which is not installed yet."""
     installation = Installation(cluster, directory)
     try:
         yield installation
     finally:
         installation.stop_all(signal.SIGKILL)
+
+
+@contextmanager
+def released(
+    directory: Path, *flags: str, replicas: int = 1, api_server: Iterable[str] = ()
+) -> Iterator[Installation]:
+    """Install a release with ready replicas on a cluster of its own, whose API server gets flags.
+
+    `flags` are those of helm.
+    """
+    with (
+        KubeCluster.start(ROUTING, *api_server) as cluster,
+        installed(cluster, directory) as installation,
+    ):
+        installation.install(*flags)
+        for _ in range(replicas):
+            installation.start_ready()
+        yield installation

@@ -19,12 +19,3 @@ def install_crd(cluster: KubeCluster, schema: dict[str, Any] | None = None) -> N
     if schema is not None:
         crd["spec"]["versions"][0]["schema"] = schema
     create_crd(cluster, crd)
-
-
-def policy_object(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "podsettle.dev/v1alpha1",
-        "kind": "SettlePolicy",
-        "metadata": {"name": name},
-        "spec": {"namespaceSelector": {}, "remedies": {"postInitSleep": {}}} | spec,
-    }

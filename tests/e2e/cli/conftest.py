@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.live_cluster import add_node, environment_with
-from tests.support.policy_objects import POLICIES, install_crd, policy_object
+from tests.support.policy_objects import POLICIES, install_crd
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +21,7 @@ def live_cluster() -> Iterator[KubeCluster]:
             add_node(cluster, name, runtime)
         cluster.namespace("ci", labels={"team": "build"})
         selector = {"matchLabels": {"team": "build"}}
-        cluster.create(POLICIES, policy_object("in-cluster", namespaceSelector=selector))
+        cluster.create(POLICIES, policy_document("in-cluster", namespaceSelector=selector))
         yield cluster
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.live_cluster import account_with
-from tests.support.policy_objects import POLICIES, install_crd, policy_object
+from tests.support.policy_objects import POLICIES, install_crd
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.live_view import ALL, LiveView, read_view
@@ -83,8 +84,8 @@ async def test_cluster_without_the_crd_and_with_one_that_accepts_any_policy() ->
         # The schema of this release would refuse the invalid policy.
         any_object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         install_crd(cluster, schema={"openAPIV3Schema": any_object})
-        cluster.create(POLICIES, policy_object("good"))
-        cluster.create(POLICIES, policy_object("broken", remedies={"noSuch": {}}))
+        cluster.create(POLICIES, policy_document("good"))
+        cluster.create(POLICIES, policy_document("broken", remedies={"noSuch": {}}))
         live = await read(cluster.kubeconfig)
     assert [each.metadata.name for each in live.view.policies.documents] == ["good"]
     (problem,) = live.problems

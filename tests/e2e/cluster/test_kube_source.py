@@ -13,10 +13,11 @@ import msgspec
 import pytest
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.custom_resources import create_crd
 from tests.support.kube.versions import MODULES, chosen, releases
-from tests.support.policy_objects import POLICIES, policy_object
+from tests.support.policy_objects import POLICIES
 from tests.support.process import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
@@ -58,7 +59,7 @@ async def test_source_is_synced_once_view_and_selectors_contain_the_lists(
     own_cluster: KubeCluster, api: ApiServer
 ) -> None:
     """Written earlier, with empty selectors, the configuration would lose its webhooks."""
-    own_cluster.create(POLICIES, policy_object("first"))
+    own_cluster.create(POLICIES, policy_document("first"))
     own_cluster.create("/api/v1/nodes", {"metadata": {"name": "first"}})
     body = {"metadata": {"name": "first"}, "handler": "first"}
     own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
@@ -92,13 +93,13 @@ async def test_view_contains_the_runtime_of_a_node(
 async def test_policy_that_becomes_invalid_keeps_its_last_valid_state(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
-    own_cluster.create(POLICIES, policy_object("edited", priority=1))
+    own_cluster.create(POLICIES, policy_document("edited", priority=1))
     await eventually(lambda: len(source.view.policies) == 1)
     # The CRD's schema prevents this. An older CRD or a write to etcd would not.
     item = source.policies.objects["edited"]
     source.policies.objects["edited"] = replace(item, generation=2, policy=None)
     # The event of another policy makes the source evaluate all policies again.
-    own_cluster.create(POLICIES, policy_object("other"))
+    own_cluster.create(POLICIES, policy_document("other"))
     await eventually(lambda: "other" in source.policies_in_force)
     assert source.policies_in_force.keys() == {"edited", "other"}
     assert len(source.view.policies) == 2
@@ -110,12 +111,12 @@ async def test_policy_that_becomes_invalid_keeps_its_last_valid_state(
 async def test_new_invalid_policy_does_not_get_the_state_of_a_deleted_one(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
-    own_cluster.create(POLICIES, policy_object("again"))
+    own_cluster.create(POLICIES, policy_document("again"))
     await eventually(lambda: "again" in source.policies_in_force)
     item = source.policies.objects["again"]
     # A new invalid object with this name, as seen after a watch that missed the deletion.
     source.policies.objects["again"] = replace(item, uid="another", policy=None)
-    own_cluster.create(POLICIES, policy_object("other"))
+    own_cluster.create(POLICIES, policy_document("other"))
     await eventually(lambda: "other" in source.policies_in_force)
     assert "again" not in source.policies_in_force
     for name in ("other", "again"):
@@ -191,7 +192,7 @@ async def test_expired_resource_version_leads_to_a_new_list(
     caplog.set_level(logging.INFO)
     # The watch of namespaces gets no event of this change, so it stays at an earlier version. After
     # the restart, the API server's watch cache begins at a later one.
-    own_cluster.create(POLICIES, policy_object("later"))
+    own_cluster.create(POLICIES, policy_document("later"))
     own_cluster.request("DELETE", f"{POLICIES}/later")
     own_cluster.kill_apiserver()
     own_cluster.start_apiserver()

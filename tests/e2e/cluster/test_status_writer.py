@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
-from tests.support.policy_objects import POLICIES, policy_object
+from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that, eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.installed_crd import InstalledCrd
@@ -40,7 +41,7 @@ async def test_status_follows_namespaces_runtime_classes_and_the_policy(
     remedies = {"skipSELinuxRelabel": {"runtimeClassName": "quick"}, "postInitSleep": {}}
     selector = {"matchLabels": {"team": "status"}}
     created = own_cluster.create(
-        POLICIES, policy_object("described", namespaceSelector=selector, remedies=remedies)
+        POLICIES, policy_document("described", namespaceSelector=selector, remedies=remedies)
     )
     assert created["metadata"]["generation"] == 1
     own_cluster.namespace("described-", labels={"team": "status"})
@@ -74,7 +75,7 @@ async def test_status_follows_namespaces_runtime_classes_and_the_policy(
 async def test_policy_is_not_needed_once_all_nodes_are_fixed(
     own_cluster: KubeCluster, writer: StatusWriter
 ) -> None:
-    own_cluster.create(POLICIES, policy_object("retired"))
+    own_cluster.create(POLICIES, policy_document("retired"))
     await eventually(
         lambda: conditions(own_cluster, "retired").get("StillNeeded") == ("Unknown", "NoNodes")
     )
@@ -103,7 +104,7 @@ async def test_need_depends_on_nodes_of_the_class_and_on_volumes_from_1_37(
     }
     own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", scheduled)
     remedies = {"skipSELinuxRelabel": {"runtimeClassName": "pooled"}}
-    own_cluster.create(POLICIES, policy_object("pooled", remedies=remedies))
+    own_cluster.create(POLICIES, policy_document("pooled", remedies=remedies))
     for name, pool in (("inside", "ci"), ("outside", "other")):
         body = {"metadata": {"name": name, "labels": {"pool": pool}}}
         own_cluster.create("/api/v1/nodes", body)
@@ -134,7 +135,7 @@ async def test_need_depends_on_nodes_of_the_class_and_on_volumes_from_1_37(
 async def test_status_reports_an_older_crd(own_cluster: KubeCluster, writer: StatusWriter) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
     spec = own_cluster.request("GET", path).body["spec"]
-    own_cluster.create(POLICIES, policy_object("current"))
+    own_cluster.create(POLICIES, policy_document("current"))
     await eventually(
         lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
     )
@@ -154,7 +155,7 @@ async def test_status_reports_an_older_crd(own_cluster: KubeCluster, writer: Sta
     assert not writer.problem
 
 
-INVALID = policy_object("bad", remedies={"postInitSlep": {}})
+INVALID = policy_document("bad", remedies={"postInitSlep": {}})
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ def _is_accepted(cluster: KubeCluster, body: dict[str, Any]) -> bool:
 async def test_status_reports_the_errors_of_an_invalid_policy(
     own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
 ) -> None:
-    own_cluster.create(POLICIES, policy_object("good"))
+    own_cluster.create(POLICIES, policy_document("good"))
     own_cluster.create(POLICIES, INVALID)
     await eventually(
         lambda: (
@@ -210,7 +211,7 @@ async def test_status_reports_the_errors_of_an_invalid_policy(
 async def test_unchanged_status_is_not_written_again(
     own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
 ) -> None:
-    own_cluster.create(POLICIES, policy_object("unchanged"))
+    own_cluster.create(POLICIES, policy_document("unchanged"))
     await eventually(lambda: conditions(own_cluster, "unchanged"))
     name = own_cluster.namespace("more-")
     await eventually(lambda: source.view.namespace(name))
@@ -220,7 +221,7 @@ async def test_unchanged_status_is_not_written_again(
         )
     )
     # The writer handles the policies in the order in which they were created.
-    own_cluster.create(POLICIES, policy_object("changed"))
+    own_cluster.create(POLICIES, policy_document("changed"))
     await eventually(lambda: conditions(own_cluster, "changed"))
     version = own_cluster.request("GET", f"{POLICIES}/unchanged").body["metadata"][
         "resourceVersion"

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
-from tests.support.policy_objects import POLICIES, policy_object
+from tests.support.policy_objects import POLICIES
 from tests.support.waiting import eventually
 from tests.support.webhook_configuration import PATH, as_the_chart_writes_it, overwrite
 from webhook.cluster.client import ApiServer
@@ -91,7 +92,7 @@ async def test_cluster_webhook_exists_while_a_policy_needs_it(
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     assert webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"}
-    own_cluster.create(POLICIES, policy_object("everywhere"))
+    own_cluster.create(POLICIES, policy_document("everywhere"))
     await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
     added = webhooks(own_cluster)["cluster.podsettle.dev"]
     assert added["failurePolicy"] == "Ignore"
@@ -122,7 +123,7 @@ async def test_match_conditions_of_an_earlier_chart_are_not_duplicated(
 
     await eventually(lambda: bundles(own_cluster) == [CA])
     own = ["not-mirror", "not-windows", "not-settled", "not-protected"]
-    own_cluster.create(POLICIES, policy_object("everywhere"))
+    own_cluster.create(POLICIES, policy_document("everywhere"))
     await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
     assert names() == own
     # An earlier chart had another order. One condition belongs to the operator.
@@ -177,7 +178,7 @@ def of_team(name: str) -> dict[str, Any]:
 async def test_selectors_widen_and_narrow_with_the_policies(
     own_cluster: KubeCluster, configuration: WebhookConfiguration
 ) -> None:
-    own_cluster.create(POLICIES, policy_object("narrow", namespaceSelector=of_team("a")))
+    own_cluster.create(POLICIES, policy_document("narrow", namespaceSelector=of_team("a")))
     await eventually(lambda: selected(own_cluster) == {"": {("team", "a")}})
     # The policy now covers every namespace. No part of the old selector may remain.
     change: dict[str, Any] = {"spec": {"namespaceSelector": {"matchLabels": None}}}
@@ -187,7 +188,7 @@ async def test_selectors_widen_and_narrow_with_the_policies(
     own_cluster.request("PATCH", f"{POLICIES}/narrow", change)
     await eventually(lambda: selected(own_cluster) == {"": {("team", "a")}})
     pods = {"podSelector": {"matchLabels": {"app": "x"}}}
-    own_cluster.create(POLICIES, policy_object("other", namespaceSelector=of_team("b"), **pods))
+    own_cluster.create(POLICIES, policy_document("other", namespaceSelector=of_team("b"), **pods))
     both = {"": {("team", "a")}, "other.": {("team", "b")}}
     await eventually(lambda: selected(own_cluster) == both)
     found = webhooks(own_cluster)
@@ -234,13 +235,13 @@ async def test_every_intermediate_version_selects_the_covered_pods(
 ) -> None:
     """A webhook gets another name, then merges with others above the limit, and back."""
     names = [f"p{number:02}" for number in range(MAX_WEBHOOKS)]
-    own_cluster.create(POLICIES, policy_object("b", namespaceSelector=of_team("b")))
+    own_cluster.create(POLICIES, policy_document("b", namespaceSelector=of_team("b")))
     await eventually(lambda: selected(own_cluster) == {"": {("team", "b")}})
     before = version(own_cluster)
-    own_cluster.create(POLICIES, policy_object("a", namespaceSelector=of_team("a")))
+    own_cluster.create(POLICIES, policy_document("a", namespaceSelector=of_team("a")))
     await eventually(lambda: selected(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
     for name in names:
-        own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
+        own_cluster.create(POLICIES, policy_document(name, namespaceSelector=of_team(name)))
     await eventually(lambda: selected(own_cluster) == {"": set()})
     await eventually(lambda: len(source.policies_in_force) == len(names) + 2)
     assert "more than 20" in source.webhook_selectors.merged_because
@@ -263,9 +264,9 @@ async def test_merge_of_all_webhooks_is_logged_once(
 ) -> None:
     names = [f"p{number:02}" for number in range(MAX_WEBHOOKS + 1)]
     for name in names:
-        own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
+        own_cluster.create(POLICIES, policy_document(name, namespaceSelector=of_team(name)))
     await eventually(lambda: selected(own_cluster) == {"": set()})
-    own_cluster.create(POLICIES, policy_object("more", namespaceSelector=of_team("more")))
+    own_cluster.create(POLICIES, policy_document("more", namespaceSelector=of_team("more")))
     own_cluster.request("PATCH", f"{PATH}/podsettle", {"webhooks": []})
     overwrite(own_cluster, as_the_chart_writes_it())
     await eventually(lambda: selected(own_cluster) == {"": set()})
@@ -331,7 +332,7 @@ async def test_injected_bundle_stays_and_does_not_block_deletion_of_webhooks(
     await eventually(lambda: bundles(own_cluster) == [CA])
     inputs.bundle = None
     for name in ("a", "b"):
-        own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
+        own_cluster.create(POLICIES, policy_document(name, namespaceSelector=of_team(name)))
     await eventually(lambda: len(webhooks(own_cluster)) == 3)
     inject(own_cluster, OTHER_CA, applied=applied)
     await eventually(lambda: bundles(own_cluster) == [OTHER_CA] * 3)
@@ -349,7 +350,7 @@ async def test_nothing_is_written_without_the_lease(
     await eventually(lambda: bundles(own_cluster) == [CA])
     inputs.may_write = False
     inputs.bundle = OTHER_CA
-    own_cluster.create(POLICIES, policy_object("everywhere"))
+    own_cluster.create(POLICIES, policy_document("everywhere"))
     own_cluster.request("DELETE", f"{POLICIES}/everywhere")
     before = inputs.checks
     configuration.request_sync()
@@ -376,7 +377,7 @@ async def test_configuration_deleted_just_before_an_apply_is_not_recreated(
 
     Another component registers the caBundle, so what podsettle applies would be a valid object.
     """
-    own_cluster.create(POLICIES, policy_object("everywhere"))
+    own_cluster.create(POLICIES, policy_document("everywhere"))
     await eventually(lambda: source.webhook_selectors.by_webhook)
     own_cluster.create(PATH, as_the_chart_writes_it())
     reads = 0

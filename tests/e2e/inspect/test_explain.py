@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.e2e_pods import is_called, simple_pod
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.live_cluster import account_with
 from tests.support.policy_objects import POLICIES, install_crd
@@ -44,15 +45,12 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
     with KubeCluster.start() as cluster:
         install_crd(cluster)
         cluster.create("/api/v1/nodes", NODE)
-        cluster.create(POLICIES, {
-            "apiVersion": "podsettle.dev/v1alpha1",
-            "kind": "SettlePolicy",
-            "metadata": {"name": "quick-jobs"},
-            "spec": {
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ci"}},
-                "remedies": {"postInitSleep": {"initContainers": ["*"], "containers": ["*"]}},
-            },
-        })  # fmt: skip
+        selector = {"matchLabels": {"kubernetes.io/metadata.name": "ci"}}
+        remedies = {"postInitSleep": {"initContainers": ["*"], "containers": ["*"]}}
+        cluster.create(
+            POLICIES,
+            policy_document("quick-jobs", namespaceSelector=selector, remedies=remedies),
+        )
         cluster.namespace("ci")
         cluster.namespace("elsewhere")
         certs = tmp_path_factory.mktemp("certs")

@@ -21,15 +21,12 @@ from tests.support.helm_release import (
     OPT_IN,
     POLICIES,
     RELEASE,
-    REQUIRED,
-    ROUTING,
     Installation,
     Replica,
-    installed,
     policy,
+    released,
 )
 from tests.support.kube.cluster import KubeCluster
-from tests.support.paths import CHART
 from tests.support.process import PODSETTLE
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
@@ -53,13 +50,9 @@ def commands_in(comments: str) -> str:
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     directory = tmp_path_factory.mktemp("release")
-    with KubeCluster.start(ROUTING) as cluster, installed(cluster, directory) as installation:
-        flags = ("--create-namespace", "--set=drain.quiet=1s")
-        installation.helm("install", RELEASE, CHART, REQUIRED, *flags)
-        cluster.namespace(NAMESPACE)
+    with released(directory, "--set=drain.quiet=1s", replicas=2) as installation:
+        cluster = installation.cluster
         grant(cluster, "creator", ["create"], RELEASE, NAMESPACE)
-        for _ in range(2):
-            await_that(installation.start().is_ready, "podsettle is ready")
         cluster.create(POLICIES, policy("opt-in"))
         cluster.namespace("ci", labels={"podsettle.dev/policy": "opt-in"})
         await_that(lambda: is_called(cluster, "ci"), "the namespace is covered")

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.live_cluster import add_node
 from tests.support.measured_command import MAX_SECONDS, measured
-from tests.support.policy_objects import POLICIES, install_crd, policy_object
+from tests.support.policy_objects import POLICIES, install_crd
 
 Json = dict[str, Any]
 
@@ -60,7 +61,7 @@ def event(number: int) -> Json:
 def hostile() -> Iterator[KubeCluster]:
     with KubeCluster.start() as cluster:
         install_crd(cluster)
-        cluster.create(POLICIES, policy_object("wide"))
+        cluster.create(POLICIES, policy_document("wide"))
         add_node(cluster, "crio", "cri-o://1.33.5")
         cluster.namespace("ci")
         for number in range(COUNT):

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.support import factories
 from tests.support.defects import PINNED
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.crd_comparison import CrdDifference
 from webhook.core.policy.errors import FieldError
-from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status import (
@@ -30,14 +31,7 @@ from webhook.core.remedies.policy_nodes import PolicyNodes
 
 
 def policy(**remedies: Any) -> SettlePolicy:
-    return parse_policy(
-        {
-            "apiVersion": "podsettle.dev/v1alpha1",
-            "kind": "SettlePolicy",
-            "metadata": {"name": "p"},
-            "spec": {"remedies": remedies},
-        }
-    )
+    return factories.policy(remedies=remedies, namespaceSelector=None)
 
 
 def nodes(*runtimes: str, kubelet: str = "v1.34.0") -> PolicyNodes:

@@ -6,24 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.factories import policy
 from tests.support.webhook_configuration import ENTRY
-from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.webhook_rules import cluster_webhooks
 from webhook.core.policy.webhook_selectors import webhook_selectors
 
 
 def selecting(selector: Any, name: str = "p", pods: dict[str, Any] | None = None) -> SettlePolicy:
-    spec: dict[str, Any] = {"remedies": {"postInitSleep": {}}, "podSelector": pods or {}}
-    if selector is not None:
-        spec["namespaceSelector"] = selector
-    return parse_policy(
-        {
-            "apiVersion": "podsettle.dev/v1alpha1",
-            "kind": "SettlePolicy",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-    )
+    return policy(name, podSelector=pods or {}, namespaceSelector=selector)
 
 
 def made_for(*policies: SettlePolicy, entry: dict[str, Any] = ENTRY) -> dict[str, Any]:

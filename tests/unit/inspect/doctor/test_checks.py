@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.factories import policy
 from webhook.cluster.rights import Right
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.policy.model import parse_policy
 from webhook.inspect.doctor.checks.configuration import exclusion_operations
 from webhook.inspect.doctor.checks.helper_image import waiting_states
 from webhook.inspect.doctor.checks.policies import judge_handler
@@ -161,16 +161,9 @@ def windows_node(handlers: list[str] | None) -> Node:
 def test_handler_is_missing_only_if_every_node_of_the_class_lists_others(
     nodes: list[Node], state: State | None
 ) -> None:
-    policy = parse_policy(
-        {
-            "apiVersion": "podsettle.dev/v1alpha1",
-            "kind": "SettlePolicy",
-            "metadata": {"name": "p"},
-            "spec": {"remedies": {"runtimeClass": {"name": "kata-class"}}},
-        }
-    )
+    chosen = policy(remedies={"runtimeClass": {"name": "kata-class"}})
     runtime_class = RuntimeClassInfo("kata-class", "kata", node_selector={"pool": "x"})
-    results = list(judge_handler(policy, runtime_class, nodes))
+    results = list(judge_handler(chosen, runtime_class, nodes))
     assert [each.state for each in results] == ([] if state is None else [state])
     if state is State.FAULT:
         (result,) = results
