@@ -127,7 +127,7 @@ unit: $(VENV)/.dev ## Run the unit tests, which need nothing but Python packages
 
 .PHONY: test
 test: kube linger ## Install and build everything that the tests need, and run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The tests of what differs between API servers.
 SHORT_TESTS := $(patsubst %,tests/e2e/test_%.py,kube_cluster kubernetes_versions admission crd policies remedies \
@@ -135,7 +135,7 @@ SHORT_TESTS := $(patsubst %,tests/e2e/test_%.py,kube_cluster kubernetes_versions
 
 .PHONY: test-short
 test-short: kube linger ## Run a part of the end-to-end tests, with KUBE_VERSION=1.33 on an older API server
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(SHORT_TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(SHORT_TESTS)
 
 # Tests that repeat something: `make test` runs a short form of them.
 LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale)
@@ -181,14 +181,14 @@ test-lowest: kube linger ## Run tests with the lowest supported versions of Pyth
 	@if [ -z "$(LOWEST_PYTHON)" ]; then \
 	  echo "$@: skipped: Python $(LOWEST_PYTHON_VERSION) not found; give its path: make $@ LOWEST_PYTHON=…"; [ "$$CI" != true ]; \
 	else $(MAKE) --no-print-directory .venv-lowest/.dev && \
-	  .venv-lowest/bin/python -m pytest -n 2 --dist loadgroup $(VERSION_TESTS); fi
+	  .venv-lowest/bin/python -m pytest -n 2 --dist loadfile $(VERSION_TESTS); fi
 
 .PHONY: test-image-python
 test-image-python: kube linger ## Run tests with the image's version of Python, if it is installed
 	@if [ -z "$(IMAGE_PYTHON)" ]; then \
 	  echo "$@: skipped: Python $(IMAGE_PYTHON_VERSION) not found; give its path: make $@ IMAGE_PYTHON=…"; \
 	else $(MAKE) --no-print-directory .venv-image/.dev && \
-	  .venv-image/bin/python -m pytest -n 2 --dist loadgroup $(VERSION_TESTS); fi
+	  .venv-image/bin/python -m pytest -n 2 --dist loadfile $(VERSION_TESTS); fi
 
 .venv-lowest/.dev: requirements/dev.txt requirements/lowest.txt pyproject.toml
 	@echo 'setting up .venv-lowest …'

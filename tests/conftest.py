@@ -35,17 +35,14 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its kind, and keep a module with costly fixtures on one xdist worker.
+    """Mark each test with its kind, and put the kinds whose modules take long first.
 
-    The long modules run first, so that short tests fill the end of a run on both workers.
+    Under pytest-xdist, short tests then fill the end of a run on both workers.
     """
     for item in items:
         if (kind := _kind(item)) in KINDS:
             item.add_marker(kind)
-        if kind in _LONG_FIRST and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
     items.sort(key=lambda item: (*_LONG_FIRST, _kind(item)).index(_kind(item)))
 
 

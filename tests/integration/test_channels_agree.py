@@ -27,8 +27,6 @@ from webhook.core.admission.summary import parse_skipped
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 
-pytestmark = pytest.mark.xdist_group("chromium")
-
 ALL = [
     *PODS,
     *sorted((EXAMPLES / "pods").glob("*.yaml")),

@@ -53,7 +53,7 @@ def _run(line: str, paths: list[str]) -> bool:
     """Run the tests on one release, record their outcomes, and return whether all passed."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
-        flags = ["-n", "2", "--dist", "loadgroup", f"--ignore={OF_THIS_MACHINE}"]
+        flags = ["-n", "2", "--dist", "loadfile", f"--ignore={OF_THIS_MACHINE}"]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *flags, f"--junitxml={report}", *paths],
             cwd=ROOT,

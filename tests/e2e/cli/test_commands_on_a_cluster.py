@@ -22,8 +22,6 @@ from tests.support.paths import DOCS, EXAMPLES
 from tests.support.process import PODSETTLE, podsettle
 from tests.support.reviews import load_pod
 
-pytestmark = pytest.mark.xdist_group("live")
-
 SETTLE = Path(PODSETTLE).with_name("kubectl-settle")
 QUICK = {"name": "quick", "image": "example/app:1", "command": ["/bin/quick"]}
 

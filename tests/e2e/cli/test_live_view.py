@@ -16,8 +16,6 @@ from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.live_view import ALL, LiveView, read_view
 from webhook.cluster.rights import Right, access_to
 
-pytestmark = pytest.mark.xdist_group("live")
-
 LIST_PODS = Right("list", "", "pods")
 PODS_IN_CI = Right("list", "", "pods", "ci")
 

@@ -30,8 +30,6 @@ BASE = "localhost/company-python"
 OPEN_FILES = 1000
 REQUIREMENTS = ("run", "build", "linger")
 
-pytestmark = pytest.mark.xdist_group("buildah")
-
 
 @dataclass(frozen=True)
 class Image:

@@ -38,7 +38,6 @@ from webhook.core.printable import printable
 
 __all__ = ["http", "page", "server"]
 
-pytestmark = pytest.mark.xdist_group("chromium")
 
 # At most 63 characters: a longer container name matches no glob, and the page would not show it.
 _HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>'

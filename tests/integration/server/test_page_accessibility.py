@@ -28,8 +28,6 @@ from tests.support.preview_page import (
 
 __all__ = ["http", "page", "server"]
 
-pytestmark = pytest.mark.xdist_group("chromium")
-
 
 def open_nothing(_page: Chromium) -> None:
     pass

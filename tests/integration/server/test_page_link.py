@@ -31,7 +31,6 @@ from webhook.cluster.manifest_source import ManifestsSource
 
 __all__ = ["http", "page", "server"]
 
-pytestmark = pytest.mark.xdist_group("chromium")
 
 INPUT = {"workload": WARNED, "namespace": "", "labels": "", "path": "", "policies": []}
 

@@ -36,7 +36,6 @@ from webhook.server.page.examples import examples
 
 __all__ = ["http", "page", "server"]
 
-pytestmark = pytest.mark.xdist_group("chromium")
 
 REPORTS = ROOT / "docs" / "reports"
 POLICIES = list(yaml.safe_load_all((EXAMPLES / "policies.yaml").read_text()))

@@ -15,8 +15,6 @@ from tests.support.preview_page import overflowing
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
 
-pytestmark = pytest.mark.xdist_group("chromium")
-
 _POD = "{apiVersion: v1, kind: Pod, metadata: {name: pod}, spec: {containers: []}}"
 
 

@@ -14,7 +14,7 @@ What governs admission (webhook configurations, labels of namespaces) reaches th
 caches some milliseconds after it was written: await its effect, for example with dry runs.
 
 A cluster takes three seconds to start and 330 MiB, so share one: the fixture `cluster` is one for
-each worker of `pytest -n N --dist loadgroup`, and keeps the tests of a module on one worker. Name
+each worker of `pytest -n N --dist loadfile`, and keeps the tests of a module on one worker. Name
 what a test creates outside of its namespace after it, or delete it. A test that stops servers
 starts a cluster of its own. A cluster belongs to the thread that started it: when that thread ends,
 Linux kills its processes. That is what leaves none behind when pytest is killed.
