@@ -16,8 +16,8 @@ from bench.errors import BenchError
 from bench.profiles import FULL, SHORT
 from bench.report import as_json, as_markdown, as_text, from_json, write_docs
 from bench.report_table import ReportTable
+from bench.results_chart import render_chart
 from bench.run import Run
-from bench.svg_chart import render_chart
 from tests.support.kube.build import BuildError
 
 PARTS: dict[str, Callable[[Run], ReportTable]] = {

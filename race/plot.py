@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from bench.svg_bars import Bar, Panel, render_panels
+from bench.bar_chart import Bar, Panel, render_panels
 from race.cells import Condition, Delivery, Kind, Provocation
 from race.report import percent, runtime_name
 from race.results import Count, Results

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from bench.bar_chart import Bar, Panel, render_panels
 from bench.format import format_value
 from bench.measurement import Measurement
 from bench.report import fill_page, markdown_table, text_table
 from bench.report_table import ReportTable
-from bench.svg_bars import Bar, Panel, render_panels
 
 UMOUNT, GAP, CALLS, FAILURES = "umount", "gap", "umount2 calls", "failures"
 RATIO = "umount, ratio to volatile"

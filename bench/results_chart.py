@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from bench import core, end_to_end, growth, throughput
+from bench.bar_chart import Bar, Panel, render_panels
 from bench.format import format_value
 from bench.measurement import Measurement
 from bench.report_table import ReportTable
 from bench.run import CONNECTIONS
-from bench.svg_bars import Bar, Panel, render_panels
 
-# Labels of podsettle's bars are bold in panels with fewer bars.
-_MANY_BARS = 5
 # A bar's label, its figure, and whether it is podsettle's.
 _Figure = tuple[str, Measurement, bool]
 
@@ -68,7 +66,6 @@ def _panels(parts: Mapping[str, ReportTable]) -> Iterator[Panel]:
 
 
 def _panel(title: str, figures: Iterable[_Figure]) -> Panel:
-    listed = list(figures)
     bars = (
         Bar(
             label,
@@ -77,8 +74,7 @@ def _panel(title: str, figures: Iterable[_Figure]) -> Panel:
             figure.high,
             format_value(figure.median, figure.unit),
             ours,
-            strong=ours and len(listed) < _MANY_BARS,
         )
-        for label, figure, ours in listed
+        for label, figure, ours in figures
     )
     return Panel(title, tuple(bars))
