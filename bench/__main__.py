@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from bench import core, end_to_end, footprint, growth, previews, throughput
+from bench import core, end_to_end, footprint, growth, previews, report, throughput
 from bench.environment import describe_environment
 from bench.errors import BenchError
 from bench.profiles import FULL, SHORT
-from bench.report import as_json, as_markdown, as_text, from_json, write_docs
+from bench.report import as_json, as_text, from_json
 from bench.report_table import ReportTable
 from bench.results_chart import render_chart
 from bench.run import Run
@@ -66,14 +66,16 @@ def main(
             parts, environment = _measure(names or tuple(PARTS), short)
         except (BenchError, BuildError) as error:
             raise click.ClickException(str(error)) from None
-    click.echo(as_text(parts, with_targets=not short))
+    click.echo(as_text(parts, environment, with_targets=not short))
     out.mkdir(parents=True, exist_ok=True)
     results = out / ("short.json" if short else "results.json")
     results.write_text(as_json(parts, environment), encoding="utf-8")
     results.with_suffix(".svg").write_text(render_chart(parts), encoding="utf-8")
     click.echo(f"written: {results}, {results.with_suffix('.svg')}")
     if write_docs:
-        _write_docs(parts, environment)
+        report.write_docs(_DOCS, parts, environment)
+        (_DOCS / "performance.svg").write_text(render_chart(parts), encoding="utf-8")
+        click.echo("written: docs/performance.md, docs/performance.svg")
 
 
 def _measure(names: tuple[str, ...], short: bool) -> tuple[dict[str, ReportTable], dict[str, str]]:
@@ -83,11 +85,6 @@ def _measure(names: tuple[str, ...], short: bool) -> tuple[dict[str, ReportTable
     with tempfile.TemporaryDirectory(prefix="podsettle-bench-") as directory:
         run = Run(Path(directory), SHORT if short else FULL)
         return {name: PARTS[name](run) for name in PARTS if name in names}, environment
-
-
-def _write_docs(parts: dict[str, ReportTable], environment: dict[str, str]) -> None:
-    write_docs(_DOCS, as_markdown(parts, environment), render_chart(parts))
-    click.echo("written: docs/performance.md, docs/performance.svg")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from tests.support.kube import build
 from tests.support.pythons import dockerfile_version
 
 _ROOT = Path(__file__).parents[1]
+PROCESSOR = "processor"
 _PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
 
 
@@ -27,7 +28,7 @@ def describe_environment() -> dict[str, str]:
         # A run itself changes docs/.
         "commit": checked_out_commit("webhook", "bench"),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "processor": f"{model}, {len(os.sched_getaffinity(0))} cores",
+        PROCESSOR: f"{model}, {len(os.sched_getaffinity(0))} cores",
         "memory": f"{kibibytes / 2**20:.0f} GiB",
         "system": f"{platform.system()} {platform.release().partition('-')[0]}, {_distribution()}",
         "load average before": f"{os.getloadavg()[0]:.2f}",

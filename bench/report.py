@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.environment import PROCESSOR
 from bench.errors import BenchError
 from bench.format import format_measurement, format_value
 from bench.measurement import Measurement
@@ -30,7 +31,7 @@ def as_json(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) ->
                 "verdict": verdict.result,
                 "measured": verdict.measurement.as_json() if verdict.measurement else None,
             }
-            for verdict in evaluate_targets(parts)
+            for verdict in evaluate_targets(parts, environment[PROCESSOR])
         ],
         "parts": {name: part.as_json() for name, part in parts.items()},
     }
@@ -44,13 +45,15 @@ def from_json(text: str) -> tuple[dict[str, ReportTable], dict[str, str]]:
     return parts, data["environment"]
 
 
-def as_text(parts: Mapping[str, ReportTable], *, with_targets: bool = True) -> str:
+def as_text(
+    parts: Mapping[str, ReportTable], environment: Mapping[str, str], *, with_targets: bool = True
+) -> str:
     """Return the tables for a terminal, and the targets if `with_targets` is set."""
     lines: list[str] = []
     for part in parts.values():
         lines += ["", *text_table(part)]
     if with_targets:
-        lines += ["", "Targets", *aligned_lines(_target_table(parts))]
+        lines += ["", "Targets", *aligned_lines(_target_table(parts, environment))]
     else:
         lines += ["", "A short run: the figures mean nothing."]
     lines.append("")
@@ -59,12 +62,16 @@ def as_text(parts: Mapping[str, ReportTable], *, with_targets: bool = True) -> s
 
 def as_markdown(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) -> str:
     """Return the tables and the targets as sections of a Markdown page."""
-    lines = ["", "## Targets", "", *markdown_rows(_target_table(parts)), ""]
-    details = ", ".join(f"{name} {value}" for name, value in environment.items())
-    lines += [f"Measured with: {details}.", "", "![The figures below as bars](performance.svg)", ""]
+    lines = ["", "## Targets", "", *markdown_rows(_target_table(parts, environment)), ""]
+    lines += [_measured_with(environment), "", "![The figures below as bars](performance.svg)", ""]
     for part in parts.values():
         lines += [f"## {part.title}", "", *markdown_table(part), ""]
     return "\n".join(lines)
+
+
+def _measured_with(environment: Mapping[str, str]) -> str:
+    details = ", ".join(f"{name} {value}" for name, value in environment.items())
+    return f"Measured with: {details}."
 
 
 def text_table(part: ReportTable) -> Iterator[str]:
@@ -93,11 +100,31 @@ def fill_page(page: str, results: str, name: str = "bench") -> str:
     return new
 
 
-def write_docs(directory: Path, results: str, picture: str) -> None:
-    """Write the results to docs/performance.md and the chart to docs/performance.svg."""
-    page = directory / "performance.md"
-    page.write_text(fill_page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
-    (directory / "performance.svg").write_text(picture, encoding="utf-8")
+def fill_processor_row(
+    page: str, parts: Mapping[str, ReportTable], environment: Mapping[str, str]
+) -> str:
+    """Return the page with a row for the processor of this run. Rows of others stay."""
+    verdicts = [
+        verdict
+        for verdict in evaluate_targets(parts, environment[PROCESSOR])
+        if verdict.target.processors and verdict.measurement
+    ]
+    ratios = (format_value(each.measurement.median, "×") for each in verdicts if each.measurement)
+    processor, commit = environment[PROCESSOR], environment["commit"]
+    row = f"| {' | '.join((processor, commit, *ratios))} |"
+    begin, end = (f"<!-- processors: {word} -->" for word in ("begin", "end"))
+    lines = page.partition(begin)[2].partition(end)[0].strip().splitlines()
+    others = [line for line in lines if not line.startswith(f"| {processor} |")]
+    return fill_page(page, "\n".join([*others, row, ""]), "processors")
+
+
+def write_docs(
+    directory: Path, parts: Mapping[str, ReportTable], environment: Mapping[str, str]
+) -> None:
+    """Write the results to docs/performance.md."""
+    path = directory / "performance.md"
+    page = fill_processor_row(path.read_text(encoding="utf-8"), parts, environment)
+    path.write_text(fill_page(page, as_markdown(parts, environment)), encoding="utf-8")
 
 
 def _result_table(part: ReportTable) -> Cells:
@@ -109,14 +136,14 @@ def _result_table(part: ReportTable) -> Cells:
     return table
 
 
-def _target_table(parts: Mapping[str, ReportTable]) -> Cells:
+def _target_table(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) -> Cells:
     table: Cells = [["", "target", "aim", "measured", "result"]]
-    for verdict in evaluate_targets(parts):
+    for verdict in evaluate_targets(parts, environment[PROCESSOR]):
         target = verdict.target
         bound = f"{'≥' if target.at_least else '≤'} {format_value(target.bound, target.unit)}"
         aim = "" if target.aim is None else format_value(target.aim, target.unit)
         measured = ""
         if verdict.measurement:
             measured = format_measurement(Measurement(verdict.measurement.values, target.unit))
-        table.append([target.description, bound, aim, measured, verdict.result])
+        table.append([target.text, bound, aim, measured, verdict.result])
     return table

@@ -14,6 +14,8 @@ from bench.run import CONNECTIONS
 Parts = Mapping[str, ReportTable]
 _PER_CORE = "reviews per CPU-second"
 _RATE = "reviews/s"
+# The ratios to other servers depend on the processor. How a model's name begins.
+_EPYC, _XEON = "AMD EPYC", "Intel Xeon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,21 @@ class Target:
     figure: Callable[[Parts], Measurement]
     aim: float | None = None
     """A better value than the bound, which the project works towards."""
+    processors: tuple[str, ...] = ()
+    """The processors that the bound is for, if the figure depends on the processor."""
+
+    @property
+    def text(self) -> str:
+        """The description, with the processors."""
+        if not self.processors:
+            return self.description
+        return f"{self.description} ({' and '.join(self.processors)})"
+
+    def is_for(self, processor: str) -> bool:
+        """Return whether the bound is for a processor with this model name."""
+        # Intel's model names are like `Intel(R) Xeon(R) Gold 6430`.
+        name = processor.replace("(R)", "")
+        return not self.processors or name.startswith(self.processors)
 
     def is_met(self, measurement: Measurement) -> bool:
         """Return whether the median is within the bound."""
@@ -41,24 +58,27 @@ class Verdict:
 
     target: Target
     measurement: Measurement | None
+    processor: str
 
     @property
     def result(self) -> str:
-        """The text for tables: `met`, `MISSED` or `not measured`."""
+        """The text for tables: `met`, `MISSED`, `not measured` or `another processor`."""
         if self.measurement is None:
             return "not measured"
+        if not self.target.is_for(self.processor):
+            return "another processor"
         return "met" if self.target.is_met(self.measurement) else "MISSED"
 
 
-def evaluate_targets(parts: Parts) -> list[Verdict]:
-    """Return a verdict for every target."""
+def evaluate_targets(parts: Parts, processor: str) -> list[Verdict]:
+    """Return a verdict for every target, from figures of this processor."""
     verdicts = []
     for target in TARGETS:
         try:
             measurement = target.figure(parts)
         except KeyError:
             measurement = None
-        verdicts.append(Verdict(target, measurement))
+        verdicts.append(Verdict(target, measurement, processor))
     return verdicts
 
 
@@ -123,6 +143,7 @@ TARGETS = (
         True,
         _ratio_to("agnhost"),
         aim=5.5,
+        processors=(_EPYC, _XEON),
     ),
     Target(
         "reviews of one template per CPU-second, ratio to the echo",
@@ -131,6 +152,7 @@ TARGETS = (
         True,
         _ratio_to("echo"),
         aim=0.7,
+        processors=(_EPYC,),
     ),
     Target(
         "reviews of pods of which no two are alike per CPU-second, ratio to agnhost",
@@ -139,6 +161,7 @@ TARGETS = (
         True,
         _ratio_to("agnhost", throughput.UNLIKE),
         aim=2.5,
+        processors=(_EPYC,),
     ),
     Target(
         "CPU time of a cache miss, ratio to the same decision without a cache",

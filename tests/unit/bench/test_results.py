@@ -10,11 +10,14 @@ from bench.format import format_measurement, format_value
 from bench.interleave import interleave
 from bench.measurement import Measurement, percentile
 from bench.profiles import FULL
-from bench.report import as_json, as_markdown, fill_page, from_json
+from bench.report import as_json, as_markdown, fill_page, fill_processor_row, from_json
 from bench.report_table import ReportTable
 from bench.run import CONNECTIONS
 from bench.targets import evaluate_targets
 from tests.support.paths import DOCS
+
+EPYC, XEON = "AMD EPYC 7763, 2 cores", "Intel(R) Xeon(R) Gold 6430, 2 cores"
+ENVIRONMENT = {"commit": "c", "processor": EPYC}
 
 
 def throughput_part(ours: tuple[float, ...]) -> ReportTable:
@@ -60,19 +63,39 @@ def core_part(miss: float) -> ReportTable:
 def test_targets_are_met_missed_or_not_measured() -> None:
     words = [
         verdict.result
-        for verdict in evaluate_targets({throughput.NAME: throughput_part((12_000, 6_000))})
+        for verdict in evaluate_targets({throughput.NAME: throughput_part((12_000, 6_000))}, EPYC)
     ]
     assert words[:4] == ["met", "met", "met", "not measured"]
     words = [
         verdict.result
-        for verdict in evaluate_targets({throughput.NAME: throughput_part((10_000, 5_000))})
+        for verdict in evaluate_targets({throughput.NAME: throughput_part((10_000, 5_000))}, EPYC)
     ]
     assert words[:3] == ["MISSED", "MISSED", "met"]
 
 
+def test_ratios_to_other_servers_are_compared_only_with_targets_for_the_processor() -> None:
+    parts = {throughput.NAME: throughput_part((10_000, 5_000))}
+    for processor, words in (
+        (EPYC, ["MISSED", "MISSED", "met"]),
+        (XEON, ["MISSED", "another processor", "another processor"]),
+        ("Neoverse-N1, 2 cores", ["another processor"] * 3),
+    ):
+        assert [each.result for each in evaluate_targets(parts, processor)][:3] == words
+
+
+def test_page_has_one_row_for_each_processor() -> None:
+    page = "<!-- processors: begin -->\n| A | b | 1 × |\n<!-- processors: end -->\n"
+    for ours, ratio in ((9_000, "3.00 ×"), (12_000, "4.00 ×")):
+        parts = {throughput.NAME: throughput_part((ours, ours / 2))}
+        page = fill_processor_row(page, parts, ENVIRONMENT)
+        _, first, second, _ = page.splitlines()
+        assert first == "| A | b | 1 × |"
+        assert second.startswith(f"| {EPYC} | c | {ratio} |")
+
+
 def test_a_cache_miss_may_take_15_percent_longer_than_a_decision_without_a_cache() -> None:
     for miss, word in ((115.0, "met"), (116.0, "MISSED")):
-        verdicts = evaluate_targets({core.NAME: core_part(miss)})
+        verdicts = evaluate_targets({core.NAME: core_part(miss)}, EPYC)
         assert [v.result for v in verdicts if "cache miss" in v.target.description] == [word]
 
 
@@ -96,7 +119,7 @@ def footprint_part(seconds: float, seconds_on_api_server: float, mib: float) -> 
 def test_start_and_memory_are_compared_with_their_targets(
     figures: tuple[float, float, float], results: list[str]
 ) -> None:
-    verdicts = evaluate_targets({footprint.NAME: footprint_part(*figures)})
+    verdicts = evaluate_targets({footprint.NAME: footprint_part(*figures)}, EPYC)
     words = {verdict.target.description: verdict.result for verdict in verdicts}
     (memory,) = (name for name in words if name.startswith("memory"))
     assert [words[footprint.READY], words[footprint.READY_ON_API_SERVER], words[memory]] == results
@@ -104,8 +127,8 @@ def test_start_and_memory_are_compared_with_their_targets(
 
 def test_results_survive_a_round_trip_through_json() -> None:
     parts = {throughput.NAME: throughput_part((12_000, 6_000))}
-    again, environment = from_json(as_json(parts, {"commit": "c"}))
-    assert (again, environment) == (parts, {"commit": "c"})
+    again, environment = from_json(as_json(parts, ENVIRONMENT))
+    assert (again, environment) == (parts, ENVIRONMENT)
 
 
 def test_figures_are_formatted_with_three_significant_digits() -> None:
@@ -116,8 +139,8 @@ def test_figures_are_formatted_with_three_significant_digits() -> None:
 def test_results_replace_the_marked_section_of_the_page() -> None:
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     parts = {throughput.NAME: throughput_part((12_000, 6_000))}
-    new = fill_page(page, as_markdown(parts, {"commit": "c"}))
-    assert "ratio to agnhost | ≥ 4.00 × | 5.50 × | 4.00 × (4.00–4.00) | met |" in new
+    new = fill_page(page, as_markdown(parts, ENVIRONMENT))
+    assert "(AMD EPYC and Intel Xeon) | ≥ 4.00 × | 5.50 × | 4.00 × (4.00–4.00) | met |" in new
     assert fill_page(new, "") == fill_page(page, "")
     with pytest.raises(BenchError):
         fill_page("nothing", "")
