@@ -156,7 +156,7 @@ matrix: $(VENV)/.dev linger ## Run the end-to-end tests on five releases of Kube
 .PHONY: nightly
 nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
 	@failed=; for check in test-long test-lowest test-image-python crio tekton node race matrix \
-	  'bench SHORT=1' fuzz mutants; do \
+	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' fuzz mutants; do \
 	  echo "nightly: make $$check"; $(MAKE) --no-print-directory $$check || failed="$$failed '$$check'"; done; \
 	  if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; else echo 'nightly: all passed'; fi
 
@@ -211,11 +211,11 @@ peers: $(VENV)/.dev ## Build the Go webhook that the benchmark compares podsettl
 
 # All servers in Python run on the image's version of Python, because another version would give other figures.
 .PHONY: bench
-bench: kube peers linger ## Run the benchmark on the image's Python (takes minutes; needs wrk; SHORT=1 only checks that it runs)
+bench: kube peers linger ## Run the benchmark on the image's Python (takes minutes; needs wrk; AGAINST=COMMIT; SHORT=1 only checks that it runs)
 	@if [ -z "$(IMAGE_PYTHON)" ]; then \
 	  echo "$@: Python $(IMAGE_PYTHON_VERSION) not found; give its path: make $@ IMAGE_PYTHON=…"; exit 1; fi
 	@$(MAKE) --no-print-directory .venv-image/.dev
-	@.venv-image/bin/python -m bench $(if $(SHORT),--short)
+	@.venv-image/bin/python -m bench $(if $(SHORT),--short) $(if $(AGAINST),--against $(AGAINST))
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Search for inputs that take too much CPU time (10 minutes; SECONDS=60, TARGETS=admit)

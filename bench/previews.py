@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from bench.open_loop import UNITS, run_open_loop
 from bench.process import running_process
 from bench.report_table import ReportTable
 from bench.run import CONNECTIONS, Run
-from bench.servers import Server, check_answers, wait_until_ready
+from bench.servers import THIS_CODE, Code, Server, check_answers, wait_until_ready
 from bench.stall_monitor import longest_stall
 from bench.throughput import is_patched
 from tests.support.process import free_port
@@ -69,26 +68,14 @@ def measure(run: Run) -> ReportTable:
     manifests = cluster_manifests.write_manifests(
         run.directory / "previewed", _POLICIES, _NAMESPACES
     )
-    with _monitored_server(run, manifests, stalls) as server:
+    with monitored_server(run, manifests, stalls) as server:
         check_answers(server, review_bodies[:1], is_patched)
         texts: dict[str, bytes | None] = {IDLE: None, **bodies()}
         statuses: dict[str, list[int]] = {}
 
         def load(name: str) -> dict[str, float]:
             run.log_progress(f"previews: {name}")
-            with _send_previews(server, texts[name], run.cores.load) as answered:
-                start = time.monotonic()
-                figures = run_open_loop(
-                    server,
-                    files,
-                    rate=_RATE,
-                    connections=CONNECTIONS,
-                    seconds=run.profile.load_seconds * 2,
-                    core=run.cores.load,
-                )
-                stall = longest_stall(stalls, start, time.monotonic())
-            figures |= {STALL: stall.delay * 1e3, CPU_TIME: stall.cpu * 1e3}
-            figures["previews answered"] = float(len(answered))
+            figures, answered = load_during_previews(run, server, files, stalls, texts[name])
             statuses.setdefault(name, []).extend(answered)
             return figures
 
@@ -107,6 +94,29 @@ def measure(run: Run) -> ReportTable:
         *(f"{name}: {_count_statuses(answers)}." for name, answers in statuses.items() if answers),
     ]
     return part
+
+
+def load_during_previews(
+    run: Run, server: Server, files: list[Path], stalls: Path, text: bytes | None
+) -> tuple[dict[str, float], list[int]]:
+    """Send reviews while the server makes previews of a text.
+
+    Return the figures, and the statuses of the answers to the previews.
+    """
+    with _send_previews(server, text, run.cores.load) as answered:
+        start = time.monotonic()
+        figures = run_open_loop(
+            server,
+            files,
+            rate=_RATE,
+            connections=CONNECTIONS,
+            seconds=run.profile.load_seconds * 2,
+            core=run.cores.load,
+        )
+        stall = longest_stall(stalls, start, time.monotonic())
+    figures |= {STALL: stall.delay * 1e3, CPU_TIME: stall.cpu * 1e3}
+    figures["previews answered"] = float(len(answered))
+    return figures, answered
 
 
 def _add_comparison(rows: Rows) -> None:
@@ -132,13 +142,17 @@ def _count_statuses(answers: list[int]) -> str:
 
 
 @contextmanager
-def _monitored_server(run: Run, manifests: Path, stalls: Path) -> Iterator[Server]:
-    """Run podsettle with the stall monitor while the block runs."""
+def monitored_server(
+    run: Run, manifests: Path, stalls: Path, code: Code = THIS_CODE
+) -> Iterator[Server]:
+    """Run podsettle with the stall monitor of the same commit while the block runs."""
     port = free_port()
     url = f"https://127.0.0.1:{port}"
-    command: list[str | Path] = [sys.executable, "-m", "bench.stall_monitor", run.certs, str(port)]
+    monitor = [*code.python_command, "-m", "bench.stall_monitor"]
+    command: list[str | Path] = [*monitor, run.certs, str(port), manifests, stalls]
     log = run.directory / "previewed.log"
-    with running_process([*command, manifests, stalls], log, core=run.cores.server) as process:
+    core, env = run.cores.server, code.environment
+    with running_process(command, log, core=core, env=env) as process:
         wait_until_ready(process, f"{url}/readyz", run.certs / "ca.crt")
         yield Server("podsettle", f"{url}/mutate", run.certs / "ca.crt", process)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench import against
 from bench.environment import PROCESSOR
 from bench.errors import BenchError
 from bench.format import format_measurement, format_value
@@ -125,6 +126,21 @@ def write_docs(
     path = directory / "performance.md"
     page = fill_processor_row(path.read_text(encoding="utf-8"), parts, environment)
     path.write_text(fill_page(page, as_markdown(parts, environment)), encoding="utf-8")
+
+
+def write_comparison(directory: Path, part: ReportTable, environment: Mapping[str, str]) -> None:
+    """Write the comparison with another commit to docs/performance.md."""
+    path = directory / "performance.md"
+    lines = [
+        _measured_with(environment),
+        "",
+        *markdown_rows(against.comparison_table(part)),
+        "",
+        *(f"- {note}" for note in part.notes),
+        "",
+    ]
+    page = fill_page(path.read_text(encoding="utf-8"), "\n".join(lines), against.NAME)
+    path.write_text(page, encoding="utf-8")
 
 
 def _result_table(part: ReportTable) -> Cells:

@@ -19,10 +19,37 @@ from urllib.parse import urlsplit
 from bench.errors import BenchError
 from bench.process import Process, running_process
 from tests.support.kube import build
-from tests.support.process import PODSETTLE, free_port, podsettle
+from tests.support.paths import ROOT
+from tests.support.process import free_port, podsettle
 
 # The timeout of a server's start and of each request. A busy machine may need many seconds.
 _TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of a server: a checkout of this repository, and a Python with its packages."""
+
+    tree: Path
+    python: str
+
+    @property
+    def python_command(self) -> tuple[str, str]:
+        """The begin of a command that imports the code. -P leaves out the working directory."""
+        return self.python, "-P"
+
+    @property
+    def podsettle(self) -> tuple[str, ...]:
+        """The begin of a command of podsettle."""
+        return *self.python_command, "-c", "from webhook.cli import main; main()"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which Python imports the code, also in preview workers."""
+        return {"PYTHONPATH": str(self.tree)}
+
+
+THIS_CODE = Code(ROOT, sys.executable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +100,15 @@ def serve_podsettle(
     core: int | None = None,
     host: str = "127.0.0.1",
     name: str = "podsettle",
+    code: Code = THIS_CODE,
 ) -> Iterator[Server]:
     """Run podsettle as in an installation, with default settings, while the block runs."""
     port = free_port()
-    command: list[str | Path] = [PODSETTLE, "serve", "--certs-dir", certs]
+    command: list[str | Path] = [*code.podsettle, "serve", "--certs-dir", certs]
     command += ["--host", host, "--port", str(port)]
     if manifests:
         command += ["--manifests", manifests]
-    env = {"KUBECONFIG": str(kubeconfig)}
+    env = {"KUBECONFIG": str(kubeconfig), **code.environment}
     url = f"https://{host}:{port}"
     with _running_server(
         name, command, f"{url}/mutate", f"{url}/readyz", certs, log, core, env
