@@ -28,7 +28,7 @@ import yaml
 _CHART = Path("charts/podsettle")
 # A string of the product's code that is a label, an annotation or the like: `DOMAIN/NAME`.
 _KEY = re.compile(r"""["'](?:\{GROUP\}|[a-z0-9-]+(?:\.[a-z0-9-]+)+)/[A-Za-z][\w.-]*["']""")
-_START_SECONDS = 60
+_START_SECONDS = 120
 _PODSETTLE = (sys.executable, "-c", "from webhook.cli import main; main()")
 
 
@@ -102,13 +102,15 @@ def _served() -> Iterator[str]:
         options = ["--certs-dir", certs]
         subprocess.run([*_PODSETTLE, "certs", *options], check=True, stdout=subprocess.DEVNULL)
         options += ["--manifests", "examples", "--host", "127.0.0.1", "--port", port]
-        server = subprocess.Popen(
-            [*_PODSETTLE, "serve", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        log = Path(certs) / "log"
+        with log.open("w") as output:
+            command = [*_PODSETTLE, "serve", *options]
+            server = subprocess.Popen(command, stdout=output, stderr=output)
         trust = ssl.create_default_context(cafile=Path(certs) / "ca.crt")
         try:
             origin = f"https://127.0.0.1:{port}"
-            yield from (f"http: {line}" for line in _leaves(_wait_for_document(origin, trust)))
+            document = _wait_for_document(origin, trust, server, log)
+            yield from (f"http: {line}" for line in _leaves(document))
             review = Path("examples/reviews/tekton-taskrun.json").read_bytes()
             request = Request(f"{origin}/mutate", review, {"Content-Type": "application/json"})
             response = json.load(urlopen(request, context=trust))["response"]
@@ -119,15 +121,17 @@ def _served() -> Iterator[str]:
             server.wait()
 
 
-def _wait_for_document(origin: str, trust: ssl.SSLContext) -> Any:
+def _wait_for_document(
+    origin: str, trust: ssl.SSLContext, server: subprocess.Popen[bytes], log: Path
+) -> Any:
     """Return the OpenAPI document as soon as the server answers."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
             return json.load(urlopen(f"{origin}/openapi.json", context=trust))
         except URLError:
-            if time.monotonic() > deadline:
-                raise
+            if server.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"podsettle does not start in {Path.cwd()}:\n{log.read_text()}")
             time.sleep(0.1)
 
 
