@@ -20,11 +20,11 @@ from bench.measurement import Measurement
 from bench.report_table import ReportTable
 from bench.run import Run
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.apply_plan import decide_input
+from webhook.core.admission.apply_plan import apply_plan
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import OperatorSettings
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.handler import admit
+from webhook.core.admission.rendered import RenderedDecision, texts_of
 from webhook.core.admission.response import encode_patch, encode_review
 from webhook.core.admission.review import REVIEW_API_VERSION, Request, decode_review
 from webhook.core.cluster.view import ClusterFacts
@@ -60,7 +60,7 @@ def measure(run: Run) -> ReportTable:
         "facts": times["facts"],
         "cache key": times["cache key"],
         CACHED: times[CACHED],
-        "remedies and patch": decide.minus(self_check).minus(times["encode patch"]),
+        "remedies and patch": decide.minus(self_check),
         "patch self-check": self_check,
         "encode patch": times["encode patch"],
         "encode the other parts of the answer": times["encode"],
@@ -114,16 +114,16 @@ def _measure_times(run: Run, view: Snapshot) -> dict[str, Measurement]:
                 pass
         return patch
 
-    def encode(decision: Decision) -> bytes:
-        # A copy, because a decision keeps its JSON.
-        texts_json = msgspec.structs.replace(decision).texts_json
-        return encode_review(REVIEW_API_VERSION, "", decision.patch, texts_json)
+    def encode(rendered: RenderedDecision) -> bytes:
+        texts = texts_of(rendered.decision.outcomes)
+        return encode_review(REVIEW_API_VERSION, "", rendered.patch, texts.texts_json)
 
-    def answer(body: bytes, cache: DecisionCache | None) -> Decision:
-        return admit(body, view.policies, view, _SETTINGS, cache=cache).decision
+    def answer(body: bytes, decider: Decider) -> RenderedDecision:
+        return admit(body, decider, view.policies, view).rendered
 
     unlike, alike = reviews.distinct_templates(), reviews.variants(reviews.tekton())
-    warm_cache, full_cache = DecisionCache(), DecisionCache()
+    no_cache = Decider(_SETTINGS)
+    warm_cache, full_cache = (Decider(_SETTINGS, DecisionCache()) for _ in range(2))
     require_misses(lambda body: answer(body, full_cache), unlike)
     few = unlike[: reviews.VARIANTS]
     requests = [decode_review(body).request for body in few]
@@ -135,13 +135,13 @@ def _measure_times(run: Run, view: Snapshot) -> dict[str, Measurement]:
         "match": (match, requests),
         "facts": (facts, requests),
         "cache key": (msgspec.json.encode, inputs),
-        "decide": (lambda decision_input: decide_input(decision_input, plan, cluster), inputs),
+        "decide": (lambda decision_input: apply_plan(decision_input, plan, cluster), inputs),
         "operations": (PodPatch.operations, patches),
         "verify": (lambda patch: patch.verified_operations(plan.settable_fields), patches),
         "encode patch": (encode_patch, [patch.operations() for patch in patches]),
-        "encode": (encode, [answer(body, None) for body in few]),
+        "encode": (encode, [answer(body, no_cache) for body in few]),
         CACHED: (lambda body: answer(body, warm_cache), alike),
-        UNCACHED: (lambda body: answer(body, None), unlike),
+        UNCACHED: (lambda body: answer(body, no_cache), unlike),
         MISS: (lambda body: answer(body, full_cache), unlike),
         ORJSON: (orjson.loads, alike),
         JSON: (json.loads, alike),
@@ -163,7 +163,7 @@ def _measure_times(run: Run, view: Snapshot) -> dict[str, Measurement]:
     return {name: Measurement(tuple(values), "µs") for name, values in results.items()}
 
 
-def require_misses(decide: Callable[[bytes], Decision], bodies: Sequence[bytes]) -> None:
+def require_misses(decide: Callable[[bytes], RenderedDecision], bodies: Sequence[bytes]) -> None:
     """Decide twice on the bodies, in turn. Raise BenchError unless each decision was newly made.
 
     It also raises BenchError if a decision has no patch. The cache is full afterwards.
@@ -171,7 +171,7 @@ def require_misses(decide: Callable[[bytes], Decision], bodies: Sequence[bytes])
     first = [decide(body) for body in bodies]
     again = [decide(body) for body in bodies]
     hits = sum(old is new for old, new in zip(first, again, strict=True))
-    unpatched = sum(not decision.patch for decision in first)
+    unpatched = sum(not rendered.patch for rendered in first)
     if hits or unpatched:
         raise BenchError(
             f"of {len(bodies):,} pods without a template in common, {hits} were found in the cache "

@@ -22,6 +22,7 @@ from docs import defects_page, limits_page, versions_page, why_page
 from webhook.cli import main
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.rendered import render
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.crd import crd, editor_schema
@@ -238,7 +239,8 @@ def example_metrics() -> Metrics:
     metrics.count_preview("answered")
     metrics.set_checks([Check("shutdown", ready=True)])
     settled = Outcome(Reason.APPLIED, "postInitSleep", "policy", changed=True)
-    metrics.reviews.count(Decision((settled,), b"W10="), 0.001)
+    operation = {"op": "add", "path": "/metadata", "value": {}}
+    metrics.reviews.count(render(Decision((settled,)), [operation]), 0.001)
     policy = parse_policy(
         {
             "apiVersion": API_VERSION,

@@ -19,6 +19,7 @@ from tests.support.factories import (
     view,
 )
 from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.defects.versions import Version
 from webhook.core.image_reference import parse_reference
@@ -78,14 +79,14 @@ _SEEN = view(
     classes=[runtime_class("fast", {"cpu": "250m"}, {"disk": "ssd"})],
     server=Version(1, 36),
 )
-_CACHE = DecisionCache()
+_CACHING = Decider(SETTINGS, DecisionCache())
 
 
 def _admit(body: bytes) -> None:
     with suppress(UnreadableReviewError):
         # The second time it may be answered from the cache.
-        for cache in (None, _CACHE):
-            answer = admit(body, _SEEN.policies, _SEEN, SETTINGS, cache=cache)
+        for decider in (Decider(SETTINGS), _CACHING):
+            answer = admit(body, decider, _SEEN.policies, _SEEN)
             if answer.error is not None:
                 raise answer.error
 

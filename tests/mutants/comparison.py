@@ -24,9 +24,10 @@ from tests.support.factories import Json, review
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod, patch_of
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
+from webhook.core.admission.rendered import RenderedDecision
 from webhook.core.images import NO_IMAGES, ImageConfig, KnownImages, Unavailable
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES
@@ -106,7 +107,7 @@ class Comparison:
             if answer.decision.missing_images:
                 known = {q: chance.choice(_CONFIGS) for q in answer.decision.missing_images}
                 self._compare(body, view, settings, known)
-            elif answer.decision.operations:
+            elif answer.rendered.patch:
                 self._continue_with(pod, answer)
         return self.report
 
@@ -157,8 +158,8 @@ class Comparison:
     ) -> Answer | None:
         """Compare two answers to a review, and return one, or None if it has no uid."""
         self.report.compared += 1
-        wanted = _answer(body, view, settings, images, None)
-        found = _answer(body, view, settings, images, self._cache)
+        wanted = _answer(body, Decider(settings), view, images)
+        found = _answer(body, Decider(settings, self._cache), view, images)
         if wanted is None or found is None:
             if wanted is not found:
                 self._add_difference(body, view, "only one way refuses it")
@@ -169,13 +170,14 @@ class Comparison:
             )
         if repr(found.error) != repr(wanted.error):
             self._add_difference(body, view, f"{found.error!r} is not {wanted.error!r}")
-        self._count(found.decision)
+        self._count(found.rendered)
         return wanted
 
-    def _count(self, decision: Decision) -> None:
+    def _count(self, rendered: RenderedDecision) -> None:
+        decision = rendered.decision
         if decision.policies and self._decided.get(id(decision)) is decision:
             self.report.hits += 1
-            self.report.hits_with_patch += bool(decision.operations)
+            self.report.hits_with_patch += bool(rendered.patch)
         if len(self._decided) >= _MAX_REMEMBERED:
             self._decided.clear()
         self._decided[id(decision)] = decision
@@ -189,14 +191,8 @@ class Comparison:
         )
 
 
-def _answer(
-    body: bytes,
-    view: Snapshot,
-    settings: OperatorSettings,
-    images: KnownImages,
-    cache: DecisionCache | None,
-) -> Answer | None:
+def _answer(body: bytes, decider: Decider, view: Snapshot, images: KnownImages) -> Answer | None:
     try:
-        return admit(body, view.policies, view, settings, images, cache)
+        return admit(body, decider, view.policies, view, images)
     except UnreadableReviewError:
         return None

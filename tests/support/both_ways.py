@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.policy.snapshot import Snapshot
@@ -24,16 +24,17 @@ def admit_both_ways(
     The second answer with the cache is the cached one, if decisions of this kind are cached.
     Raises UnreadableReviewError if both ways raise it.
     """
+    cached = Decider(settings, cache)
     try:
-        wanted = admit(body, view.policies, view, settings, images)
+        wanted = admit(body, Decider(settings), view.policies, view, images)
     except UnreadableReviewError:
         try:
-            found = admit(body, view.policies, view, settings, images, cache)
+            found = admit(body, cached, view.policies, view, images)
         except UnreadableReviewError:
             raise
         raise AssertionError(f"only the cache answers {body!r}: {found.body!r}") from None
     for _ in range(2):
-        found = admit(body, view.policies, view, settings, images, cache)
+        found = admit(body, cached, view.policies, view, images)
         assert found.body == wanted.body, f"with the cache, {body!r} has another answer"
         assert found.decision == wanted.decision, f"with the cache, {body!r} has other outcomes"
         assert repr(found.error) == repr(wanted.error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jsonpatch
@@ -12,15 +13,19 @@ from tests.support import reviews
 from tests.support.both_ways import admit_both_ways
 from tests.support.defects import PINNED
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
-from webhook.core.admission.decider import OperatorSettings, decide
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.response import warnings_for
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.defects.versions import Version
-from webhook.core.images import NO_IMAGES, KnownImages
+from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
+from webhook.core.patch.verify import Operation
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.reasons import Outcome
 from webhook.core.remedies.shell_wrapper import wrapper
 
 Json = dict[str, Any]
@@ -131,6 +136,45 @@ def view(
     )
 
 
+@dataclass(frozen=True)
+class Decided:
+    """A decision as users see it."""
+
+    rendered: RenderedDecision
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return self.rendered.decision.outcomes
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        return self.rendered.decision.policies
+
+    @property
+    def missing_images(self) -> tuple[ImageQuery, ...]:
+        return self.rendered.decision.missing_images
+
+    @property
+    def unmet(self) -> tuple[Outcome, ...]:
+        return self.rendered.decision.unmet
+
+    @property
+    def applied_pairs(self) -> tuple[tuple[str, str], ...]:
+        return self.rendered.texts.applied_pairs
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        return self.rendered.operations
+
+    @property
+    def warnings(self) -> list[str]:
+        return warnings_for(self.outcomes)
+
+    @property
+    def audit_annotations(self) -> dict[str, str]:
+        return self.rendered.texts.audit_annotations
+
+
 def decide_pod(
     pod: object,
     view: Snapshot,
@@ -138,10 +182,11 @@ def decide_pod(
     namespace: str = "ci",
     settings: OperatorSettings = SETTINGS,
     images: KnownImages = NO_IMAGES,
-) -> Decision:
+) -> Decided:
     """Return the decision, and check that the answer with a cache is equal."""
     admit_both_ways(json.dumps(review(pod, namespace=namespace)).encode(), view, settings, images)
-    return decide(make_request(pod, namespace), view.policies, view, settings, images)
+    request = make_request(pod, namespace)
+    return Decided(Decider(settings).decide(request, view.policies, view, images))
 
 
 def review(document: Any, **request: Any) -> Json:
@@ -152,7 +197,7 @@ def review(document: Any, **request: Any) -> Json:
     return made
 
 
-def patched(pod: Json, decision: Decision) -> Json:
+def patched(pod: Json, decision: Decided | RenderedDecision) -> Json:
     """Return the pod to which the API server has applied the patch."""
     after: Json = jsonpatch.apply_patch(pod, list(decision.operations))
     return after
@@ -162,7 +207,7 @@ def mutate_pod(pod: Json, view: Snapshot, **options: Any) -> Json:
     return patched(pod, decide_pod(pod, view, **options))
 
 
-def reasons(decision: Decision) -> list[str]:
+def reasons(decision: Decided | Decision) -> list[str]:
     """Return the reason of each outcome, with the container as a prefix if there is one."""
     return [
         f"{o.container}: {o.reason}" if o.container else str(o.reason) for o in decision.outcomes

@@ -39,13 +39,13 @@ async def mutate_pod_with_lookup(
     The outcomes are appended to `outcomes`.
     """
     body = json.dumps(review(pod)).encode()
-    decision = admit_both_ways(body, view, SETTINGS).decision
-    if decision.missing_images:
-        known = await lookup.find(decision.missing_images, 30)
-        decision = admit_both_ways(body, view, SETTINGS, known).decision
+    answer = admit_both_ways(body, view, SETTINGS)
+    if answer.decision.missing_images:
+        known = await lookup.find(answer.decision.missing_images, 30)
+        answer = admit_both_ways(body, view, SETTINGS, known)
     if outcomes is not None:
-        outcomes += decision.outcomes
-    return patched(pod, decision)
+        outcomes += answer.decision.outcomes
+    return patched(pod, answer.rendered)
 
 
 APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))

@@ -7,8 +7,8 @@ from copy import deepcopy
 
 import jsonpatch
 
-from tests.support.factories import Json, container
-from webhook.core.admission.decision import Decision
+from tests.support.factories import Decided, Json, container
+from webhook.core.admission.rendered import RenderedDecision
 from webhook.core.admission.review import make_request
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod_facts import facts_of
@@ -61,6 +61,6 @@ def without_pod_notes(pod: Json) -> Json:
     return pod | {"metadata": rest | ({"annotations": kept} if kept else {})}
 
 
-def changes(decision: Decision) -> list[Json]:
+def changes(decision: Decided | RenderedDecision) -> list[Json]:
     """Return the operations of a decision that change more than the notes for people."""
     return without_notes(decision.operations)

@@ -177,7 +177,7 @@ def preview(
     )
     if opened.has_invalid_input or errors or results.unreadable or not results.previews:
         context.exit(2)
-    if fail_on_change and any(preview.decision.patch for preview in results.previews):
+    if fail_on_change and any(preview.operations for preview in results.previews):
         context.exit(1)
 
 
@@ -207,7 +207,7 @@ def _assumptions(
         has_nodes = bool(opened.view.nodes.all)
         yield from missing_node_hints(policies.documents, has_nodes, opened.title)
     if opened.why_image_is_assumed and any(
-        PLACEHOLDER_IMAGE in json.dumps(preview.decision.operations) for preview in previews
+        PLACEHOLDER_IMAGE in json.dumps(preview.operations) for preview in previews
     ):
         yield (
             f"{PLACEHOLDER_IMAGE} stands for the image of the helper, because "
@@ -275,7 +275,7 @@ def _as_patch(previews: list[Preview]) -> str:
     """Return the JSON Patch of one pod, or a list of JSON Patches for several pods."""
     if not previews:
         return ""
-    patches = [list(preview.decision.operations) for preview in previews]
+    patches = [list(preview.operations) for preview in previews]
     return json.dumps(patches[0] if len(patches) == 1 else patches, indent=2) + "\n"
 
 

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from webhook.cluster.source import Check
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.rendered import RenderedDecision
 from webhook.core.reasons import Reason
 from webhook.server.metric_labels import HandshakeFailure, PreviewResult
 from webhook.server.still_needed_metric import NeededPolicies
@@ -69,19 +69,19 @@ class ReviewCounts(Collector):
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
-    def count(self, decision: Decision, seconds: float, *, dry_run: bool = False) -> None:
+    def count(self, rendered: RenderedDecision, seconds: float, *, dry_run: bool = False) -> None:
         """Count an answered review, its reasons and its duration.
 
         A dry run settles no pod.
         """
-        if decision.patch:
+        if rendered.patch:
             self._patched += 1
             if not dry_run:
-                self._count_settled(decision.applied_pairs)
+                self._count_settled(rendered.texts.applied_pairs)
         else:
             self._unchanged += 1
         outcomes = self._outcomes
-        for outcome, count in decision.reason_counts:
+        for outcome, count in rendered.texts.reason_counts:
             outcomes[outcome] += count
         self._durations[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds

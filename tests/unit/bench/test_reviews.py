@@ -11,8 +11,9 @@ from bench import core, reviews
 from bench.errors import BenchError
 from tests.support.factories import SETTINGS, policy, view
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import admit
+from webhook.core.admission.rendered import RenderedDecision
 from webhook.core.admission.review import decode_review
 from webhook.core.pod_facts import facts_of
 
@@ -47,8 +48,9 @@ def test_init_containers_have_unique_names() -> None:
     assert len({container.name for container in containers}) == 40
 
 
-def decide_with(cache: DecisionCache) -> Callable[[bytes], Decision]:
-    return lambda body: admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision
+def decide_with(cache: DecisionCache) -> Callable[[bytes], RenderedDecision]:
+    decider = Decider(SETTINGS, cache)
+    return lambda body: admit(body, decider, SEEN.policies, SEEN).rendered
 
 
 def test_each_pod_of_a_distinct_template_misses_the_cache_and_is_patched() -> None:

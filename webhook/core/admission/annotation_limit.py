@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from webhook.core.constants import MAX_NOTE_BYTES
+
 _MAX_ANNOTATIONS_BYTES = 256 * 1024
 """Kubernetes `TotalAnnotationSizeLimitB`: the keys and values of all annotations together."""
 _MAX_CHARACTER_BYTES = 4
 """The maximum number of bytes of one character in UTF-8."""
+_LONGEST_NOTES = {key: "x" * (size - len(key)) for key, size in MAX_NOTE_BYTES.items()}
 
 
-def annotations_fit(
-    received: Mapping[str, str] | None, added: Mapping[str, str], added_characters: int
-) -> bool:
-    """Return whether the annotations stay below the limit after some are added or replaced.
+def annotations_fit(received: Mapping[str, str] | None, added: Mapping[str, str]) -> bool:
+    """Return whether a pod's annotations stay below the limit with those that a patch sets.
 
-    `added_characters` is the number of characters in all keys and values of `added`.
+    An earlier call can have left out the notes for lack of space. The notes of this call may be
+    shorter. If they were added now, a second call would change a settled pod. So notes without
+    another edit need the space of the longest ones.
     """
     if not added:
         return True
+    if added.keys() <= MAX_NOTE_BYTES.keys():
+        added = _LONGEST_NOTES
     received = received or {}
-    characters = added_characters + len("".join([*received, *received.values()]))
+    # To add up the lengths takes longer.
+    characters = len("".join([*received, *received.values(), *added, *added.values()]))
     return characters * _MAX_CHARACTER_BYTES <= _MAX_ANNOTATIONS_BYTES or _fits(
         {**received, **added}
     )

@@ -1,6 +1,6 @@
 """The decision on the facts about a request: the remedies of a plan, applied in order.
 
-A decision depends only on the arguments of `decide_input`. The decision cache calls it with the
+A decision depends only on the arguments of `apply_plan`. The decision cache calls it with the
 values that its key encodes.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.response import encode_patch
 from webhook.core.admission.summary import kept_entries, notes_for, unmet_outcomes
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.constants import (
@@ -23,6 +22,7 @@ from webhook.core.constants import (
 )
 from webhook.core.images import Images
 from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.verify import Operation
 from webhook.core.pod_facts import DecisionInput, PodFacts
 from webhook.core.policy.plan import Plan, Step
 from webhook.core.reasons import Outcome, Reason
@@ -33,15 +33,17 @@ _MAX_SKIP_CHARACTERS = 1_000
 """The number of characters of ANNOTATION_SKIP that are read. A list of all remedies is shorter."""
 
 
-def decide_input(
+def apply_plan(
     decision_input: DecisionInput,
     plan: Plan,
     cluster: ClusterFacts,
     images: Images | None = None,
     *,
     with_notes: bool = True,
-) -> Decision:
-    """Decide about a pod that policies cover. Without `images`, no image is known.
+) -> tuple[Decision, tuple[Operation, ...]]:
+    """Return the decision about a pod that policies cover, and the operations of its patch.
+
+    Without `images`, no image is known.
 
     `with_notes` says whether the patch may set the annotations for people.
 
@@ -70,14 +72,10 @@ def decide_input(
         audited: list[Outcome] = []
         _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
         outcomes += map(_audit_outcome, audited)
-    return Decision(
-        tuple(outcomes),
-        encode_patch(patch.verified_operations(plan.settable_fields)),
-        plan.policies,
-        tuple(images.missing),
-        patch.annotations,
-        unmet,
+    decision = Decision(
+        tuple(outcomes), plan.policies, tuple(images.missing), patch.annotations, unmet
     )
+    return decision, patch.verified_operations(plan.settable_fields)
 
 
 def _skipped_remedies(pod: PodFacts) -> frozenset[str]:

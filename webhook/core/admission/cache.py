@@ -16,8 +16,8 @@ from collections import OrderedDict
 
 import msgspec
 
-from webhook.core.admission.apply_plan import decide_input
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.apply_plan import apply_plan
+from webhook.core.admission.rendered import RenderedDecision, render
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.pod_facts import DecisionInput
 from webhook.core.policy.plan import Plan
@@ -54,7 +54,7 @@ class _NamespaceEntries:
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    decision: Decision
+    rendered: RenderedDecision
     size_bytes: int
     owner: _NamespaceEntries
     """The namespace whose pod was the first with this decision."""
@@ -79,8 +79,8 @@ class DecisionCache:
 
     def get_or_decide(
         self, namespace: str, decision_input: DecisionInput, plan: Plan, cluster: ClusterFacts
-    ) -> Decision:
-        """Return the cached decision on an input, or make it. Raises every error of `decide_input`.
+    ) -> RenderedDecision:
+        """Return the cached decision on an input, or make it. Raises every error of `apply_plan`.
 
         `namespace` is the name of the pod's namespace. The decision does not depend on it.
         """
@@ -94,15 +94,17 @@ class DecisionCache:
         if entry is not None:
             self._entries.move_to_end(key)
             entry.owner.keys.move_to_end(key)
-            return entry.decision
-        decision = decide_input(decision_input, plan, cluster)
+            return entry.rendered
+        rendered = render(*apply_plan(decision_input, plan, cluster))
         # A decision with missing images is not cached, because a better one follows.
-        if not decision.missing_images:
-            self._put(namespace, key, decision)
-        return decision
+        if not rendered.decision.missing_images:
+            self._put(namespace, key, rendered)
+        return rendered
 
-    def _put(self, namespace: str, key: bytes, decision: Decision) -> None:
-        size = _ENTRY_OVERHEAD_BYTES + len(key) + len(decision.patch) + len(decision.texts_json)
+    def _put(self, namespace: str, key: bytes, rendered: RenderedDecision) -> None:
+        decision = rendered.decision
+        size = _ENTRY_OVERHEAD_BYTES + len(key)
+        size += len(rendered.patch) + len(rendered.texts.texts_json)
         size += _OUTCOME_BYTES * len(decision.outcomes)
         size += sum(map(len, decision.annotations.values()))
         if size > min(_MAX_ENTRY_BYTES, self._max_bytes):
@@ -112,7 +114,7 @@ class DecisionCache:
         owner = self._namespaces.get(namespace)
         if owner is None:
             owner = self._namespaces[namespace] = _NamespaceEntries(namespace)
-        self._entries[key] = _Entry(decision, size, owner)
+        self._entries[key] = _Entry(rendered, size, owner)
         owner.keys[key] = None
         self._bytes += size
         owner.size_bytes += size

@@ -1,22 +1,21 @@
-"""The function that decides about a pod, from the request, the policies and the cluster."""
+"""The decision about a pod, from the request, the policies and the cluster."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import replace
-
 from webhook.core.admission.annotation_limit import annotations_fit
-from webhook.core.admission.apply_plan import decide_input
+from webhook.core.admission.apply_plan import apply_plan
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.rendered import RenderedDecision, render
 from webhook.core.admission.review import Request
 from webhook.core.cluster.nodes import runs_on_windows
 from webhook.core.cluster.view import ClusterFacts, ClusterView
 from webhook.core.constants import ANNOTATION_MIRROR, ANNOTATION_SKIP
 from webhook.core.images import NO_IMAGES, Images, KnownImages, PullIdentity
-from webhook.core.pod import Pod
+from webhook.core.pod import DECODE_ERRORS, Pod
 from webhook.core.pod_facts import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS, MAX_PULL_SECRETS
@@ -39,90 +38,118 @@ class OperatorSettings:
     """The URL of the page that explains podsettle to a developer whose pod it changed."""
 
 
-def decide(
-    request: Request[Any],
-    policies: PolicySet,
-    view: ClusterView,
-    settings: OperatorSettings,
-    images: KnownImages = NO_IMAGES,
-    cache: DecisionCache | None = None,
-) -> Decision:
-    """Decide about one admission request. `images` are the results of earlier image lookups.
+class Decider:
+    """Decides about admission requests, with one set of settings."""
 
-    With a cache, the function may return the decision about another pod with the same facts. A
-    decision that uses results of image lookups is never cached.
+    def __init__(self, settings: OperatorSettings, cache: DecisionCache | None = None) -> None:
+        """With a cache, a decision may be that about another pod with the same facts."""
+        self.settings = settings
+        self._cache = cache
 
-    Raises one of DECODE_ERRORS for a pod that Kubernetes would not send, and PatchError if the
-    self-check rejects the patch. In both cases the caller admits the pod unchanged.
-    """
-    resource = request.resource
-    if (
-        request.operation != "CREATE"
-        or resource.resource != "pods"
-        or resource.group
-        or request.sub_resource
-    ):
-        return _pod_decision(Reason.NOT_POD_CREATE)
-    namespace = view.namespace(request.namespace or "")
-    if namespace is None:
-        message = f"namespace {request.namespace!r} is not known"
-        return _pod_decision(Reason.NAMESPACE_UNKNOWN, message)
-    coverage = policies.coverage_for(namespace, settings.own_namespace)
-    coverage_outcomes: tuple[Outcome, ...] = ()
-    if coverage.missing_policy:
-        message = f"namespace {namespace.name!r} asks for policy {coverage.missing_policy!r}"
-        coverage_outcomes = (
-            Outcome(Reason.POLICY_NOT_FOUND, message=f"{message}, which does not exist"),
+    def decide_safely(
+        self,
+        request: Request[Any],
+        policies: PolicySet,
+        view: ClusterView,
+        images: KnownImages = NO_IMAGES,
+    ) -> tuple[RenderedDecision, Exception | None]:
+        """Return a decision, and the exception that caused it if its reason is `InternalError`.
+
+        Raises nothing: after an error the decision leaves the pod unchanged.
+        """
+        try:
+            return self.decide(request, policies, view, images), None
+        except DECODE_ERRORS as error:
+            message = f"the pod was admitted unchanged: {error}"
+            return pod_decision(Reason.MALFORMED_POD, message), None
+        except Exception as error:
+            message = f"the pod was admitted unchanged: {error!r}"
+            return pod_decision(Reason.INTERNAL_ERROR, message), error
+
+    def decide(
+        self,
+        request: Request[Any],
+        policies: PolicySet,
+        view: ClusterView,
+        images: KnownImages = NO_IMAGES,
+    ) -> RenderedDecision:
+        """Decide about one request. `images` are the results of earlier image lookups.
+
+        A decision that uses results of image lookups is never cached.
+
+        Raises one of DECODE_ERRORS for a pod that Kubernetes would not send, and PatchError if the
+        self-check rejects the patch.
+        """
+        resource = request.resource
+        if (
+            request.operation != "CREATE"
+            or resource.resource != "pods"
+            or resource.group
+            or request.sub_resource
+        ):
+            return pod_decision(Reason.NOT_POD_CREATE)
+        settings = self.settings
+        namespace = view.namespace(request.namespace or "")
+        if namespace is None:
+            message = f"namespace {request.namespace!r} is not known"
+            return pod_decision(Reason.NAMESPACE_UNKNOWN, message)
+        coverage = policies.coverage_for(namespace, settings.own_namespace)
+        coverage_outcomes: tuple[Outcome, ...] = ()
+        if coverage.missing_policy:
+            message = f"namespace {namespace.name!r} asks for policy {coverage.missing_policy!r}"
+            coverage_outcomes = (
+                Outcome(Reason.POLICY_NOT_FOUND, message=f"{message}, which does not exist"),
+            )
+        if coverage.disabled:
+            return pod_decision(Reason.NAMESPACE_DISABLED)
+        if coverage.protected:
+            return pod_decision(Reason.PROTECTED_NAMESPACE)
+        if not coverage.policies:
+            return render(Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),)))
+
+        pod = request.pod
+        plan = coverage.group.plan(pod.labels or {})
+        reason = _exclusion_reason(pod)
+        if reason:
+            return pod_decision(reason)
+        if plan is None:
+            return render(Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),)))
+        decision_input = DecisionInput(
+            facts_of(pod),
+            namespace_facts_of(namespace.name, fixed_selinux_level=namespace.fixed_selinux_level),
         )
-    if coverage.disabled:
-        return _pod_decision(Reason.NAMESPACE_DISABLED)
-    if coverage.protected:
-        return _pod_decision(Reason.PROTECTED_NAMESPACE)
-    if not coverage.policies:
-        return Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),))
-
-    pod = request.pod
-    plan = coverage.group.plan(pod.labels or {})
-    reason = _exclusion_reason(pod)
-    if reason:
-        return _pod_decision(reason)
-    if plan is None:
-        return Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),))
-    decision_input = DecisionInput(
-        facts_of(pod),
-        namespace_facts_of(namespace.name, fixed_selinux_level=namespace.fixed_selinux_level),
-    )
-    cluster = ClusterFacts(
-        view.nodes,
-        view.runtime_classes,
-        view.server_version,
-        settings.linger_image,
-        settings.docs_url,
-    )
-    if cache is not None and not images:
-        decision = cache.get_or_decide(namespace.name, decision_input, plan, cluster)
-    else:
-        known = Images(images, _pull_identity(pod, namespace.name))
-        decision = decide_input(decision_input, plan, cluster, known)
-    # The rest depends on the request, so no cached decision contains it.
-    if not annotations_fit(pod.annotations, *decision.needed_space):
-        # A remedy is worth more than the sentences about it.
-        known = Images(images, _pull_identity(pod, namespace.name))
-        decision = decide_input(decision_input, plan, cluster, known, with_notes=False)
-        if not annotations_fit(pod.annotations, *decision.needed_space):
-            return _pod_decision(Reason.ANNOTATIONS_FULL)
-    if decision.missing_images:
-        identity = _pull_identity(pod, namespace.name)
-        missing = tuple([identity.complete(query) for query in decision.missing_images])
-        decision = replace(decision, missing_images=missing)
-    if coverage_outcomes:
-        decision = replace(decision, outcomes=(*coverage_outcomes, *decision.outcomes))
-    return decision
+        cluster = ClusterFacts(
+            view.nodes,
+            view.runtime_classes,
+            view.server_version,
+            settings.linger_image,
+            settings.docs_url,
+        )
+        if self._cache is not None and not images:
+            rendered = self._cache.get_or_decide(namespace.name, decision_input, plan, cluster)
+        else:
+            known = Images(images, _pull_identity(pod, namespace.name))
+            rendered = render(*apply_plan(decision_input, plan, cluster, known))
+        # The rest depends on the request, so no cached decision contains it.
+        if not annotations_fit(pod.annotations, rendered.decision.annotations):
+            # A remedy is worth more than the sentences about it.
+            known = Images(images, _pull_identity(pod, namespace.name))
+            rendered = render(*apply_plan(decision_input, plan, cluster, known, with_notes=False))
+            if not annotations_fit(pod.annotations, rendered.decision.annotations):
+                return pod_decision(Reason.ANNOTATIONS_FULL)
+        if rendered.decision.missing_images:
+            identity = _pull_identity(pod, namespace.name)
+            missing = tuple(identity.complete(query) for query in rendered.decision.missing_images)
+            rendered = rendered.with_decision(missing_images=missing)
+        if coverage_outcomes:
+            outcomes = (*coverage_outcomes, *rendered.decision.outcomes)
+            rendered = rendered.with_decision(outcomes=outcomes)
+        return rendered
 
 
-def _pod_decision(reason: Reason, message: str = "") -> Decision:
-    """Return a decision with one reason for the whole pod."""
-    return Decision((Outcome(reason, message=message),))
+def pod_decision(reason: Reason, message: str = "") -> RenderedDecision:
+    """Return a decision with one reason for the whole pod, which leaves the pod unchanged."""
+    return render(Decision((Outcome(reason, message=message),)))
 
 
 def _exclusion_reason(pod: Pod) -> Reason | None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import OperatorSettings, decide
+from webhook.core.admission.decider import Decider, pod_decision
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.rendered import RenderedDecision
 from webhook.core.admission.response import encode_review
 from webhook.core.admission.review import (
     REVIEW_API_VERSION,
@@ -26,7 +26,7 @@ from webhook.core.cluster.view import ClusterView
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.reasons import Outcome, Reason
+from webhook.core.reasons import Reason
 
 _REVIEW_GROUP = "admission.k8s.io/"
 
@@ -39,10 +39,15 @@ class Answer(msgspec.Struct, frozen=True):
     """The bytes to send, and the decision that they encode."""
 
     body: bytes
-    decision: Decision
+    rendered: RenderedDecision
     request: Request[Any] | None
     error: Exception | None
     """The exception behind an `InternalError`, for the log."""
+
+    @property
+    def decision(self) -> Decision:
+        """The decision without what is rendered of it."""
+        return self.rendered.decision
 
     @property
     def unknown_namespace(self) -> str | None:
@@ -54,13 +59,12 @@ class Answer(msgspec.Struct, frozen=True):
 
 def admit(
     body: bytes,
+    decider: Decider,
     policies: PolicySet,
     view: ClusterView,
-    settings: OperatorSettings,
     images: KnownImages = NO_IMAGES,
-    cache: DecisionCache | None = None,
 ) -> Answer:
-    """Answer one AdmissionReview. The decision may come from `cache`.
+    """Answer one AdmissionReview. `images` are the results of earlier image lookups.
 
     Raises only UnreadableReviewError.
     """
@@ -70,18 +74,18 @@ def admit(
         uid = uid_of(body)
         if uid is None:
             raise UnreadableReviewError(f"not an AdmissionReview: {error}") from None
-        decision = _single_outcome(Reason.UNSUPPORTED_REVIEW, f"podsettle cannot read it: {error}")
-        return _answer(REVIEW_API_VERSION, uid, decision)
+        rendered = pod_decision(Reason.UNSUPPORTED_REVIEW, f"podsettle cannot read it: {error}")
+        return _answer(REVIEW_API_VERSION, uid, rendered)
     request = review.request
     if review.kind != "AdmissionReview" or review.api_version != REVIEW_API_VERSION:
-        decision = _single_outcome(
+        rendered = pod_decision(
             Reason.UNSUPPORTED_REVIEW,
             f"{review.kind or 'no kind'} of {review.api_version or 'no apiVersion'}; "
             f"podsettle answers AdmissionReview of {REVIEW_API_VERSION}",
         )
-        return _answer(_response_version(review), request.uid, decision, request)
-    decision, failure = decide_safely(request, policies, view, settings, images, cache)
-    return _answer(REVIEW_API_VERSION, request.uid, decision, request, failure)
+        return _answer(_response_version(review), request.uid, rendered, request)
+    rendered, failure = decider.decide_safely(request, policies, view, images)
+    return _answer(REVIEW_API_VERSION, request.uid, rendered, request, failure)
 
 
 def allow_unread(head: bytes, reason: Reason, message: str) -> Answer:
@@ -92,35 +96,8 @@ def allow_unread(head: bytes, reason: Reason, message: str) -> Answer:
     uid = uid_of(head)
     if uid is None:
         raise UnreadableReviewError(message)
-    decision = _single_outcome(reason, message)
-    return _answer(REVIEW_API_VERSION, uid, decision)
-
-
-def decide_safely(
-    request: Request[Any],
-    policies: PolicySet,
-    view: ClusterView,
-    settings: OperatorSettings,
-    images: KnownImages = NO_IMAGES,
-    cache: DecisionCache | None = None,
-) -> tuple[Decision, Exception | None]:
-    """Return a decision, and the exception that caused it if its reason is `InternalError`.
-
-    Raises nothing: after an error the decision leaves the pod unchanged.
-    """
-    try:
-        return decide(request, policies, view, settings, images, cache), None
-    except DECODE_ERRORS as error:
-        message = f"the pod was admitted unchanged: {error}"
-        return _single_outcome(Reason.MALFORMED_POD, message), None
-    except Exception as error:
-        message = f"the pod was admitted unchanged: {error!r}"
-        return _single_outcome(Reason.INTERNAL_ERROR, message), error
-
-
-def _single_outcome(reason: Reason, message: str) -> Decision:
-    """Return a decision with one reason, which leaves the pod unchanged."""
-    return Decision((Outcome(reason, message=message),))
+    rendered = pod_decision(reason, message)
+    return _answer(REVIEW_API_VERSION, uid, rendered)
 
 
 def _response_version(review: Review[Any]) -> str:
@@ -132,9 +109,9 @@ def _response_version(review: Review[Any]) -> str:
 def _answer(
     api_version: str,
     uid: str,
-    decision: Decision,
+    rendered: RenderedDecision,
     request: Request[Any] | None = None,
     error: Exception | None = None,
 ) -> Answer:
-    body = encode_review(api_version, uid, decision.patch, decision.texts_json)
-    return Answer(body, decision, request, error)
+    body = encode_review(api_version, uid, rendered.patch, rendered.texts.texts_json)
+    return Answer(body, rendered, request, error)

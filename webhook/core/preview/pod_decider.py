@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.handler import decide_safely
+from webhook.core.admission.response import warnings_for
 from webhook.core.admission.review import make_request
 from webhook.core.admission.summary import summary_of
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.labels import Labels
+from webhook.core.patch.verify import Operation
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.policy_matches import PolicyMatch, match_policies
@@ -28,6 +29,8 @@ class PodDecision:
 
     namespace: str
     decision: Decision
+    operations: tuple[Operation, ...]
+    """The operations of the patch."""
     labels: Labels
     """The labels of the pod. Empty if they are malformed."""
     policies: PolicySet
@@ -96,8 +99,8 @@ class PodDecision:
                 }
                 for outcome in decision.outcomes
             ],
-            "warnings": decision.warnings,
-            "patch": decision.operations,
+            "warnings": warnings_for(decision.outcomes),
+            "patch": self.operations,
         }
 
 
@@ -121,7 +124,7 @@ class PodDecider:
         # cached.
         self._policies = policies.with_own_caches()
         self._view = view
-        self._settings = settings
+        self._decider = Decider(settings)
         self._namespace_labels = namespace_labels
         self._namespaces_read = namespaces_read
         self._relabelled_views: dict[str, ClusterView] = {}
@@ -133,17 +136,18 @@ class PodDecider:
         """
         request = make_request(pod, namespace)
         view = self._view_for(namespace)
-        decision, _ = decide_safely(request, self._policies, view, self._settings, images)
+        rendered, _ = self._decider.decide_safely(request, self._policies, view, images)
         try:
             labels = request.pod.labels or {}
         except DECODE_ERRORS:
             labels = {}
         return PodDecision(
             namespace,
-            decision,
+            rendered.decision,
+            rendered.operations,
             labels,
             self._policies,
-            self._settings,
+            self._decider.settings,
             view.namespace(namespace),
             self._namespace_labels is not None or self._view.contains_namespace(namespace),
             self._namespaces_read,

@@ -10,6 +10,7 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.cluster.view import ClusterView
 from webhook.core.images import NO_IMAGES, KnownImages
+from webhook.core.patch.verify import Operation
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.pod_decider import (
@@ -40,6 +41,11 @@ class Preview:
         return self.decided.decision
 
     @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations of the patch."""
+        return self.decided.operations
+
+    @property
     def before(self) -> dict[str, Any]:
         """The pod without the patch."""
         return self.workload.pod
@@ -52,7 +58,7 @@ class Preview:
     @property
     def diff(self) -> str:
         """The unified diff of the pod as YAML. Empty if nothing changes."""
-        return diff_of(self.workload, self.after, len(self.decision.operations))
+        return diff_of(self.workload, self.after, len(self.operations))
 
 
 def preview_all(
@@ -87,7 +93,7 @@ def preview_all(
             continue
         chosen_namespace = namespace or workload.namespace or default_namespace
         decided = decider.decide(workload.created_pod, chosen_namespace, images)
-        yield Preview(workload, decided, patched(workload.pod, decided.decision.operations))
+        yield Preview(workload, decided, patched(workload.pod, decided.operations))
 
 
 def render(preview: Preview) -> PodPreview:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import OperatorSettings
-from webhook.core.admission.handler import decide_safely
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.review import GroupVersionResource, Request
 from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import ANNOTATION_APPLIED
@@ -68,13 +67,16 @@ class UnsettledPods:
         self._not_called_advice = _NOT_CALLED_ADVICE.format(doctor=flags.add_to("podsettle doctor"))
         self._view = view
         self._policies = policies
-        self._settings = settings
-        self._without_image = replace(settings, linger_image=None) if assumes_image else None
+        # Each has a cache of its own, which would be cleared at each change of the helper's image.
+        self._decider = Decider(settings, DecisionCache())
+        self._decider_without_image = (
+            Decider(replace(settings, linger_image=None), DecisionCache())
+            if assumes_image
+            else None
+        )
         self._created = created
         self._calls = calls
         self._certainty = Certainty.LIKELY if doubtful else Certainty.CERTAIN
-        # A cache is cleared when the facts about the cluster change, such as the helper's image.
-        self._cache, self._cache_without_image = DecisionCache(), DecisionCache()
         self._failures: dict[Reason, int] = {}
         self._first_failure = ""
 
@@ -90,14 +92,14 @@ class UnsettledPods:
             operation="CREATE",
             object=pod.before_scheduling(),
         )
-        outcomes = self._outcomes(request, self._settings, self._cache)
+        outcomes = self._outcomes(request, self._decider)
         self._count_failure(pod, outcomes)
         changed = [outcome for outcome in outcomes if outcome.changed]
         if not changed:
             return
         certainty = self._certainty
-        if self._without_image is not None and certainty is Certainty.CERTAIN:
-            without = self._outcomes(request, self._without_image, self._cache_without_image)
+        if self._decider_without_image is not None and certainty is Certainty.CERTAIN:
+            without = self._outcomes(request, self._decider_without_image)
             is_certain = any(outcome.changed for outcome in without)
             certainty = Certainty.CERTAIN if is_certain else Certainty.LIKELY
         policies = tuple(dict.fromkeys(outcome.policy for outcome in changed))
@@ -162,15 +164,13 @@ class UnsettledPods:
                 sentence = outcome.sentence[:_MAX_SHOWN_CHARACTERS]
                 self._first_failure = self._first_failure or f"{pod.title}: {sentence}"
 
-    def _outcomes(
-        self, request: Request[Pod], settings: OperatorSettings, cache: DecisionCache
-    ) -> tuple[Outcome, ...]:
+    def _outcomes(self, request: Request[Pod], decider: Decider) -> tuple[Outcome, ...]:
         """Return what the webhook would decide on a new pod.
 
         Images are not looked up, because registries would be asked about every pod.
         """
-        decision, _ = decide_safely(request, self._policies, self._view, settings, cache=cache)
-        return decision.outcomes
+        rendered, _ = decider.decide_safely(request, self._policies, self._view)
+        return rendered.decision.outcomes
 
     def _age_clause(self, created: datetime | None, policies: tuple[str, ...]) -> str:
         """Return whether the pod is older than the policies that would change it."""

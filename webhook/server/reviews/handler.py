@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from webhook.cluster.source import Source
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit, allow_unread
 from webhook.core.admission.review import uid_of
 from webhook.core.images import ImageResolver
@@ -79,7 +79,7 @@ class ReviewHandler:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._source = source
-        self._settings = settings
+        self._decider = Decider(settings, DecisionCache())
         self._metrics = metrics
         self._review_log = review_log
         self._drain = drain
@@ -88,7 +88,6 @@ class ReviewHandler:
         self._images = images
         self._events = events
         self._limits = limits
-        self._cache = DecisionCache()
 
     def handle_now(self, body: bytes, timing: ReviewTiming) -> bytes | None:
         """Return the JSON answer to a complete review, or None if `handle` must answer it.
@@ -176,7 +175,7 @@ class ReviewHandler:
             )
             return allow_unread(review, Reason.OVERLOADED, message)
         view = self._source.view
-        return admit(review, view.policies, view, self._settings, cache=self._cache)
+        return admit(review, self._decider, view.policies, view)
 
     async def _look_up(self, answer: Answer, review: bytes, timing: ReviewTiming) -> Answer:
         """Return `answer`, or a better one after look-ups of the namespace and of images."""
@@ -187,13 +186,13 @@ class ReviewHandler:
             )
             if await self._source.fetch_namespace(name, seconds):
                 view = self._source.view
-                answer = admit(review, view.policies, view, self._settings, cache=self._cache)
+                answer = admit(review, self._decider, view.policies, view)
         if answer.decision.missing_images and self._images is not None:
             remaining_seconds = timing.received_at + timing.deadline_seconds - monotonic()
             seconds = max(min(timing.deadline_seconds * IMAGE_LOOKUP_SHARE, remaining_seconds), 0.0)
             images = await self._images.find(answer.decision.missing_images, seconds)
             view = self._source.view
-            answer = admit(review, view.policies, view, self._settings, images, self._cache)
+            answer = admit(review, self._decider, view.policies, view, images)
         return answer
 
     def _record(self, answer: Answer, review: bytes, timing: ReviewTiming) -> None:
@@ -202,12 +201,12 @@ class ReviewHandler:
         dry_run = request is not None and bool(request.dry_run)
         try:
             seconds = monotonic() - timing.received_at
-            self._metrics.reviews.count(decision, seconds, dry_run=dry_run)
+            self._metrics.reviews.count(answer.rendered, seconds, dry_run=dry_run)
             if answer.error is not None:
                 self._review_log.flush()
                 self._log_error(answer, review)
             elif request is not None and decision.policies:
-                self._review_log.record(request, decision)
+                self._review_log.record(request, answer.rendered)
                 if decision.unmet and self._events is not None and not dry_run:
                     self._events.offer(request, decision.unmet)
         except Exception:

@@ -11,10 +11,9 @@ from hypothesis import assume, given
 from tests.support.factories import Json, review
 from tests.support.strategies import PODS, VIEWS
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
-from webhook.core.admission.apply_plan import decide_input
+from webhook.core.admission.apply_plan import apply_plan
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import OperatorSettings
-from webhook.core.admission.handler import decide_safely
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.review import Request, decode_review
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.images import Images
@@ -43,15 +42,15 @@ def test_decide_changes_none_of_its_arguments(
     request, cache = decoded(document), DecisionCache()
     before = encode(request), text_of(seen), repr(settings)
     for used in (None, cache, cache):
-        decision, _ = decide_safely(request, seen.policies, seen, settings, cache=used)
-        operations = encode(decision.operations)
-        assert decision.texts_json is not None
+        rendered, _ = Decider(settings, used).decide_safely(request, seen.policies, seen)
+        operations = encode(rendered.operations)
+        assert rendered.texts.texts_json is not None
         assert (encode(request), text_of(seen), repr(settings)) == before
-        assert encode(decision.operations) == operations
+        assert encode(rendered.operations) == operations
 
 
 @given(PODS, VIEWS, SOME_SETTINGS)
-def test_decide_input_depends_on_its_arguments_alone(
+def test_apply_plan_depends_on_its_arguments_alone(
     document: Json, seen: Snapshot, settings: OperatorSettings
 ) -> None:
     try:
@@ -76,10 +75,10 @@ def test_decide_input_depends_on_its_arguments_alone(
     decision_input = DecisionInput(facts, namespace_facts_of("ci", fixed_selinux_level=level))
     key = encode(decision_input)
     try:
-        first = decide_input(decision_input, plan, cluster)
+        first = apply_plan(decision_input, plan, cluster)
         assert encode(decision_input) == key
         # The decision on the key is the decision on the pod.
         again = msgspec.json.decode(key, type=DecisionInput)
-        assert decide_input(again, plan, cluster, Images()) == first
+        assert apply_plan(again, plan, cluster, Images()) == first
     except (*DECODE_ERRORS, PatchError):
         assume(False)

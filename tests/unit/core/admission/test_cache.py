@@ -30,9 +30,9 @@ from tests.support.patches import NOTES
 from tests.support.strategies import NAMESPACES, PODS, VARIED_FIELDS, VIEWS, with_fields
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import OperatorSettings, decide
-from webhook.core.admission.decision import Decision
-from webhook.core.admission.handler import admit, decide_safely
+from webhook.core.admission.decider import Decider, OperatorSettings
+from webhook.core.admission.handler import admit
+from webhook.core.admission.rendered import RenderedDecision
 from webhook.core.admission.review import Request, decode_review
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.defects.versions import Version
@@ -46,13 +46,13 @@ def request(document: Any, **further: Any) -> Request[Any]:
     return decode_review(json.dumps(review(document, **further)).encode()).request
 
 
-def decide_cached(
-    cache: DecisionCache,
+def decide(
+    cache: DecisionCache | None,
     document: Any,
     seen: Snapshot = SEEN,
     settings: OperatorSettings = SETTINGS,
-) -> Decision:
-    return decide(request(document), seen.policies, seen, settings, cache=cache)
+) -> RenderedDecision:
+    return Decider(settings, cache).decide(request(document), seen.policies, seen)
 
 
 @given(
@@ -124,9 +124,9 @@ def changed(document: Json, path: str, value: Any) -> Json:
 )
 def test_pods_of_one_template_share_a_cached_decision(path: str, value: Any) -> None:
     cache = DecisionCache()
-    first = decide_cached(cache, TASK)
-    assert first.operations
-    assert decide_cached(cache, changed(TASK, path, value)) is first
+    first = decide(cache, TASK)
+    assert first.patch
+    assert decide(cache, changed(TASK, path, value)) is first
 
 
 INSTALLED = {"name": "podsettle-linger", "command": ["/linger"], "restartPolicy": "Always"}
@@ -166,10 +166,12 @@ def test_a_change_that_matters_changes_the_cache_key(path: str, value: Any) -> N
     bodies = [json.dumps(review(d)).replace("\\u00e9", "\\u0065").encode() for d in documents]
     for body in (*bodies, *bodies):
         asked, again = (decode_review(body).request for _ in range(2))
-        wanted = decide_safely(asked, SEEN.policies, SEEN, SETTINGS)
-        assert decide_safely(again, SEEN.policies, SEEN, SETTINGS, cache=cache) == wanted
+        wanted = Decider(SETTINGS).decide_safely(asked, SEEN.policies, SEEN)
+        found = Decider(SETTINGS, cache).decide_safely(again, SEEN.policies, SEEN)
+        assert found == wanted
     one, other = (
-        decide_safely(decode_review(b).request, SEEN.policies, SEEN, SETTINGS)[0] for b in bodies
+        Decider(SETTINGS).decide_safely(decode_review(body).request, SEEN.policies, SEEN)[0]
+        for body in bodies
     )
     assert (one == other) is (path == "spec.nodeName")
 
@@ -196,11 +198,9 @@ def test_a_change_of_the_cluster_invalidates_the_cache(before: Snapshot, change:
     cache = DecisionCache()
     after = change if len(change.policies) else replace(change, policies=before.policies)
     for seen in (before, after, before):
-        wanted = decide(request(TASK), seen.policies, seen, SETTINGS)
-        assert decide_cached(cache, TASK, seen) == wanted
-    assert decide(request(TASK), before.policies, before, SETTINGS) != decide(
-        request(TASK), after.policies, after, SETTINGS
-    )
+        wanted = decide(None, TASK, seen)
+        assert decide(cache, TASK, seen) == wanted
+    assert decide(None, TASK, before) != decide(None, TASK, after)
 
 
 def test_a_pod_in_a_system_namespace_has_its_own_cache_entry() -> None:
@@ -210,8 +210,8 @@ def test_a_pod_in_a_system_namespace_has_its_own_cache_entry() -> None:
     seen = view(gate)
     for name, reason in (("ci", "Applied"), ("kube-ci", "SystemPod"), ("ci", "Applied")):
         asked = request(pod(hostNetwork=True), namespace=name)
-        decision = decide(asked, seen.policies, seen, SETTINGS, cache=cache)
-        assert [outcome.reason for outcome in decision.outcomes] == [reason]
+        found = Decider(SETTINGS, cache).decide(asked, seen.policies, seen)
+        assert [outcome.reason for outcome in found.decision.outcomes] == [reason]
 
 
 class CountedNodes(Nodes):
@@ -235,9 +235,9 @@ def test_equal_nodes_of_a_new_listing_keep_the_cache() -> None:
     again = view(policy(), nodes=[node()])
     nodes = CountedNodes(again.nodes.all)
     again = replace(again, policies=SEEN.policies, nodes=nodes)
-    first = decide_cached(cache, TASK)
+    first = decide(cache, TASK)
     for _ in range(2):
-        assert decide_cached(cache, TASK, again) is first
+        assert decide(cache, TASK, again) is first
     # Thousands of nodes must be compared once, not for each review.
     assert nodes.comparisons == 1
 
@@ -246,8 +246,8 @@ def test_a_new_helper_image_invalidates_the_cache() -> None:
     cache = DecisionCache()
     for image in (IMAGE, None, "registry.example/another:1"):
         settings = OperatorSettings(linger_image=image)
-        wanted = decide(request(TASK), SEEN.policies, SEEN, settings)
-        assert decide_cached(cache, TASK, SEEN, settings) == wanted
+        wanted = decide(None, TASK, SEEN, settings)
+        assert decide(cache, TASK, SEEN, settings) == wanted
 
 
 def test_a_decision_with_missing_images_is_not_cached() -> None:
@@ -255,10 +255,10 @@ def test_a_decision_with_missing_images_is_not_cached() -> None:
     seen = view(policy(imageConfig=rules), nodes=[node()])
     cache = DecisionCache()
     document = pod(container("a"))
-    first = decide_cached(cache, document, seen)
-    assert first.missing_images
+    first = decide(cache, document, seen)
+    assert first.decision.missing_images
     assert len(cache) == 0
-    assert decide_cached(cache, document, seen) == first
+    assert decide(cache, document, seen) == first
 
 
 def test_a_cached_decision_on_a_pod_with_full_annotations_is_not_used() -> None:
@@ -267,12 +267,13 @@ def test_a_cached_decision_on_a_pod_with_full_annotations_is_not_used() -> None:
         json.dumps(review(pod(container("a", "sh"), annotations={"of": text}))).encode()
         for text in ("x", "x" * (2**18 - 4), "x" * (2**18 - 200))
     )
-    decision = admit(slim, SEEN.policies, SEEN, SETTINGS, cache=cache).decision
-    assert decision.operations
-    (outcome,) = admit(full, SEEN.policies, SEEN, SETTINGS, cache=cache).decision.outcomes
+    decider = Decider(SETTINGS, cache)
+    answer = admit(slim, decider, SEEN.policies, SEEN)
+    assert answer.rendered.patch
+    (outcome,) = admit(full, decider, SEEN.policies, SEEN).decision.outcomes
     assert outcome.reason == "AnnotationsFull"
     assert len(cache) == 1
-    assert admit(fitting, SEEN.policies, SEEN, SETTINGS, cache=cache).decision is decision
+    assert admit(fitting, decider, SEEN.policies, SEEN).rendered is answer.rendered
 
 
 def test_the_annotation_limit_counts_the_annotations_that_a_cached_decision_sets() -> None:
@@ -280,11 +281,11 @@ def test_the_annotation_limit_counts_the_annotations_that_a_cached_decision_sets
 
     def reasons(length: int) -> list[str]:
         body = json.dumps(review(pod(container("a", "sh"), annotations={"of": "x" * length})))
-        decided = admit(body.encode(), SEEN.policies, SEEN, SETTINGS, cache=cache).decision
+        decided = admit(body.encode(), Decider(SETTINGS, cache), SEEN.policies, SEEN).decision
         return [outcome.reason for outcome in decided.outcomes]
 
-    cached = decide_cached(cache, pod(container("a", "sh"), annotations={"of": ""}))
-    needed = {k: v for k, v in cached.annotations.items() if k not in NOTES}
+    cached = decide(cache, pod(container("a", "sh"), annotations={"of": ""}))
+    needed = {k: v for k, v in cached.decision.annotations.items() if k not in NOTES}
     added = sum(len(key) + len(value) for key, value in needed.items())
     longest = 2**18 - len("of") - added
     assert reasons(longest) == ["Applied"]
@@ -297,7 +298,7 @@ def test_a_review_of_any_size_uses_the_cache(length: int) -> None:
     cache = DecisionCache()
     body = json.dumps(review(pod(container("a", "sh", args=["x" * length])))).encode()
     first, again = (
-        admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision for _ in range(2)
+        admit(body, Decider(SETTINGS, cache), SEEN.policies, SEEN).rendered for _ in range(2)
     )
     assert first is again
 
@@ -312,7 +313,7 @@ def test_a_review_of_any_size_uses_the_cache(length: int) -> None:
 )
 def test_a_large_cache_entry_is_not_stored(document: Json) -> None:
     cache = DecisionCache()
-    assert decide_cached(cache, document).operations
+    assert decide(cache, document).patch
     assert len(cache) == 0
 
 
@@ -321,22 +322,22 @@ def test_a_missing_policy_is_reported_with_the_namespace_of_the_request() -> Non
     labels = {"podsettle.dev/policy": "gone"}
     seen = view(policy(), namespaces=[namespace(name, labels) for name in ("ci", "qa")])
     for name in ("ci", "qa"):
-        decision = decide(request(TASK, namespace=name), seen.policies, seen, SETTINGS, cache=cache)
-        assert f"namespace '{name}' asks for" in decision.outcomes[0].message
-        assert f"namespace '{name}' asks for" in decision.warnings[0]
-        assert f"namespace '{name}' asks for" in decision.texts_json.decode()
-        assert "PolicyNotFound" in decision.log_summary
-        assert (("", Reason.POLICY_NOT_FOUND), 1) in decision.reason_counts
+        asked = request(TASK, namespace=name)
+        rendered = Decider(SETTINGS, cache).decide(asked, seen.policies, seen)
+        assert f"namespace '{name}' asks for" in rendered.decision.outcomes[0].message
+        assert f"namespace '{name}' asks for" in rendered.texts.texts_json.decode()
+        assert "PolicyNotFound" in rendered.texts.log_summary
+        assert (("", Reason.POLICY_NOT_FOUND), 1) in rendered.texts.reason_counts
 
 
 def test_distinct_pods_do_not_grow_the_cache_beyond_its_limit() -> None:
     sample = DecisionCache()
-    decide_cached(sample, TASK)
+    decide(sample, TASK)
     size = sample.size_bytes
     cache = DecisionCache(max_bytes=3 * size + 100)
-    decide_cached(cache, TASK)
+    decide(cache, TASK)
     for number in range(20):
-        decide_cached(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
+        decide(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
         assert 0 < cache.size_bytes <= 3 * size + 100
         assert len(cache) <= 3
 
@@ -347,9 +348,10 @@ def test_annotations_of_a_cached_decision_count_for_its_size() -> None:
         cache = DecisionCache()
         # A name of the policy is part of the annotations, but not of the key.
         seen = view(policy(name))
-        decision = decide(request(TASK), seen.policies, seen, SETTINGS, cache=cache)
-        texts = sum(map(len, decision.annotations.values()))
-        sizes.append(cache.size_bytes - len(decision.patch) - len(decision.texts_json) - texts)
+        rendered = Decider(SETTINGS, cache).decide(request(TASK), seen.policies, seen)
+        texts = sum(map(len, rendered.decision.annotations.values()))
+        answered = len(rendered.patch) + len(rendered.texts.texts_json)
+        sizes.append(cache.size_bytes - answered - texts)
         assert texts > 0
     # The number of the plan in the key may have one digit more.
     assert abs(sizes[0] - sizes[1]) <= 1
@@ -360,12 +362,12 @@ def test_thousands_of_small_decisions_take_no_more_memory_than_twice_the_limit()
     seen = view(policy(), nodes=[node()], namespaces=[namespace(name) for name in names])
     requests = [request(pod(containers=[container(name, "/x")]), namespace=name) for name in names]
     for each in requests:  # Fills the caches of the view's policies.
-        decide(each, seen.policies, seen, SETTINGS)
+        Decider(SETTINGS).decide(each, seen.policies, seen)
     cache = DecisionCache(max_bytes=500_000)
     tracemalloc.start()
     try:
         for each in requests:
-            decide(each, seen.policies, seen, SETTINGS, cache=cache)
+            Decider(SETTINGS, cache).decide(each, seen.policies, seen)
         used_bytes = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -380,20 +382,20 @@ def task(number: int) -> Json:
 
 def test_a_full_cache_evicts_the_decision_that_was_used_least_recently() -> None:
     sample = DecisionCache()
-    decide_cached(sample, task(0))
+    decide(sample, task(0))
     cache = DecisionCache(max_bytes=3 * sample.size_bytes)
-    first, second, third = (decide_cached(cache, task(number)) for number in range(3))
-    assert decide_cached(cache, task(0)) is first
-    fourth = decide_cached(cache, task(3))
+    first, second, third = (decide(cache, task(number)) for number in range(3))
+    assert decide(cache, task(0)) is first
+    fourth = decide(cache, task(3))
     assert len(cache) == 3
     for number, decision in ((0, first), (2, third), (3, fourth)):
-        assert decide_cached(cache, task(number)) is decision
-    assert decide_cached(cache, task(1)) is not second
+        assert decide(cache, task(number)) is decision
+    assert decide(cache, task(1)) is not second
 
 
-def decide_in(cache: DecisionCache, name: str, number: int) -> Decision:
+def decide_in(cache: DecisionCache | None, name: str, number: int) -> RenderedDecision:
     asked = request(task(number), namespace=name)
-    return decide(asked, SEEN.policies, SEEN, SETTINGS, cache=cache)
+    return Decider(SETTINGS, cache).decide(asked, SEEN.policies, SEEN)
 
 
 def cache_for(decisions: int) -> DecisionCache:
@@ -498,10 +500,10 @@ def test_invalid_utf_8_gives_equal_decisions_with_and_without_the_cache(
     )
     whole = json.dumps(review(changed(TASK, path, value))).encode()
     bodies = [whole, whole.replace(b"MARK", broken), whole]
-    wanted = [admit(body, seen.policies, seen, SETTINGS).decision for body in bodies]
-    assert wanted[0].operations
+    wanted = [admit(body, Decider(SETTINGS), seen.policies, seen).rendered for body in bodies]
+    assert wanted[0].patch
     for order in (bodies, bodies[1:]):
-        cache = DecisionCache()
-        found = [admit(body, seen.policies, seen, SETTINGS, cache=cache).decision for body in order]
+        decider = Decider(SETTINGS, DecisionCache())
+        found = [admit(body, decider, seen.policies, seen).rendered for body in order]
         assert found == wanted[-len(order) :]
-    assert not any(o.reason == "InternalError" for decision in wanted for o in decision.outcomes)
+    assert not any(o.reason == "InternalError" for each in wanted for o in each.decision.outcomes)

@@ -21,7 +21,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from webhook.core.admission.decider import OperatorSettings, decide
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.review import GroupVersionResource, make_request
 from webhook.core.policy.snapshot import Snapshot
 
@@ -182,7 +182,9 @@ def test_the_skip_annotation_excludes_single_remedies(skip: str, expected: list[
 def test_a_request_other_than_pod_creation_is_unchanged(request_fields: dict[str, str]) -> None:
     seen = view(policy())
     request = replace(make_request(pod(QUICK), "ci"), **request_fields)
-    assert reasons(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
+    assert reasons(Decider(SETTINGS).decide(request, seen.policies, seen).decision) == [
+        "NotPodCreate"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,9 @@ def test_a_resource_other_than_core_pods_is_unchanged(group: str, resource: str)
     request = replace(
         make_request(pod(QUICK), "ci"), resource=GroupVersionResource(group, "v1", resource)
     )
-    assert reasons(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
+    assert reasons(Decider(SETTINGS).decide(request, seen.policies, seen).decision) == [
+        "NotPodCreate"
+    ]
 
 
 def test_policies_apply_by_priority_and_then_by_name() -> None:

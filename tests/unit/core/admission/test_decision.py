@@ -23,7 +23,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from webhook.core.admission.decider import OperatorSettings, decide
+from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace
@@ -36,7 +36,7 @@ SLEEP = view(policy())
 
 
 def ask(document: Json, seen: Snapshot = SLEEP, options: OperatorSettings = SETTINGS) -> Decision:
-    return decide_pod(document, seen, settings=options)
+    return decide_pod(document, seen, settings=options).rendered.decision
 
 
 def sleep(document: Json, **settings: Any) -> Decision:
@@ -57,7 +57,7 @@ def labelled(labels: Json) -> Decision:
 
 def updated() -> Decision:
     request = replace(make_request(pod(QUICK), "ci"), operation="UPDATE")
-    return decide(request, SLEEP.policies, SLEEP, SETTINGS)
+    return Decider(SETTINGS).decide(request, SLEEP.policies, SLEEP).decision
 
 
 def admitted(pod_: Any = None, kind: str = "AdmissionReview", seen: Snapshot = SLEEP) -> Decision:
@@ -103,7 +103,9 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.POLICY_NOT_FOUND: lambda: labelled({"podsettle.dev/policy": "x"}),
     Reason.NAMESPACE_DISABLED: lambda: labelled({"podsettle.dev/enabled": "false"}),
     Reason.NAMESPACE_UNKNOWN: lambda: ask(pod(QUICK), Snapshot(invents_namespaces=False)),
-    Reason.PROTECTED_NAMESPACE: lambda: decide_pod(pod(QUICK), SLEEP, namespace="kube-system"),
+    Reason.PROTECTED_NAMESPACE: lambda: (
+        decide_pod(pod(QUICK), SLEEP, namespace="kube-system").rendered.decision
+    ),
     Reason.NOT_POD_CREATE: updated,
     Reason.POD_OPTED_OUT: lambda: ask(pod(QUICK, annotations={"podsettle.dev/skip": "true"})),
     Reason.MIRROR_POD: lambda: ask(pod(QUICK, annotations={"kubernetes.io/config.mirror": "x"})),

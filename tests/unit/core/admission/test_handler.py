@@ -65,7 +65,7 @@ def test_a_review_is_answered_with_a_patch_that_settles_the_pod() -> None:
     assert response["patchType"] == "JSONPatch"
     operations = json.loads(base64.b64decode(response["patch"]))
     assert jsonpatch.apply_patch(document, operations) == mutate_pod(document, SEEN)
-    assert operations == list(answer.decision.operations)
+    assert operations == list(answer.rendered.operations)
     assert response["auditAnnotations"] == {"applied": "p/postInitSleep[prepare]=Applied"}
     assert "warnings" not in response
     assert answer.error is None
@@ -280,7 +280,7 @@ def test_a_patch_with_an_undeclared_edit_is_not_sent(monkeypatch: pytest.MonkeyP
     assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
     assert "undeclared edits: InitContainer, Mount, Volume" in str(answer.error)
     shell = pod(container("prepare", "/bin/sh", "-c", "x"))
-    assert ask(review(shell), view(policy()))[0].decision.operations
+    assert ask(review(shell), view(policy()))[0].rendered.operations
 
 
 def test_an_unusual_quantity_is_copied_unchanged() -> None:
@@ -290,4 +290,4 @@ def test_an_unusual_quantity_is_copied_unchanged() -> None:
     operations = json.loads(base64.b64decode(found["response"]["patch"]))
     after = jsonpatch.apply_patch(document, operations)
     assert after["spec"]["initContainers"][0]["resources"] == huge
-    assert after == patched(document, answer.decision)
+    assert after == patched(document, answer.rendered)

@@ -17,6 +17,7 @@ from tests.support.both_ways import admit_both_ways
 from tests.support.examples import examples
 from tests.support.factories import (
     SETTINGS,
+    Decided,
     Json,
     container,
     decide_pod,
@@ -31,7 +32,6 @@ from tests.support.factories import (
     view,
 )
 from tests.support.patches import NOTES, changes, without_notes
-from webhook.core.admission.decision import Decision
 from webhook.core.policy.model import SettlePolicy
 
 SUMMARY, SKIPPED = "podsettle.dev/summary", "podsettle.dev/skipped"
@@ -45,11 +45,11 @@ SLEEP = policy()
 AUDIT = policy("audit", action="Audit")
 
 
-def decide(document: Json, *policies: SettlePolicy, **options: Any) -> Decision:
+def decide(document: Json, *policies: SettlePolicy, **options: Any) -> Decided:
     return decide_pod(document, view(*(policies or (SLEEP,))), **options)
 
 
-def notes(document: Json, decision: Decision) -> Json:
+def notes(document: Json, decision: Decided) -> Json:
     """Return the notes on the pod after the patch."""
     annotations = patched(document, decision)["metadata"].get("annotations", {})
     return {key: text for key, text in annotations.items() if key in NOTES}
@@ -253,7 +253,7 @@ INITS = [QUICK, PLUGIN, *(container(f"{number:063}") for number in range(9))]
 )
 def test_replicas_that_give_other_reasons_stop_changing_the_notes(
     inits: list[Json],
-    replicas: list[Callable[[Json], Decision]],
+    replicas: list[Callable[[Json], Decided]],
     without: int | None,
     preset: str | None,
 ) -> None:
@@ -328,10 +328,11 @@ def test_pod_with_little_space_is_changed_by_the_first_call_only(spare: int) -> 
 def test_answer_for_many_containers_has_one_warning_and_only_notes() -> None:
     document = pod(*(container(f"c{n}") for n in range(40)))
     answer = admit_both_ways(json.dumps(review(document)).encode(), view(SLEEP), SETTINGS)
-    assert changes(answer.decision) == []
+    decided = Decided(answer.rendered)
+    assert changes(decided) == []
     (warning,) = json.loads(answer.body)["response"]["warnings"]
     assert "c0, c1, c2 and 37 more" in warning
     assert len(warning) <= 256
-    assert notes(document, answer.decision)[SUMMARY] == (
+    assert notes(document, decided)[SUMMARY] == (
         "c0, c1, c2 and 37 more were left as they are: NoCommand."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.response import audit_annotations_for, warnings_for
 from webhook.core.reasons import Outcome, Reason
 
 
@@ -19,12 +19,12 @@ from webhook.core.reasons import Outcome, Reason
     ],
 )  # fmt: skip
 def test_a_reason_that_needs_no_action_gives_no_warning(reason: Reason) -> None:
-    assert Decision((Outcome(reason, "postInitSleep", "p", "a"),)).warnings == []
+    assert warnings_for((Outcome(reason, "postInitSleep", "p", "a"),)) == []
 
 
 def test_a_warning_names_the_remedy_the_reason_and_the_container() -> None:
-    decision = Decision((Outcome(Reason.NO_SHELL, "postInitSleep", "p", "prepare"),))
-    assert decision.warnings == [
+    outcome = Outcome(Reason.NO_SHELL, "postInitSleep", "p", "prepare")
+    assert warnings_for([outcome]) == [
         "podsettle: postInitSleep: NoShell: prepare: "
         "`delivery: Shell` is set, but the command does not start with a known shell."
     ]
@@ -32,20 +32,20 @@ def test_a_warning_names_the_remedy_the_reason_and_the_container() -> None:
 
 def test_a_message_replaces_the_meaning_of_the_reason_in_a_warning() -> None:
     missing = Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p", message="no such class")
-    assert Decision((missing,)).warnings == [
+    assert warnings_for((missing,)) == [
         "podsettle: runtimeClass: RuntimeClassMissing: no such class"
     ]
 
 
 def test_a_warning_for_many_containers_names_three_and_counts_the_rest() -> None:
     outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}") for n in range(40))
-    (warning,) = Decision(outcomes).warnings
+    (warning,) = warnings_for(outcomes)
     assert warning.startswith("podsettle: postInitSleep: NoCommand: c0, c1, c2 and 37 more: ")
 
 
 def test_a_warning_for_three_containers_names_all_three() -> None:
     outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", name) for name in "abc")
-    (warning,) = Decision(outcomes).warnings
+    (warning,) = warnings_for(outcomes)
     assert warning.startswith("podsettle: postInitSleep: NoCommand: a, b, c: ")
 
 
@@ -56,7 +56,7 @@ def test_each_reason_of_each_remedy_has_its_own_warning() -> None:
         Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p"),
         Outcome(Reason.RUNTIME_CLASS_MISSING, "skipSELinuxRelabel", "p"),
     )
-    assert len(Decision(outcomes).warnings) == 4
+    assert len(warnings_for(outcomes)) == 4
 
 
 SUBJECT = "podsettle: postInitSleep: NoCommand: a: "
@@ -66,7 +66,7 @@ SUBJECT = "podsettle: postInitSleep: NoCommand: a: "
 def test_a_long_warning_is_cut_to_256_characters(length: int) -> None:
     message = "m" * (length - len(SUBJECT))
     outcome = Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a", message=message or "m")
-    (warning,) = Decision((outcome,)).warnings
+    (warning,) = warnings_for((outcome,))
     if length > 256:
         assert warning == f"{SUBJECT}{message}"[:253] + "..."
     else:
@@ -77,7 +77,7 @@ def test_a_warning_with_long_container_names_is_cut_to_256_characters() -> None:
     outcomes = tuple(
         Outcome(Reason.NO_COMMAND, "skipSELinuxRelabel", "p", "n" * 63) for _ in range(9)
     )
-    (warning,) = Decision(outcomes).warnings
+    (warning,) = warnings_for(outcomes)
     assert len(warning) == 256
 
 
@@ -88,15 +88,15 @@ def test_audit_annotations_list_applied_and_skipped_remedies() -> None:
         Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "b"),
         Outcome(Reason.NO_POLICY),
     )
-    assert Decision(outcomes).audit_annotations == {
+    assert audit_annotations_for(outcomes) == {
         "applied": "p/postInitSleep[a]=Applied q/skipSELinuxRelabel=UnstableSELinuxLevel",
         "skipped": "p/postInitSleep[b]=NoCommand NoPolicy",
     }
 
 
 def test_an_empty_decision_has_no_warnings_and_no_audit_annotations() -> None:
-    assert Decision().audit_annotations == {}
-    assert Decision().warnings == []
+    assert audit_annotations_for(()) == {}
+    assert warnings_for(()) == []
 
 
 def test_warnings_and_audit_annotations_are_bounded() -> None:
@@ -104,8 +104,8 @@ def test_warnings_and_audit_annotations_are_bounded() -> None:
         Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}", message=f"m{n}")
         for n in range(1000)
     )
-    decision = Decision(outcomes)
-    assert len(decision.warnings) == 16
-    assert decision.warnings[-1] == "podsettle: 985 more"
-    assert sum(map(len, decision.warnings)) <= 4096
-    assert max(map(len, decision.audit_annotations.values())) <= 10_240
+    warnings = warnings_for(outcomes)
+    assert len(warnings) == 16
+    assert warnings[-1] == "podsettle: 985 more"
+    assert sum(map(len, warnings)) <= 4096
+    assert max(map(len, audit_annotations_for(outcomes).values())) <= 10_240

@@ -20,6 +20,7 @@ from tests.support.factories import (
     reasons,
     view,
 )
+from webhook.core.admission.response import warnings_for
 from webhook.core.cluster.view import Namespace
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
@@ -41,7 +42,7 @@ def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
 def test_preview_is_the_decision_of_the_webhook() -> None:
     document = pod(QUICK)
     found = preview(document)
-    assert found.decision == decide_pod(document, SEEN)
+    assert found.decision == decide_pod(document, SEEN).rendered.decision
     assert found.before == document
     assert found.after == mutate_pod(document, SEEN)
 
@@ -75,7 +76,7 @@ def test_every_pod_of_a_list_is_previewed() -> None:
     job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod()["spec"]}}}
     items = [pod(QUICK), {"kind": "Service"}, job]
     found = list(preview_all({"kind": "List", "items": items}, SEEN.policies, SEEN, SETTINGS))
-    assert [(p.workload.title, len(p.decision.operations) > 0) for p in found
+    assert [(p.workload.title, len(p.operations) > 0) for p in found
             if isinstance(p, Preview)] == [("Pod/p", True), ("Job/j", False)]  # fmt: skip
     assert isinstance(found[1], PassedOver)
 
@@ -210,8 +211,8 @@ def test_rendered_preview_is_complete_json() -> None:
     }
     assert rendered["outcomes"][1]["warns"] is True
     assert rendered["outcomes"][1]["message"] == Reason.NO_COMMAND.meaning
-    assert rendered["warnings"] == found.decision.warnings
-    assert rendered["patch"] == list(found.decision.operations)
+    assert rendered["warnings"] == warnings_for(found.decision.outcomes)
+    assert rendered["patch"] == list(found.operations)
     assert (rendered["before"], rendered["after"]) == (found.before, found.after)
     assert rendered["diff"] == found.diff
 
@@ -235,7 +236,7 @@ def test_pod_of_a_cluster_is_previewed_without_its_node() -> None:
 def test_unknown_namespace_is_a_note_and_does_not_change_the_decision(invents: bool) -> None:
     seen = replace(SEEN, invents_namespaces=invents)
     found = preview(pod(QUICK), seen, namespace="no-such")
-    assert found.decision == decide_pod(pod(QUICK), seen, namespace="no-such")
+    assert found.decision == decide_pod(pod(QUICK), seen, namespace="no-such").rendered.decision
     assert not found.decided.namespace_known
     (note,) = found.notes
     assert note.startswith("namespace 'no-such' is not in the ")

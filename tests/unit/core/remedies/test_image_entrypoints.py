@@ -14,6 +14,7 @@ from tests.support.factories import (
     LINGER,
     MODERN,
     SETTINGS,
+    Decided,
     Json,
     container,
     decide_pod,
@@ -28,7 +29,6 @@ from tests.support.factories import patched as patched_pod
 from tests.support.kubelet_expansion import kubelet_expands
 from tests.support.patches import changes
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.admission.decision import Decision
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
@@ -40,7 +40,7 @@ IMAGE = "registry.example/app:1"
 
 def started(
     init: Json, config: ImageConfig | Unavailable, seen: Snapshot = SEEN, **spec: Any
-) -> tuple[Json, Decision]:
+) -> tuple[Json, Decided]:
     """Return the pod's first own init container as wrapped, with its image known."""
     new = pod(init, **spec)
     lacking = decide_pod(new, seen).missing_images
@@ -188,11 +188,11 @@ def test_audit_reports_the_wrap_and_leaves_args_unchanged() -> None:
 def test_review_outcome_lists_missing_images() -> None:
     body = review(pod(container("a")))
     first = admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS)
-    assert changes(first.decision) == []
+    assert changes(first.rendered) == []
     known = dict.fromkeys(first.decision.missing_images, ImageConfig(("/e",), ()))
     second = admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS, known)
     assert json.loads(second.body)["response"]["patch"]
-    assert changes(second.decision)
+    assert changes(second.rendered)
 
 
 def test_image_result_is_not_used_for_another_query() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.factories import (
+    Decided,
     Json,
     container,
     decide_pod,
@@ -17,13 +18,12 @@ from tests.support.factories import (
     view,
 )
 from tests.support.patches import changes
-from webhook.core.admission.decision import Decision
 from webhook.core.policy.snapshot import Snapshot
 
 POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
 
 
-def decision(selector: dict[str, Any] | None = None, **spec: Any) -> Decision:
+def decision(selector: dict[str, Any] | None = None, **spec: Any) -> Decided:
     return decide_pod(pod(**spec), view(POLICY, classes=[runtime_class("fast", None, selector)]))
 
 

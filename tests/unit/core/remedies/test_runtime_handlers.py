@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.factories import (
+    Decided,
     Json,
     decide_pod,
     node,
@@ -21,7 +22,6 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from webhook.core.admission.decision import Decision
 
 CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 LEVEL: Json = {"securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}}}
@@ -37,9 +37,7 @@ def nodes(*handlers: Iterable[str] | None, labels: Json | None = None) -> list[J
     return [node(f"n{n}", labels=labels, handlers=each) for n, each in enumerate(handlers)]
 
 
-def decide(
-    remedies: Json, known: list[Json], selector: Json | None = None, **spec: Any
-) -> Decision:
+def decide(remedies: Json, known: list[Json], selector: Json | None = None, **spec: Any) -> Decided:
     seen = view(
         policy(remedies=remedies), classes=[runtime_class("fast", None, selector)], nodes=known
     )

@@ -10,6 +10,7 @@ import pytest
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.server_fixtures import SETTINGS, make_app
 from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import admit
 from webhook.server.reviews.openapi_models import AdmissionReview
 
@@ -36,6 +37,8 @@ def test_documented_schema_contains_every_member_of_an_answer(
     document = review(load_pod(path))
     AdmissionReview.model_validate(document)
     view = source.view
-    answer = json.loads(admit(json.dumps(document).encode(), view.policies, view, SETTINGS).body)
+    answer = json.loads(
+        admit(json.dumps(document).encode(), Decider(SETTINGS), view.policies, view).body
+    )
     validated = AdmissionReview.model_validate(answer)
     assert validated.model_dump(by_alias=True, exclude_none=True) == answer

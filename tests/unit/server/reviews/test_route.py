@@ -24,6 +24,7 @@ from tests.support.reviews import PODS, load_pod, patch_of, review
 from tests.support.server_fixtures import SETTINGS, STEADY, make_app, make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import admit
 from webhook.server.app import create_app
 from webhook.server.components import Components
@@ -80,7 +81,7 @@ def check_all_answers(client: httpx.Client, source: ManifestsSource) -> None:
         answer = client.post("/mutate?timeout=5s", json=review(load_pod(path)))
         assert (answer.status_code, answer.headers["content-type"]) == (200, JSON["content-type"])
         view = source.view
-        decided = admit(answer.request.content, view.policies, view, SETTINGS)
+        decided = admit(answer.request.content, Decider(SETTINGS), view.policies, view)
         assert answer.content == decided.body
         assert "connection" not in answer.headers
     answer = client.post("/mutate/", json=long_review())
