@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from webhook.cli.open_view import OpenView, open_view_if_any
+from webhook.cli.open_cluster import open_cluster_if_any
 from webhook.cli.options import (
     InputError,
     ViewChoice,
@@ -42,6 +42,7 @@ from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.preview.policies import replace_policies
 from webhook.core.printable import printable
+from webhook.inspect.known_cluster import KnownCluster
 
 
 @click.command()
@@ -90,8 +91,8 @@ def check(
         problems.append(ManifestProblem(where, 0, message))
     needed = {name for policy in policies.values() for name in named_namespaces(policy)}
     needed |= {namespace} if namespace is not None else set()
-    with open_view_if_any(view, needed) as opened:
-        for line in _hints(list(policies.values())[::-1], _by_kind(objects), opened, namespace):
+    with open_cluster_if_any(view, needed) as cluster:
+        for line in _hints(list(policies.values())[::-1], _by_kind(objects), cluster, namespace):
             click.echo(f"podsettle: {printable(line)}", err=True)
     if output == "json":
         click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
@@ -132,20 +133,20 @@ def _by_kind(objects: Iterable[ManifestObject]) -> dict[str, dict[str, Any]]:
 def _hints(
     policies: Sequence[SettlePolicy],
     manifests: Mapping[str, Mapping[str, Any]],
-    opened: OpenView | None,
+    cluster: KnownCluster | None,
     namespace: str | None,
 ) -> Iterator[str]:
     """Yield hints about valid policies that may not have the effect that their author wants.
 
-    `manifests` are the checked objects by kind and name. `opened` is the cluster for which they
+    `manifests` are the checked objects by kind and name. `cluster` is the cluster for which they
     are, or None if there is none. `namespace` is one that has to exist there.
     """
-    if opened is not None and opened.live is not None:
-        unread = [each for each in opened.live.unread if each.is_denied]
+    if cluster is not None:
+        unread = [each for each in cluster.unread if each.is_denied]
         if unread:
             names = ", ".join(each.resource for each in unread)
             rights = ", ".join(str(each.right) for each in unread)
-            yield f"not compared with the {names} of {opened.title}: needs: {rights}"
+            yield f"not compared with the {names} of {cluster.title}: needs: {rights}"
     for policy in policies:
         yield from policy_hints(policy)
     classes, nodes = manifests.get("RuntimeClass", {}), manifests.get("Node", {})
@@ -153,15 +154,15 @@ def _hints(
     all_policies: Iterable[SettlePolicy] = policies
     known_nodes = Nodes(nodes.values())
     where = "among the manifests"
-    if opened is not None:
-        where = f"in {opened.title}"
-        classes = {**opened.view.runtime_classes, **classes}
-        namespaces = {**opened.view.namespaces, **namespaces}
-        known_nodes = known_nodes if nodes else opened.view.nodes
-        all_policies = replace_policies(opened.view.policies, policies).documents
-    if classes if opened is None else opened.lists("runtimeclasses"):
+    if cluster is not None:
+        where = f"in {cluster.title}"
+        classes = {**cluster.view.runtime_classes, **classes}
+        namespaces = {**cluster.view.namespaces, **namespaces}
+        known_nodes = known_nodes if nodes else cluster.view.nodes
+        all_policies = replace_policies(cluster.view.policies, policies).documents
+    if classes if cluster is None else cluster.lists("runtimeclasses"):
         yield from unknown_class_hints(policies, classes, where)
-    if opened is not None and opened.lists("namespaces"):
+    if cluster is not None and cluster.lists("namespaces"):
         yield from unknown_namespace_hints(policies, namespaces, where)
         if namespace is not None and namespace not in namespaces:
             yield f"namespace {namespace!r} is not {where}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import click
 
 from webhook.cli.logging import set_up_client_logging
-from webhook.cli.open_view import cluster_errors
+from webhook.cli.open_cluster import cluster_errors
 from webhook.cli.options import (
     Cluster,
     DurationType,

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.open_view import OpenView, open_view
+from webhook.cli.open_cluster import OpenCluster, open_cluster
 from webhook.cli.options import InputError, ViewChoice, namespace_option, view_options
 from webhook.core.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from webhook.inspect.explain.found import Found
-    from webhook.inspect.explain.known_cluster import KnownCluster
     from webhook.inspect.explain.model import (
         PodExplanation,
         ReasonExplanation,
@@ -66,13 +65,12 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
         answer = explain_reason(parsed)
     else:
         namespaces = (namespace,) if namespace else ()
-        with open_view(view, namespaces=namespaces) as opened:
+        with open_cluster(view, namespaces=namespaces) as opened:
             found = _find(parsed, namespace, view, opened)
-            cluster = _known_cluster(opened, view)
-        for problem in opened.problems:
+        for problem in opened.known.problems:
             click.echo(f"podsettle: {printable(str(problem))}", err=True)
         try:
-            answer = explain_object(parsed, found, cluster)
+            answer = explain_object(parsed, found, opened.known)
         except DECODE_ERRORS as error:
             raise InputError(f"{parsed}: the pod cannot be read: {error}") from None
     if output == "json":
@@ -82,12 +80,11 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
 
 
 def _find(
-    target: ObjectTarget, namespace: str | None, choice: ViewChoice, opened: OpenView
+    target: ObjectTarget, namespace: str | None, choice: ViewChoice, opened: OpenCluster
 ) -> Found:
     """Return the target's object and what belongs to it. Raise InputError if it is not found."""
     from webhook.cluster.manifest_loader import ManifestsError
     from webhook.core.preview.document import DocumentError
-    from webhook.inspect.cluster_flags import ClusterFlags
     from webhook.inspect.explain.found import NotFoundError, find_related
     from webhook.inspect.explain.source import find_object, get_object, namespace_of
     from webhook.inspect.paged import PagedReader
@@ -96,12 +93,12 @@ def _find(
     try:
         if opened.connection is None:
             document = find_object(choice.manifests, target, namespace)
-            chosen = namespace or namespace_of(document) or opened.namespace
+            chosen = namespace or namespace_of(document) or opened.known.namespace
             reader = DumpReader(choice.manifests)
             return asyncio.run(find_related(reader, target, document, chosen))
         server, run = opened.connection.server, opened.connection.run
-        chosen = namespace or opened.namespace
-        flags = ClusterFlags(**choice.cluster)
+        chosen = namespace or opened.known.namespace
+        flags = opened.known.flags
         document = run(get_object(server, target, chosen, flags))
         return run(find_related(PagedReader(server, _ignore), target, document, chosen, flags))
     except OSError as error:
@@ -112,16 +109,3 @@ def _find(
 
 def _ignore(_progress: str) -> None:
     """Discard a note on the progress of a list: those of one namespace are short."""
-
-
-def _known_cluster(opened: OpenView, choice: ViewChoice) -> KnownCluster:
-    from webhook.inspect.cluster_flags import ClusterFlags
-    from webhook.inspect.explain.known_cluster import KnownCluster
-    from webhook.inspect.webhook_calls import read_webhook_calls
-
-    view, settings, live, connection = opened.view, opened.settings, opened.live, opened.connection
-    if live is None or connection is None or opened.configurations is None:
-        return KnownCluster(view, settings)
-    calls = connection.run(read_webhook_calls(opened.configurations))
-    flags = ClusterFlags(**choice.cluster)
-    return KnownCluster(view, settings, live.unread, live.created, calls, flags)

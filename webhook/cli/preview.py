@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.documents import read_documents
-from webhook.cli.open_view import OpenView, open_view
+from webhook.cli.open_cluster import OpenCluster, open_cluster
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
     InputError,
@@ -36,7 +36,7 @@ from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.preview.workloads import PassedOver
 from webhook.core.printable import printable
-from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.known_cluster import KnownCluster
 
 # No API server waits for a preview, so look-ups may take longer than in the webhook.
 _IMAGE_LOOKUP_SECONDS = 30.0
@@ -129,32 +129,33 @@ def preview(
         for text in errors:
             _print_message(text)
         context.exit(2)
-    with open_view(
+    with open_cluster(
         view, linger_image=linger_image, namespaces=_namespaces_in(documents, namespace)
     ) as opened:
-        for line in (*opened.problems, *opened.notes):
+        cluster = opened.known
+        for line in (*cluster.problems, *cluster.notes):
             _print_message(str(line))
         replacements: dict[str, SettlePolicy] = {}
         for document in reversed(documents):  # Of two policies with one name, the first counts.
             replacements |= policies_in(document.value)
-        policies = replace_policies(opened.view.policies, replacements.values())
+        policies = replace_policies(cluster.view.policies, replacements.values())
 
         def preview_pods(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
             return preview_all(
                 document.value,
                 policies,
-                opened.view,
-                opened.settings,
+                cluster.view,
+                cluster.settings,
                 namespace=namespace,
-                default_namespace=opened.namespace,
+                default_namespace=cluster.namespace,
                 namespace_labels=labels or None,
                 template_path=template_path,
                 images=images,
-                namespaces_read=opened.live is None or opened.live.has_read("namespaces"),
+                namespaces_read=cluster.has_read("namespaces"),
             )
 
         def find_created_pods(passed_over: PassedOver) -> PassedOver:
-            return _find_created_pods(passed_over, opened, namespace, ClusterFlags(**view.cluster))
+            return _find_created_pods(passed_over, opened, namespace)
 
         results = _preview_documents(documents, preview_pods, NO_IMAGES, find_created_pods)
         if look_up_images:
@@ -170,12 +171,12 @@ def preview(
     for note in dict.fromkeys(note for preview in results.previews for note in preview.notes):
         _print_message(note)
     if results.previews:
-        for note in _assumptions(opened, policies, results.previews):
+        for note in _assumptions(cluster, policies, results.previews):
             _print_message(note)
     click.echo(
         _as_json(results) if output == "json" else _FORMATS[output](results.previews), nl=False
     )
-    if opened.has_invalid_input or errors or results.unreadable or not results.previews:
+    if cluster.has_invalid_input or errors or results.unreadable or not results.previews:
         context.exit(2)
     if fail_on_change and any(preview.operations for preview in results.previews):
         context.exit(1)
@@ -200,18 +201,18 @@ def _namespaces_in(documents: Iterable[Document], namespace: str | None) -> set[
 
 
 def _assumptions(
-    opened: OpenView, policies: PolicySet, previews: Iterable[Preview]
+    cluster: KnownCluster, policies: PolicySet, previews: Iterable[Preview]
 ) -> Iterator[str]:
     """Yield what the decisions assume because the view does not show it."""
-    if opened.live is None or opened.live.has_read("nodes"):
-        has_nodes = bool(opened.view.nodes.all)
-        yield from missing_node_hints(policies.documents, has_nodes, opened.title)
-    if opened.why_image_is_assumed and any(
+    if cluster.has_read("nodes"):
+        has_nodes = bool(cluster.view.nodes.all)
+        yield from missing_node_hints(policies.documents, has_nodes, cluster.title)
+    if cluster.why_image_is_assumed and any(
         PLACEHOLDER_IMAGE in json.dumps(preview.operations) for preview in previews
     ):
         yield (
             f"{PLACEHOLDER_IMAGE} stands for the image of the helper, because "
-            f"{opened.why_image_is_assumed}: --linger-image IMAGE replaces it"
+            f"{cluster.why_image_is_assumed}: --linger-image IMAGE replaces it"
         )
 
 
@@ -235,19 +236,17 @@ def _preview_documents(
 
 
 def _find_created_pods(
-    passed_over: PassedOver, opened: OpenView, namespace: str | None, flags: ClusterFlags
+    passed_over: PassedOver, opened: OpenCluster, namespace: str | None
 ) -> PassedOver:
-    """Say where the pods of an object are, if another system has created them in the cluster.
-
-    `flags` are those of the printed command.
-    """
+    """Say where the pods of an object are, if another system has created them in the cluster."""
     if opened.connection is None or not passed_over.pods_selector:
         return passed_over
     from webhook.cli.pods_of_custom_resource import describe_created_pods
 
-    chosen = namespace or passed_over.namespace or opened.namespace
+    chosen = namespace or passed_over.namespace or opened.known.namespace
+    server, selector = opened.connection.server, passed_over.pods_selector
     found = opened.connection.run(
-        describe_created_pods(opened.connection.server, chosen, passed_over.pods_selector, flags)
+        describe_created_pods(server, chosen, selector, opened.known.flags)
     )
     return dataclasses.replace(passed_over, message=found) if found else passed_over
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from webhook import __version__
-from webhook.cli.open_view import OPTIONAL_SECONDS, connect
+from webhook.cli.open_cluster import OPTIONAL_SECONDS, connect
 from webhook.cli.options import Cluster, InputError, cluster_options
 from webhook.core.printable import printable
 

@@ -13,8 +13,8 @@ import msgspec
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable, status_message
-from webhook.cluster.live_view import LiveView, read_view
 from webhook.cluster.rights import Right
+from webhook.cluster.view_reader import ReadView, read_view
 from webhook.core.images import ImageResolver
 from webhook.core.types import Json
 from webhook.inspect.doctor.model import State
@@ -70,21 +70,21 @@ class Installed:
         self.reader = ClusterReader(server)
         self.states: dict[str, list[State]] = {}
         """The states of the checks that have run, by name."""
-        self._view: LiveView | None = None
+        self._view: ReadView | None = None
         self._probes: tuple[Probe, ...] | NotAllowedError | None = None
 
     def has_fault(self, check: str) -> bool:
         """Return whether an earlier check found a fault."""
         return State.FAULT in self.states.get(check, ())
 
-    async def view(self) -> LiveView:
+    async def view(self) -> ReadView:
         """Return the policies, namespaces, RuntimeClasses and nodes of the cluster."""
         if self._view is None:
             chosen = (self.chosen_namespace,) if self.chosen_namespace else ()
             self._view = await read_view(self.server, namespaces=chosen)
         return self._view
 
-    async def require(self, *kinds: str) -> LiveView:
+    async def require(self, *kinds: str) -> ReadView:
         """Return the view. Raises NotAllowedError if one of these kinds could not be read."""
         view = await self.view()
         for unread in view.unread:

@@ -9,12 +9,13 @@ from typing import Any
 from webhook.core.pod import OwnerReference
 from webhook.core.reasons import Reason
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
-from webhook.inspect.explain.known_cluster import KnownCluster, missing_right
 from webhook.inspect.explain.model import EventNote, PodExplanation, Unknown, WorkloadExplanation
 from webhook.inspect.explain.pod import explain_pod
 from webhook.inspect.explain.target import POD, ObjectTarget
+from webhook.inspect.explain.today import missing_right
 from webhook.inspect.explain.workload import PodGroups, explain_workload
 from webhook.inspect.findings import Looked
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import Event
 from webhook.inspect.paged import Resource
 from webhook.inspect.scan.resources import EVENTS, PODS, ObjectReader

@@ -15,7 +15,6 @@ from webhook.core.preview.model import PodPreview, PreviewOutcome
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.explain.advice import ADVICE
-from webhook.inspect.explain.known_cluster import KnownCluster
 from webhook.inspect.explain.model import (
     AppliedRemedy,
     ContainerExplanation,
@@ -38,6 +37,14 @@ from webhook.inspect.explain.record import (
     record_of,
     remedy_fields,
 )
+from webhook.inspect.explain.today import (
+    call_for,
+    decide_today,
+    node_needs,
+    node_sentence,
+    unknown_parts,
+)
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import LivePod
 from webhook.inspect.pod_and_policy_ages import compare_ages
 from webhook.inspect.webhook_calls import Called, WebhookCall
@@ -63,8 +70,8 @@ def explain_pod(
     live = decode_live_pod(msgspec.json.encode(document))
     pod = live.before_scheduling()
     record = record_of(pod)
-    today = cluster.decide(document, namespace)
-    call = cluster.call_for(today)
+    today = decide_today(cluster, document, namespace)
+    call = call_for(cluster, today)
     outcomes = today.outcomes if today else []
     left_out = [_left_out(each, outcomes) for each in record.skipped]
     relevant = dict.fromkeys(record.applied)
@@ -86,9 +93,9 @@ def explain_pod(
         ],
         today=today,
         called=call.called.value if call else None,
-        node=cluster.node_sentence(live.spec.node_name, (remedy for _, remedy in relevant)),
-        nodes=cluster.node_needs(relevant),
-        unknown=[*unknown, *cluster.unknown(namespace, call)],
+        node=node_sentence(cluster.view, live.spec.node_name, (remedy for _, remedy in relevant)),
+        nodes=node_needs(cluster.view, relevant),
+        unknown=[*unknown, *unknown_parts(cluster, namespace, call)],
         advice=list(_advice(record, left_out, today, call)),
     )
 

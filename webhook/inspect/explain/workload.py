@@ -9,7 +9,6 @@ from typing import Any
 from webhook.core.pod import Pod
 from webhook.core.preview.model import PodPreview
 from webhook.inspect.cluster_flags import ClusterFlags
-from webhook.inspect.explain.known_cluster import KnownCluster
 from webhook.inspect.explain.model import EventNote, PodGroup, Unknown, WorkloadExplanation
 from webhook.inspect.explain.next_pod import (
     is_called,
@@ -19,6 +18,8 @@ from webhook.inspect.explain.next_pod import (
 )
 from webhook.inspect.explain.record import Record, record_of
 from webhook.inspect.explain.target import ObjectTarget
+from webhook.inspect.explain.today import call_for, decide_today, node_needs, unknown_parts
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.scan.workload import WorkloadName
 from webhook.inspect.webhook_calls import Called, WebhookCall
 
@@ -91,8 +92,8 @@ def explain_workload(
 
     `unknown` is what the caller could not read, in addition to what `cluster` lacks.
     """
-    today = cluster.decide(document, namespace)
-    call = cluster.call_for(today)
+    today = decide_today(cluster, document, namespace)
+    call = call_for(cluster, today)
     pairs = ((each.policy, each.remedy) for each in today.outcomes if each.policy) if today else ()
     return WorkloadExplanation(
         kind=target.kind.kind,
@@ -103,9 +104,9 @@ def explain_workload(
         today=today,
         called=call.called.value if call else None,
         pods=pods.all,
-        nodes=cluster.node_needs(pairs),
+        nodes=node_needs(cluster.view, pairs),
         events=list(events),
-        unknown=[*unknown, *cluster.unknown(namespace, call)],
+        unknown=[*unknown, *unknown_parts(cluster, namespace, call)],
         advice=list(_advice(target, today, call, pods, namespace, cluster.flags)),
     )
 

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 
-from webhook.core.admission.decider import OperatorSettings
-from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.snapshot import Snapshot
-from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.findings import Area, Looked
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import Event, LivePod, PodKey
 from webhook.inspect.paged import Areas
 from webhook.inspect.scan import resources
@@ -28,7 +24,7 @@ from webhook.inspect.scan.symptoms import SYMPTOMS, slow_umount
 from webhook.inspect.scan.symptoms.base import ScanFacts, matches
 from webhook.inspect.scan.tally import Tally
 from webhook.inspect.scan.unsettled import UnsettledPods
-from webhook.inspect.webhook_calls import WebhookCalls
+from webhook.inspect.scan.view_areas import view_areas
 
 _MAX_EVENTS_BYTES = 40 * 1024 * 1024
 """The maximum memory for events. An event usually takes 2 KB."""
@@ -42,36 +38,15 @@ _MAX_POD_EVENTS = 500
 """The maximum number of events of one of these pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedCluster:
-    """What a scan knows of a cluster before it reads pods."""
-
-    title: str
-    view: Snapshot
-    areas: tuple[Area, ...]
-    """Whether the objects of the view were looked at."""
-    policies: tuple[SettlePolicy, ...] = ()
-    created: Mapping[str, datetime] = field(default_factory=dict)
-    """When each policy was created, by its name."""
-    settings: OperatorSettings = field(default_factory=OperatorSettings)
-    assumes_image: bool = False
-    """Whether the image of the helper in `settings` is an assumption."""
-    notes: tuple[str, ...] = ()
-    calls: WebhookCalls | None = None
-    """For which pods the API server calls podsettle. None if there is no API server."""
-    flags: ClusterFlags = field(default_factory=ClusterFlags)
-    """The flags with which printed commands use this cluster."""
-
-
 async def scan(
     reader: ObjectReader,
-    cluster: ScannedCluster,
+    cluster: KnownCluster,
     namespace: str | None = None,
     max_events_bytes: int = _MAX_EVENTS_BYTES,
 ) -> ScanReport:
     """Look for every symptom, and return the report. `namespace` None means all namespaces."""
     areas = Areas()
-    for area in cluster.areas:
+    for area in view_areas(cluster, namespace):
         areas.record(area)
     node_created: dict[str, datetime] = {}
     async for node in reader.objects(resources.NODE_METADATA):
@@ -94,6 +69,7 @@ async def scan(
     pods = await _judge_pods(reader, cluster, areas, facts, tally, namespace)
     for area in reader.areas.all:
         areas.record(area)
+    policies = cluster.view.policies.documents
     seconds = bin_length(tally)
     return ScanReport(
         cluster=cluster.title,
@@ -103,12 +79,20 @@ async def scan(
         pods=pods,
         areas=areas.all,
         nodes=node_groups(cluster.view.nodes.all),
-        defects=defect_nodes(cluster.view.nodes.all, cluster.policies),
-        needs=policy_needs(cluster.policies, cluster.view),
+        defects=defect_nodes(cluster.view.nodes.all, policies),
+        needs=policy_needs(policies, cluster.view),
         symptoms=symptom_reports(tally, areas, seconds),
         bin_seconds=seconds,
-        notes=cluster.notes,
+        notes=tuple(_notes(cluster)),
     )
+
+
+def _notes(cluster: KnownCluster) -> Iterator[str]:
+    """Yield the problems of policies and manifests, and what the scan assumes."""
+    yield from map(str, cluster.problems)
+    if cluster.why_image_is_assumed and len(cluster.view.policies):
+        why = cluster.why_image_is_assumed
+        yield f"the scan assumes that podsettle has the image of a helper, because {why}"
 
 
 async def _read_events(
@@ -156,7 +140,7 @@ def _size(event: Event) -> int:
 
 async def _judge_pods(
     reader: ObjectReader,
-    cluster: ScannedCluster,
+    cluster: KnownCluster,
     areas: Areas,
     facts: ScanFacts,
     tally: Tally,
@@ -171,7 +155,7 @@ async def _judge_pods(
         cluster.created,
         cluster.calls,
         doubtful=bool(unread & {"nodes", "runtimeclasses"}),
-        assumes_image=cluster.assumes_image,
+        assumes_image=bool(cluster.why_image_is_assumed),
         flags=cluster.flags,
     )
     count = lookups = 0

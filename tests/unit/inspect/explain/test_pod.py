@@ -22,16 +22,16 @@ from tests.support.factories import (
     policy,
     view,
 )
-from webhook.cluster.live_view import NOT_INSTALLED, Unread
 from webhook.cluster.rights import Right
+from webhook.cluster.view_reader import NOT_INSTALLED, Unread
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
-from webhook.inspect.explain.known_cluster import KnownCluster
 from webhook.inspect.explain.model import PodExplanation
 from webhook.inspect.explain.pod import explain_pod
 from webhook.inspect.explain.text import as_text
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.webhook_calls import WebhookCalls
 
 SETTINGS = OperatorSettings(linger_image=IMAGE)

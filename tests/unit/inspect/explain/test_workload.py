@@ -20,10 +20,10 @@ from tests.support.factories import (
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pod import decode_pod
 from webhook.inspect.cluster_flags import ClusterFlags
-from webhook.inspect.explain.known_cluster import KnownCluster
 from webhook.inspect.explain.target import ObjectTarget, parse_target
 from webhook.inspect.explain.text import as_text
 from webhook.inspect.explain.workload import PodGroups, explain_workload
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.webhook_calls import WebhookCalls
 
 WEB = parse_target("deploy/web")

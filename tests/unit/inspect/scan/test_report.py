@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,8 +22,9 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import parse_policy
 from webhook.inspect.cluster_flags import ClusterFlags
-from webhook.inspect.findings import Answer, Area, Finding, Looked
-from webhook.inspect.scan.collect import ScannedCluster, scan
+from webhook.inspect.findings import Answer, Finding, Looked
+from webhook.inspect.known_cluster import KnownCluster
+from webhook.inspect.scan.collect import scan
 from webhook.inspect.scan.dump import DumpReader
 from webhook.inspect.scan.html import render_html
 from webhook.inspect.scan.model import ScanReport, to_json
@@ -31,9 +32,6 @@ from webhook.inspect.scan.text import format_time, render_text
 from webhook.inspect.webhook_calls import WebhookCalls
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
-VIEW_AREAS = ("nodes", "runtimeclasses", "namespaces", "settlepolicies")
-
-
 NO_FLAGS = ClusterFlags()
 
 
@@ -43,32 +41,25 @@ def scan_dump(
     *,
     namespace: str | None = None,
     created: dict[str, datetime] | None = None,
-    unread: Collection[str] = (),
-    assumes_image: bool = False,
+    why_image_is_assumed: str = "",
     calls: WebhookCalls | None = None,
     flags: ClusterFlags = NO_FLAGS,
     docs_url: str | None = None,
     max_events_bytes: int = 1_000_000,
 ) -> ScanReport:
-    """Scan a dump. The kinds in `unread` count as not looked at."""
+    """Scan a dump. Kinds that it does not contain count as not looked at."""
     path = directory / "dump.json"
     path.write_text(json.dumps(document))
     source = ManifestsSource(path)
     source.refresh()
-    areas = tuple(
-        Area(name, Looked.NOT_LOOKED_AT if name in unread else Looked.LOOKED_AT)
-        for name in VIEW_AREAS
-    )
-    cluster = ScannedCluster(
-        "dump.json",
+    cluster = KnownCluster(
         source.view,
-        areas,
-        source.view.policies.documents,
-        created or {},
         OperatorSettings(linger_image="registry.example/linger:1", docs_url=docs_url),
-        assumes_image,
+        created=created or {},
         calls=calls,
         flags=flags,
+        title="dump.json",
+        why_image_is_assumed=why_image_is_assumed,
     )
     return asyncio.run(scan(DumpReader([path]), cluster, namespace, max_events_bytes))
 
@@ -179,7 +170,7 @@ def test_pod_that_is_not_settled_is_compared_with_the_age_of_its_policy(
 
 def test_pod_is_only_likely_not_settled_if_nodes_were_not_looked_at(tmp_path: Path) -> None:
     document = without_kind("Node")
-    report = scan_dump(tmp_path, document, unread={"nodes"})
+    report = scan_dump(tmp_path, document)
     (finding,) = report.symptoms[-1].findings
     assert finding.certainty == "likely"
     assert "not looked at" in report.symptoms[-1].verdict.text
@@ -248,7 +239,7 @@ def test_pod_that_needs_a_helper_is_only_likely_not_settled_if_the_helper_is_ass
     for item in document["items"]:
         if item["metadata"]["name"] == "unsettled":
             item["spec"]["initContainers"][0]["command"] = command
-    report = scan_dump(tmp_path, document, assumes_image=True)
+    report = scan_dump(tmp_path, document, why_image_is_assumed="there is none")
     (finding,) = report.symptoms[-1].findings
     assert finding.certainty == certainty
 

@@ -13,14 +13,14 @@ from tests.support.live_cluster import account_with
 from tests.support.policy_objects import POLICIES, install_crd
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.live_view import ALL, LiveView, read_view
 from webhook.cluster.rights import Right, access_to
+from webhook.cluster.view_reader import ALL, ReadView, read_view
 
 LIST_PODS = Right("list", "", "pods")
 PODS_IN_CI = Right("list", "", "pods", "ci")
 
 
-async def read(kubeconfig: Path, *namespaces: str) -> LiveView:
+async def read(kubeconfig: Path, *namespaces: str) -> ReadView:
     async with await ApiServer.connect(kubeconfig=str(kubeconfig)) as server:
         return await read_view(server, namespaces=namespaces)
 

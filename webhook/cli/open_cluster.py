@@ -1,13 +1,11 @@
-"""The view of a cluster that a command looks at: manifests, or the cluster of the kubeconfig."""
+"""The cluster that a command looks at: that of the kubeconfig, or one described by manifests."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Collection, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -21,17 +19,13 @@ from webhook.cli.options import (
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.kubeconfig import kubeconfig_paths
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.policy.errors import ManifestProblem
-from webhook.core.policy.snapshot import Snapshot
-from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE
 from webhook.core.printable import printable
 from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
-    from webhook.cluster.live_view import Kind, LiveView
     from webhook.inspect.installation import Absent, Installation
-    from webhook.inspect.webhook_configurations import WebhookConfigurations
+    from webhook.inspect.known_cluster import KnownCluster
 
 T = TypeVar("T")
 
@@ -88,45 +82,6 @@ def connect(
             runner.run(server.aclose())
 
 
-@dataclass(frozen=True, slots=True)
-class OpenView:
-    """A view of the cluster, and the settings with which podsettle would decide there."""
-
-    view: Snapshot
-    title: str
-    """The manifests, or the context and the address of the API server."""
-    settings: OperatorSettings
-    namespace: str
-    """The namespace of objects that name none."""
-    problems: tuple[ManifestProblem, ...] = ()
-    """The problems of manifests and policies, which are not in the view."""
-    notes: list[str] = field(default_factory=list)
-    """What the view lacks, and what was assumed. A command prints them on standard error."""
-    why_image_is_assumed: str = ""
-    """Why the helper's image in `settings` is only a placeholder. Empty if it is none."""
-    connection: Connection | None = None
-    """None if the view consists of manifests."""
-    live: LiveView | None = None
-    """What was read of a cluster. None if the view consists of manifests."""
-    configurations: WebhookConfigurations | None = None
-    """The webhook configurations of a cluster. None if the view consists of manifests."""
-
-    def lists(self, kind: Kind) -> bool:
-        """Return whether the view has all objects of a kind. Manifests may omit a kind."""
-        if self.live is not None:
-            return self.live.has_read(kind)
-        if kind == "namespaces":
-            return bool(self.view.namespaces)
-        if kind == "runtimeclasses":
-            return bool(self.view.runtime_classes)
-        return True
-
-    @property
-    def has_invalid_input(self) -> bool:
-        """Whether the manifests have problems. Those of a cluster are not the user's input."""
-        return self.live is None and bool(self.problems)
-
-
 @contextmanager
 def cluster_errors(advice: str = "") -> Iterator[None]:
     """Convert errors of requests in the block to InputError.
@@ -147,96 +102,114 @@ def cluster_errors(advice: str = "") -> Iterator[None]:
         ) from None
 
 
+class OpenCluster(NamedTuple):
+    """A cluster that a command looks at, and the connection to it."""
+
+    known: KnownCluster
+    connection: Connection | None
+    """None if the cluster is described by manifests."""
+
+
 @contextmanager
-def open_view(
+def open_cluster(
     choice: ViewChoice,
     *,
     linger_image: str | None = None,
     namespaces: Collection[str] = (),
     limit_seconds: float | None = None,
-) -> Iterator[OpenView]:
-    """Open the view that the options choose. With manifests, no cluster is contacted.
+) -> Iterator[OpenCluster]:
+    """Read the cluster that the options choose. With manifests, no cluster is contacted.
 
     `linger_image` is the value of the flag, which takes precedence over that of the installation.
     An empty one stands for no image. `namespaces` are those that the command needs: the user may be
     allowed to read only them. `limit_seconds` is the limit for reading. Without it, only each
     request has a limit. Raises InputError.
     """
+    with imports_excluded_from_gc():
+        from webhook.inspect.cluster_flags import ClusterFlags
+        from webhook.inspect.known_cluster import KnownCluster
+
     if choice.manifests:
         source = load_manifests(*choice.manifests)
         image = PLACEHOLDER_IMAGE if linger_image is None else linger_image or None
         settings = OperatorSettings(linger_image=image)
-        yield OpenView(source.view, source.title, settings, DEFAULT_NAMESPACE, source.problems)
+        known = KnownCluster(source.view, settings, title=source.title, problems=source.problems)
+        yield OpenCluster(known, None)
         return
     advice = "or describe a cluster in files: --manifests PATH"
     with connect(choice.cluster, limit_seconds, advice=advice) as connection:
-        from webhook.cluster.live_view import read_view
+        from webhook.cluster.view_reader import read_view
         from webhook.inspect.installation import find_installation
+        from webhook.inspect.webhook_calls import read_webhook_calls
         from webhook.inspect.webhook_configurations import WebhookConfigurations
 
         server = connection.server
         wanted = {server.namespace, *namespaces}
-        live = connection.run(read_view(server, namespaces=wanted))
+        read = connection.run(read_view(server, namespaces=wanted))
         configurations = WebhookConfigurations(server)
         found = connection.run(find_installation(server, configurations=configurations))
-        opened = _live(live, connection, found, linger_image)
-        yield dataclasses.replace(opened, configurations=configurations)
+        settings, why_image_is_assumed, note = _settings(found, linger_image)
+        notes = [*map(str, read.unread), *([note] if note else [])]
+        known = KnownCluster(
+            read.view,
+            settings,
+            read.unread,
+            read.created,
+            connection.run(read_webhook_calls(configurations)),
+            ClusterFlags(**choice.cluster),
+            title=server.title,
+            namespace=server.namespace,
+            problems=read.problems,
+            notes=tuple(f"{server.title}: {each}" for each in notes),
+            why_image_is_assumed=why_image_is_assumed,
+            lists_namespaces=read.lists_namespaces,
+        )
+        yield OpenCluster(known, connection)
 
 
 @contextmanager
-def open_view_if_any(choice: ViewChoice, namespaces: Collection[str]) -> Iterator[OpenView | None]:
-    """Open the view that the options choose, or that of kubectl's cluster if it answers soon.
+def open_cluster_if_any(
+    choice: ViewChoice, namespaces: Collection[str]
+) -> Iterator[KnownCluster | None]:
+    """Read the cluster that the options choose, or kubectl's cluster if it answers soon.
 
     `namespaces` are those that the command needs. Without options, it is no error if there is no
     cluster: a CI job may have none.
     """
     chosen = bool(choice.manifests) or choice.names_cluster
     with ExitStack() as stack:
-        opened = None
+        known = None
         if chosen or in_cluster() or kubeconfig_paths().chosen or kubeconfig_paths().exist:
             limit = None if chosen else OPTIONAL_SECONDS
             try:
-                opened = stack.enter_context(
-                    open_view(choice, namespaces=namespaces, limit_seconds=limit)
+                known, _ = stack.enter_context(
+                    open_cluster(choice, namespaces=namespaces, limit_seconds=limit)
                 )
             except InputError as error:
                 if chosen:
                     raise
                 text = f"podsettle: not compared with a cluster: {error}"
                 click.echo(printable(text), err=True)
-        yield opened
+        yield known
 
 
-def _live(
-    live: LiveView,
-    connection: Connection,
-    installation: Installation | Absent,
-    linger_image: str | None,
-) -> OpenView:
-    """Return the view of a cluster, with the settings of the installation that it has."""
+def _settings(
+    installation: Installation | Absent, linger_image: str | None
+) -> tuple[OperatorSettings, str, str]:
+    """Return the settings of an installation, why its image is assumed, and a note.
+
+    The texts are empty if the image is not assumed, and if no right is missing.
+    """
     from webhook.inspect.installation import Installation
 
-    notes = [f"{live.title}: {unread}" for unread in live.unread]
-    why_image_is_assumed = ""
     if isinstance(installation, Installation):
         image = installation.linger_image if linger_image is None else linger_image or None
-        settings = OperatorSettings(installation.protected_namespace, image, installation.docs_url)
-    else:
-        image = PLACEHOLDER_IMAGE if linger_image is None else linger_image or None
-        settings = OperatorSettings(linger_image=image)
-        if linger_image is None:
-            why_image_is_assumed = installation.why
-        if installation.rights:
-            needs = ", ".join(map(str, installation.rights))
-            notes.append(f"{live.title}: {installation.why}: it needs the right to {needs}")
-    return OpenView(
-        live.view,
-        live.title,
-        settings,
-        connection.server.namespace,
-        live.problems,
-        notes,
-        why_image_is_assumed=why_image_is_assumed,
-        connection=connection,
-        live=live,
+        namespace, docs_url = installation.protected_namespace, installation.docs_url
+        return OperatorSettings(namespace, image, docs_url), "", ""
+    image = PLACEHOLDER_IMAGE if linger_image is None else linger_image or None
+    rights = ", ".join(map(str, installation.rights))
+    return (
+        OperatorSettings(linger_image=image),
+        installation.why if linger_image is None else "",
+        f"{installation.why}: it needs the right to {rights}" if rights else "",
     )

@@ -1,7 +1,7 @@
 """A view of a cluster that is read once, for commands. The webhook watches instead.
 
 The user of a command may have fewer rights than podsettle. A kind that must not be read is empty in
-the view, and `LiveView.unread` says so, because "none found" and "not looked at" are different
+the view, and `ReadView.unread` says so, because "none found" and "not looked at" are different
 answers.
 """
 
@@ -92,7 +92,7 @@ class Unread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LiveView:
+class ReadView:
     """What was read of a cluster."""
 
     view: Snapshot
@@ -120,7 +120,7 @@ async def read_view(
     kinds: Collection[Kind] = ALL,
     namespaces: Collection[str] = (),
     timeout_seconds: float = 10.0,
-) -> LiveView:
+) -> ReadView:
     """List the objects of some kinds once.
 
     `namespaces` are those that the caller needs. If namespaces cannot be listed, these are read by
@@ -137,7 +137,7 @@ async def read_view(
             raise result
         found[kind] = result
     policies = found["settlepolicies"].values()
-    return LiveView(
+    return ReadView(
         Snapshot(
             policies=PolicySet(each.policy for each in policies if each.policy is not None),
             namespaces=found["namespaces"],

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
-from webhook.cluster.live_view import read_view
 from webhook.cluster.rest_client import Configuration
+from webhook.cluster.view_reader import read_view
 
 
 @asynccontextmanager
