@@ -138,24 +138,24 @@ def open_cluster(
         return
     advice = "or describe a cluster in files: --manifests PATH"
     with connect(choice.cluster, limit_seconds, advice=advice) as connection:
-        from webhook.cluster.view_reader import read_view
+        from webhook.cluster.reader import ClusterReader
+        from webhook.cluster.view_reader import read_view, unread_note
         from webhook.inspect.installation import find_installation
         from webhook.inspect.webhook_calls import read_webhook_calls
-        from webhook.inspect.webhook_configurations import WebhookConfigurations
 
         server = connection.server
         wanted = {server.namespace, *namespaces}
         read = connection.run(read_view(server, namespaces=wanted))
-        configurations = WebhookConfigurations(server)
-        found = connection.run(find_installation(server, configurations=configurations))
+        reader = ClusterReader(server)
+        found = connection.run(find_installation(reader))
         settings, why_image_is_assumed, note = _settings(found, linger_image)
-        notes = [*map(str, read.unread), *([note] if note else [])]
+        notes = [*map(unread_note, read.unread), *([note] if note else [])]
         known = KnownCluster(
             read.view,
             settings,
             read.unread,
             read.created,
-            connection.run(read_webhook_calls(configurations)),
+            connection.run(read_webhook_calls(reader)),
             ClusterFlags(**choice.cluster),
             title=server.title,
             namespace=server.namespace,

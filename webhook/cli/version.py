@@ -71,9 +71,10 @@ def _find_server(cluster: Cluster) -> _Server:
 
 
 async def _read_server(server: ApiServer) -> _Server:
+    from webhook.cluster.reader import ClusterReader
     from webhook.inspect.installation import Absent, find_installation
 
-    found = await find_installation(server)
+    found = await find_installation(ClusterReader(server))
     if isinstance(found, Absent):
         needs = "".join(f"; needs: {right}" for right in found.rights)
         return _Server(None, None, f"{found.why}{needs}")

@@ -22,6 +22,7 @@ from webhook.cluster.errors import ApiError
 from webhook.cluster.policy_object import policy_problems, read_policy
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
+from webhook.cluster.unread import Unread
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import API_VERSION, GROUP, OBJECT_NAME
@@ -51,7 +52,7 @@ class _Resource(NamedTuple):
     metadata_only: bool = False
 
 
-_RESOURCES: dict[Kind, _Resource] = {
+_RESOURCES: dict[str, _Resource] = {
     "settlepolicies": _Resource(
         f"/apis/{API_VERSION}/settlepolicies",
         GROUP,
@@ -73,22 +74,10 @@ _RESOURCES: dict[Kind, _Resource] = {
 }
 
 
-class Unread(NamedTuple):
-    """A kind of objects that could not be read."""
-
-    resource: Kind
-    right: Right
-    """The right that reading takes."""
-    why: str
-
-    @property
-    def is_denied(self) -> bool:
-        """Whether the user lacks the right. Else the cluster has no objects of the kind."""
-        return self.why != NOT_INSTALLED
-
-    def __str__(self) -> str:
-        """Return a line for people, with the effect on decisions."""
-        return f"{self.resource} were not read: {self.why}; {_RESOURCES[self.resource].effect}"
+def unread_note(unread: Unread) -> str:
+    """Return a line for people about a kind of the view, with the effect on decisions."""
+    effect = _RESOURCES[unread.resource].effect
+    return f"{unread.resource} were not read: {unread.why}; {effect}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +136,7 @@ async def read_view(
             invents_namespaces=False,
         ),
         server.title,
-        tuple(sorted(reading.unread, key=lambda each: ALL.index(each.resource))),
+        tuple(each for kind in ALL for each in reading.unread if each.resource == kind),
         # A list that began again may have found a problem twice.
         tuple(dict.fromkeys((*policy_problems(policies), *reading.problems))),
         reading.created,
@@ -187,7 +176,7 @@ class _Reading:
                     namespaces = await self._get_namespaces()
                     if namespaces is not None:
                         return namespaces
-                self.unread.append(Unread(kind, right, f"it needs the right to {right}"))
+                self.unread.append(Unread(kind, right))
             elif error.status == 404 and kind == "settlepolicies":
                 self.unread.append(Unread(kind, right, NOT_INSTALLED))
             else:

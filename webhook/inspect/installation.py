@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import ApiError
+from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import GROUP, OBJECT_NAME
 from webhook.core.docs_url import docs_url_problem
 from webhook.core.types import Json
-from webhook.inspect.webhook_configurations import CONFIGURATIONS_RIGHT, WebhookConfigurations
+from webhook.inspect.webhook_configurations import CONFIGURATIONS_RIGHT
 
 DEPLOYMENTS = "/apis/apps/v1"
 _NAME_LABEL = "app.kubernetes.io/name"
@@ -145,13 +145,9 @@ class Absent:
 
 
 async def find_installation(
-    server: ApiServer,
-    namespace: str | None = None,
-    configurations: WebhookConfigurations | None = None,
+    reader: ClusterReader, namespace: str | None = None
 ) -> Installation | Absent:
     """Find the installation of a cluster, or the installation in one namespace.
-
-    `configurations` are those of the cluster, for a caller that reads them too.
 
     Any tenant can create a Deployment with podsettle's labels, and only an administrator can create
     a webhook configuration. So the Deployments in the namespace of the Service that the
@@ -159,25 +155,26 @@ async def find_installation(
     configuration may be missing. Raises Unreachable, and ApiError for an unexpected response.
     """
     if namespace is not None:
-        return await _find_in(server, (namespace,))
-    items = await (configurations or WebhookConfigurations(server)).all()
+        return await _find_in(reader, (namespace,))
+    items: list[Json] | None
+    try:
+        items = await reader.list(CONFIGURATIONS_RIGHT)
+    except NotAllowedError:
+        items = None
     called = sorted(
         set(filter(None, (service_namespace(each) for each in own_configurations(items or ()))))
     )
-    in_called = await _find_in(server, called) if called else None
+    in_called = await _find_in(reader, called) if called else None
     if isinstance(in_called, Installation) or (in_called is not None and in_called.several):
         return in_called
-    everywhere = _list_right(None)
     try:
-        return _choose(await _deployments(server, None), "")
-    except ApiError as error:
-        if error.status != 403:
-            raise
-    if items is None:
-        return Absent(
-            "podsettle's Deployment could not be looked for", (everywhere, CONFIGURATIONS_RIGHT)
-        )
-    return in_called or Absent("no MutatingWebhookConfiguration is podsettle's", (everywhere,))
+        return _choose(await _deployments(reader, None), "")
+    except NotAllowedError as error:
+        if items is None:
+            why = "podsettle's Deployment could not be looked for"
+            return Absent(why, (error.right, CONFIGURATIONS_RIGHT))
+        why = "no MutatingWebhookConfiguration is podsettle's"
+        return in_called or Absent(why, (error.right,))
 
 
 def installation_of(deployment: Json) -> Installation:
@@ -216,30 +213,26 @@ def service_namespace(configuration: Json) -> str:
     return ""
 
 
-async def _find_in(server: ApiServer, namespaces: Iterable[str]) -> Installation | Absent:
+async def _find_in(reader: ClusterReader, namespaces: Iterable[str]) -> Installation | Absent:
     found: list[Json] = []
     denied: list[Right] = []
     for namespace in namespaces:
         try:
-            found += await _deployments(server, namespace)
-        except ApiError as error:
-            if error.status != 403:
-                raise
-            denied.append(_list_right(namespace))
+            found += await _deployments(reader, namespace)
+        except NotAllowedError as error:
+            denied.append(error.right)
     if denied and not found:
         return Absent("podsettle's Deployment could not be read", tuple(denied))
     return _choose(found, f" in {', '.join(namespaces)}")
 
 
-def _list_right(namespace: str | None) -> Right:
-    return Right("list", "apps", "deployments", namespace)
+async def _deployments(reader: ClusterReader, namespace: str | None) -> list[Json]:
+    """Return the Deployments of podsettle's webhook.
 
-
-async def _deployments(server: ApiServer, namespace: str | None) -> list[Json]:
-    """Return the Deployments of podsettle's webhook. Raises ApiError and Unreachable."""
-    scope = f"/namespaces/{namespace}" if namespace else ""
-    answer = await server.request("GET", f"{DEPLOYMENTS}{scope}/deployments?{_SELECTOR}")
-    return [each for each in answer.get("items") or () if _runs_webhook(each)]
+    Raises NotAllowedError, and ApiError and Unreachable for other failures.
+    """
+    items = await reader.list(Right("list", "apps", "deployments", namespace), _SELECTOR)
+    return [each for each in items if _runs_webhook(each)]
 
 
 def _runs_webhook(deployment: Json) -> bool:

@@ -15,7 +15,8 @@ from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 
 if TYPE_CHECKING:
     # Manifests need no client of an API server, whose import takes 0.4 s and 60 MiB.
-    from webhook.cluster.view_reader import Kind, Unread
+    from webhook.cluster.unread import Unread
+    from webhook.cluster.view_reader import Kind
     from webhook.inspect.webhook_calls import WebhookCalls
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from webhook.cluster.reader import ClusterReader
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.labels import Labels
@@ -17,7 +19,7 @@ from webhook.core.policy.webhook_rules import OWN_MATCH_CONDITIONS
 from webhook.core.types import Json
 from webhook.inspect.installation import own_webhooks
 from webhook.inspect.selectors import selector_matches
-from webhook.inspect.webhook_configurations import CONFIGURATIONS_RIGHT, WebhookConfigurations
+from webhook.inspect.webhook_configurations import CONFIGURATIONS_RIGHT
 
 
 class Called(StrEnum):
@@ -74,10 +76,11 @@ class WebhookCalls:
         return WebhookCall(Called.YES)
 
 
-async def read_webhook_calls(configurations: WebhookConfigurations) -> WebhookCalls:
+async def read_webhook_calls(reader: ClusterReader) -> WebhookCalls:
     """Read podsettle's webhooks. Raises Unreachable, and ApiError for an unexpected response."""
-    items = await configurations.all()
-    if items is None:
+    try:
+        items = await reader.list(CONFIGURATIONS_RIGHT)
+    except NotAllowedError:
         return WebhookCalls(readable=False)
     return WebhookCalls(tuple(each for one in items for _, each in own_webhooks(one)))
 

@@ -14,7 +14,7 @@ from tests.support.policy_objects import POLICIES, install_crd
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.rights import Right, access_to
-from webhook.cluster.view_reader import ALL, ReadView, read_view
+from webhook.cluster.view_reader import ALL, ReadView, read_view, unread_note
 
 LIST_PODS = Right("list", "", "pods")
 PODS_IN_CI = Right("list", "", "pods", "ci")
@@ -55,7 +55,7 @@ async def test_user_without_rights_learns_which_right_each_kind_needs(
     assert live.view.nodes.all == ()
     assert not live.view.contains_namespace("ci")
     nodes = next(each for each in live.unread if each.resource == "nodes")
-    assert str(nodes) == (
+    assert unread_note(nodes) == (
         "nodes were not read: it needs the right to list nodes; remedies with `when: NodesNeedIt` "
         "are treated as needed"
     )

@@ -9,6 +9,7 @@ import yaml
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
+from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK
 from webhook.core.types import Json
@@ -113,7 +114,7 @@ async def find_switch(
     )
     try:
         installation = await find_installation(
-            server, service_namespace(configuration) or namespace
+            ClusterReader(server), service_namespace(configuration) or namespace
         )
     except ApiError:
         return Switch(configuration, None, flags)

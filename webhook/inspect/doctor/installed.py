@@ -13,12 +13,13 @@ import msgspec
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable, status_message
+from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
+from webhook.cluster.unread import NotAllowedError
 from webhook.cluster.view_reader import ReadView, read_view
 from webhook.core.images import ImageResolver
 from webhook.core.types import Json
 from webhook.inspect.doctor.model import State
-from webhook.inspect.doctor.reading import ClusterReader, NotAllowedError
 from webhook.inspect.installation import Installation
 from webhook.inspect.webhook_configurations import CONFIGURATION_GROUP, CONFIGURATIONS_RESOURCE
 

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from webhook.cluster.unread import NotAllowedError
+
 
 class State(StrEnum):
     """The state of one check."""
@@ -90,6 +92,12 @@ def fault(result: str, sentence: str, *commands: str) -> Result:
 def warning(result: str, sentence: str, *commands: str) -> Result:
     """Return a warning, with a sentence and commands."""
     return Result(State.WARNING, result, Advice(sentence, commands))
+
+
+def not_looked_at(error: NotAllowedError) -> Result:
+    """Return the result of a check that needs a right that the user lacks."""
+    advice = Advice("This command shows whether you have the right.", (error.right.command,))
+    return Result(State.NOT_LOOKED_AT, str(error), advice, str(error.right))
 
 
 def unknown(result: str) -> Result:

@@ -10,6 +10,8 @@ import msgspec
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.reader import ClusterReader
+from webhook.cluster.unread import NotAllowedError
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.checks import CHECKS
 from webhook.inspect.doctor.checks.check import DoctorCheck
@@ -20,9 +22,9 @@ from webhook.inspect.doctor.model import (
     DoctorReport,
     Result,
     State,
+    not_looked_at,
     unknown,
 )
-from webhook.inspect.doctor.reading import NotAllowedError, not_looked_at
 from webhook.inspect.installation import Absent, find_installation
 
 _PAUSE_SECONDS = 2.0
@@ -54,7 +56,7 @@ async def _diagnose(
     new_image_resolver: NewImageResolver,
 ) -> DoctorReport:
     try:
-        found = await find_installation(server, namespace)
+        found = await find_installation(ClusterReader(server), namespace)
     except ApiError as error:
         return _without_installation(server, unknown(f"the API server answered {error}"))
     if isinstance(found, Absent):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import ApiError
 from webhook.cluster.manifest_loader import manifest_files
-from webhook.cluster.rights import Right
+from webhook.cluster.reader import ClusterReader
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.yaml_documents import iterate_documents
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
@@ -26,18 +26,15 @@ async def get_object(
 
     `flags` are those of printed commands.
     """
+    title = f"{target} in namespace {namespace}"
     try:
-        return await server.request("GET", target.path(namespace))
-    except ApiError as error:
-        title = f"{target} in namespace {namespace}"
-        if error.status == 404:
-            raise NotFoundError(f"{title}: it does not exist") from None
-        if error.status != 403:
-            raise
-        right = Right("get", target.kind.group, target.kind.plural, namespace, target.name)
-        raise NotFoundError(
-            f"{title}: needs the right to {right}; to check: {flags.add_to(right.command)}"
-        ) from None
+        found = await ClusterReader(server).get(target.right(namespace))
+    except NotAllowedError as error:
+        command = flags.add_to(error.right.command)
+        raise NotFoundError(f"{title}: {error}; to check: {command}") from None
+    if found is None:
+        raise NotFoundError(f"{title}: it does not exist")
+    return found
 
 
 def find_object(paths: Collection[Path], target: ObjectTarget, namespace: str | None) -> Json:

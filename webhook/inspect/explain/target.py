@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from typing import NamedTuple, TypeAlias
-from urllib.parse import quote
 
+from webhook.cluster.rights import Right
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.reasons import Reason
 
@@ -14,18 +14,15 @@ class ObjectKind(NamedTuple):
     """A kind of object that can be explained."""
 
     kind: str
-    api: str
-    """The path of the API group's version, such as `/apis/apps/v1`."""
     group: str
     plural: str
 
 
-POD = ObjectKind("Pod", "/api/v1", "", "pods")
-_APPS = "/apis/apps/v1"
-DEPLOYMENT = ObjectKind("Deployment", _APPS, "apps", "deployments")
-STATEFUL_SET = ObjectKind("StatefulSet", _APPS, "apps", "statefulsets")
-DAEMON_SET = ObjectKind("DaemonSet", _APPS, "apps", "daemonsets")
-JOB = ObjectKind("Job", "/apis/batch/v1", "batch", "jobs")
+POD = ObjectKind("Pod", "", "pods")
+DEPLOYMENT = ObjectKind("Deployment", "apps", "deployments")
+STATEFUL_SET = ObjectKind("StatefulSet", "apps", "statefulsets")
+DAEMON_SET = ObjectKind("DaemonSet", "apps", "daemonsets")
+JOB = ObjectKind("Job", "batch", "jobs")
 
 # By the names that kubectl accepts for each kind, the one for messages first.
 _NAMES: dict[ObjectKind, tuple[str, ...]] = {
@@ -52,10 +49,9 @@ class ObjectTarget(NamedTuple):
     def __str__(self) -> str:
         return f"{_NAMES[self.kind][0]}/{self.name}"
 
-    def path(self, namespace: str) -> str:
-        """Return the path of the object on the API server."""
-        namespaced = f"{self.kind.api}/namespaces/{quote(namespace, '')}"
-        return f"{namespaced}/{self.kind.plural}/{quote(self.name, '')}"
+    def right(self, namespace: str) -> Right:
+        """Return the right to read the object."""
+        return Right("get", self.kind.group, self.kind.plural, namespace, self.name)
 
 
 Target: TypeAlias = ObjectTarget | Reason

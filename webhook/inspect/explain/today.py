@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from webhook.cluster.rights import Right
-from webhook.cluster.view_reader import NOT_INSTALLED
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status import all_nodes, remedy_needs
@@ -118,9 +117,9 @@ def unknown_parts(cluster: KnownCluster, namespace: str, call: WebhookCall | Non
         if cluster.can_decide(namespace) and unread.resource in _ASSUMPTIONS:
             why += f"; {_ASSUMPTIONS[unread.resource]}"
         found.append(
-            Unknown(what=unread.resource, why=why)
-            if unread.why == NOT_INSTALLED
-            else missing_right(unread.resource, unread.right, why, cluster.flags)
+            missing_right(unread.resource, unread.right, why, cluster.flags)
+            if unread.is_denied
+            else Unknown(what=unread.resource, why=why)
         )
     return found
 

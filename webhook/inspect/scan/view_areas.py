@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.cluster.rights import Right
-from webhook.cluster.view_reader import Kind, Unread
+from webhook.cluster.unread import Unread
+from webhook.cluster.view_reader import Kind
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.webhook_configurations import CONFIGURATIONS_RESOURCE, CONFIGURATIONS_RIGHT
@@ -45,9 +46,8 @@ def _count(cluster: KnownCluster, kind: Kind) -> int:
 
 
 def _unread_area(unread: Unread) -> Area:
-    if unread.is_denied:
-        return Area(unread.resource, Looked.NOT_LOOKED_AT, right=str(unread.right))
-    return Area(unread.resource, Looked.NOT_LOOKED_AT, unread.why)
+    right = str(unread.right) if unread.is_denied else ""
+    return Area(unread.resource, Looked.NOT_LOOKED_AT, unread.other_cause, right)
 
 
 def _named_area(cluster: KnownCluster) -> Area:

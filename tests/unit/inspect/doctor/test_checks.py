@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.factories import policy
+from webhook.cluster.reader import path_of
 from webhook.cluster.rights import Right
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
@@ -22,7 +23,6 @@ from webhook.inspect.doctor.checks.reachability import count_failures
 from webhook.inspect.doctor.commands import json_patch, merge_patch
 from webhook.inspect.doctor.installed import ReadinessLine, parse_readiness
 from webhook.inspect.doctor.model import State
-from webhook.inspect.doctor.reading import path_of
 from webhook.inspect.selectors import matching_labels, selector_matches
 
 NAME = "kubernetes.io/metadata.name"

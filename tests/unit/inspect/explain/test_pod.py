@@ -23,7 +23,8 @@ from tests.support.factories import (
     view,
 )
 from webhook.cluster.rights import Right
-from webhook.cluster.view_reader import NOT_INSTALLED, Unread
+from webhook.cluster.unread import Unread
+from webhook.cluster.view_reader import NOT_INSTALLED
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
@@ -45,7 +46,7 @@ def cluster(*policies: SettlePolicy, nodes: Iterable[Json] = (), **known: Any) -
 
 
 def without_policies() -> KnownCluster:
-    unread = Unread("settlepolicies", POLICIES_RIGHT, f"it needs the right to {POLICIES_RIGHT}")
+    unread = Unread("settlepolicies", POLICIES_RIGHT)
     return KnownCluster(Snapshot(invents_namespaces=False), SETTINGS, (unread,))
 
 
@@ -95,7 +96,7 @@ def test_pod_alone_tells_what_was_done_without_the_right_to_read_policies() -> N
 
 def test_namespace_whose_labels_may_not_be_read_allows_no_decision() -> None:
     right = Right("get", "", "namespaces", name="ci")
-    unread = (Unread("namespaces", right, f"it needs the right to {right}"),)
+    unread = (Unread("namespaces", right),)
     unseen = KnownCluster(replace(view(TEKTON), invents_namespaces=False), SETTINGS, unread)
     explained = explain_pod(QUICK, unseen, "ci")
     assert explained.today is None
@@ -106,7 +107,7 @@ def test_namespace_whose_labels_may_not_be_read_allows_no_decision() -> None:
 
 def test_decision_without_the_right_to_read_nodes_says_what_it_assumes() -> None:
     right = Right("list", "", "nodes")
-    unread = (Unread("nodes", right, f"it needs the right to {right}"),)
+    unread = (Unread("nodes", right),)
     explained = explain_pod(QUICK, cluster(TEKTON, unread=unread), "ci")
     (unknown,) = explained.unknown
     assert unknown.why == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from webhook.cluster.reader import path_of
 from webhook.core.reasons import Reason
 from webhook.inspect.explain.target import ObjectTarget, TargetError, parse_target
 
@@ -26,7 +27,7 @@ def test_object_is_named_as_kubectl_names_it(text: str, kind: str, path: str) ->
     target = parse_target(text)
     assert isinstance(target, ObjectTarget)
     assert target.kind.kind == kind
-    assert target.path("ci") == path
+    assert path_of(target.right("ci")) == path
 
 
 @pytest.mark.parametrize("code", Reason)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from datetime import datetime, timedelta
 
+from webhook.cluster.unread import NotAllowedError
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.configuration import CONFIGURATION
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.installed import Installed, Probe, lines_of
 from webhook.inspect.doctor.model import Advice, Result, State, fault, ok, unknown, warning
-from webhook.inspect.doctor.reading import NotAllowedError
 from webhook.inspect.doctor.registration import wrong_address
 
 _SOON = timedelta(days=7)

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from webhook.cluster.rights import Right
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import HELPER
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageQuery, LookupRules, Unavailable
@@ -18,7 +19,6 @@ from webhook.inspect.doctor.checks.policies import acting
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
-from webhook.inspect.doctor.reading import NotAllowedError
 from webhook.inspect.doctor.target import find_target
 
 _PULL_SECONDS = 10.0

@@ -6,13 +6,13 @@ import asyncio
 import time
 from typing import Any
 
+from webhook.cluster.reader import path_of
 from webhook.cluster.rights import Right
 from webhook.core.types import Json
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import helm_upgrade, merge_patch
 from webhook.inspect.doctor.installed import Installed, is_ready
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
-from webhook.inspect.doctor.reading import path_of
 
 _POLL_SECONDS = 0.5
 _OBSERVED_SECONDS = 6.0

@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 from webhook.cluster.errors import ApiError
+from webhook.cluster.reader import path_of
 from webhook.cluster.rights import Right
+from webhook.cluster.unread import NotAllowedError
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import helm_upgrade, json_patch
 from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result, fault, ok
-from webhook.inspect.doctor.reading import NotAllowedError, path_of
 from webhook.inspect.doctor.rights import Rule, required_rules
 from webhook.inspect.installation import Installation
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from webhook.cluster.errors import status_message
 from webhook.cluster.rights import Right, access_to
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import ANNOTATION_SKIP
 from webhook.core.types import Json
 from webhook.inspect.doctor.checks.certificate import CERTIFICATE, TRUST
@@ -16,7 +17,6 @@ from webhook.inspect.doctor.checks.replicas import READINESS
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.installed import Installed, is_ready
 from webhook.inspect.doctor.model import Result, State, fault, ok, unknown, warning
-from webhook.inspect.doctor.reading import NotAllowedError
 from webhook.inspect.doctor.registration import (
     Deviation,
     foreign_conditions,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from webhook.cluster.rights import Right
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.types import Json
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import merge_patch
 from webhook.inspect.doctor.installed import Installed, Probe, is_ready
-from webhook.inspect.doctor.model import Result, fault, ok, unknown, warning
-from webhook.inspect.doctor.reading import NotAllowedError, not_looked_at
+from webhook.inspect.doctor.model import Result, fault, not_looked_at, ok, unknown, warning
 from webhook.inspect.installation import Installation
 
 _MIN_REPLICAS = 2

@@ -1,4 +1,4 @@
-"""Reads of the API server with the user's rights. Each object is read once for all checks."""
+"""Reads of single objects and short lists of the API server. Each is read at most once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from urllib.parse import quote
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.rights import Right
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import API_VERSION, GROUP
 from webhook.core.types import Json
-from webhook.inspect.doctor.model import Advice, Result, State
 
 _ROOTS = {
     "": "/api/v1",
@@ -18,24 +18,11 @@ _ROOTS = {
     "apps": "/apis/apps/v1",
     "authorization.k8s.io": "/apis/authorization.k8s.io/v1",
     "autoscaling": "/apis/autoscaling/v2",
+    "batch": "/apis/batch/v1",
     "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
     "discovery.k8s.io": "/apis/discovery.k8s.io/v1",
     GROUP: f"/apis/{API_VERSION}",
 }
-
-
-class NotAllowedError(Exception):
-    """A request that the API server refused because the user lacks a right."""
-
-    def __init__(self, right: Right) -> None:
-        super().__init__(f"needs the right to {right}")
-        self.right = right
-
-
-def not_looked_at(error: NotAllowedError) -> Result:
-    """Return the result of a check that needs a right that the user lacks."""
-    advice = Advice("This command shows whether you have the right.", (error.right.command,))
-    return Result(State.NOT_LOOKED_AT, str(error), advice, str(error.right))
 
 
 def path_of(right: Right) -> str:
@@ -52,7 +39,7 @@ def path_of(right: Right) -> str:
 
 
 class ClusterReader:
-    """A reader that keeps what it has read. Use a new one to read again."""
+    """A reader with the user's rights that keeps what it has read. Use a new one to read again."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
