@@ -61,18 +61,25 @@ async def make(*frames: object) -> PreviewAnswerText:
 
 
 @pytest.mark.parametrize(
-    "frames",
+    ("frames", "problem"),
     [
-        [],
-        [b"no JSON"],
-        [b"[" * 100_000],
-        [{"type": "Unknown"}],
-        [POD | {"namespace": 5}],
-        [POD] * (MAX_PODS + 1),
-        [policy_found(f"p{number}") for number in range(MAX_POLICIES + 1)],
-        [policy_found(description="x" * MAX_POLICY_BYTES)],
-        [policy_found(remedies={}), POD, END],
-        [POD, END],
+        ([], "it ended"),
+        ([b"no JSON"], "an invalid frame"),
+        ([b"[" * 100_000], "an invalid frame"),
+        ([{"type": "Unknown"}], "an invalid frame"),
+        ([POD | {"namespace": 5}], "an invalid frame"),
+        ([POD] * (MAX_PODS + 1), "more than a text may contain"),
+        (
+            [policy_found(f"p{number}") for number in range(MAX_POLICIES + 1)],
+            "more than a text may contain",
+        ),
+        ([policy_found(description="x" * MAX_POLICY_BYTES)], "more than a text may contain"),
+        (
+            [policy_found(f"p{n}", description="x" * (MAX_POLICY_BYTES - 1024)) for n in range(5)],
+            "more than a text may contain",
+        ),
+        ([policy_found(remedies={}), POD, END], "an invalid policy"),
+        ([POD, END], "it ended"),
     ],
     ids=[
         "no frame",
@@ -83,12 +90,15 @@ async def make(*frames: object) -> PreviewAnswerText:
         "too many pods",
         "too many policies",
         "a long policy",
+        "long policies together",
         "an invalid policy",
         "no answer",
     ],
 )
-async def test_worker_that_sends_what_it_must_not_is_an_error(frames: list[object]) -> None:
-    with pytest.raises(WorkerError):
+async def test_worker_that_sends_what_it_must_not_is_an_error(
+    frames: list[object], problem: str
+) -> None:
+    with pytest.raises(WorkerError, match=problem):
         await make(*frames)
 
 
