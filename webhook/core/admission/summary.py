@@ -18,7 +18,6 @@ from webhook.core.constants import (
     DNS_LABEL_NAME,
     MAX_NOTE_BYTES,
 )
-from webhook.core.patch.edits import Edit
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 
@@ -26,13 +25,7 @@ _MAX_NAMES = 3
 """The maximum number of containers that a clause names, because people read it in a terminal."""
 _CODE = re.compile(r"[A-Za-z0-9]{1,63}", re.ASCII)
 """A remedy or a reason, which may be one of another version of podsettle."""
-_TRACED = frozenset(
-    name
-    for name, remedy in REMEDIES.items()
-    if not remedy.edits.isdisjoint({Edit.COMMAND, Edit.INIT_CONTAINER})
-)
-"""The remedies that leave a wrapper or a container of podsettle in the pod. What the other remedies
-set, the author of a pod can set in the same way."""
+_TRACEABLE = frozenset(name for name, remedy in REMEDIES.items() if remedy.is_traceable)
 _MAX_SUMMARY_BYTES, _MAX_SKIPPED_BYTES = (
     MAX_NOTE_BYTES[key] - len(key) for key in (ANNOTATION_SUMMARY, ANNOTATION_SKIPPED)
 )
@@ -203,7 +196,7 @@ def _verb_on_pod(outcome: Outcome) -> str:
 
     ANNOTATION_APPLIED alone does not prove that a policy has set a field.
     """
-    return "is" if outcome.changed or outcome.remedy in _TRACED else "is already"
+    return "is" if outcome.changed or outcome.remedy in _TRACEABLE else "is already"
 
 
 def _verb(outcome: Outcome) -> str:

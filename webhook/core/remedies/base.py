@@ -14,7 +14,7 @@ from webhook.core.defects.versions import Version
 from webhook.core.images import Images, LookupRules
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import SpecFields
+from webhook.core.pod import Container, SpecFields
 from webhook.core.pod_facts import NamespaceFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.policy_nodes import PolicyNodes
@@ -116,10 +116,19 @@ class Remedy(Generic[S]):
     """Return what the remedy does, as a phrase after `is` or `are`, for the pod's summary.
 
     Examples are `kept alive for at least 500 ms` and `put under RuntimeClass kata`."""
+    proposed_settings: object
+    """The settings in a policy that `podsettle scan` proposes. None if it cannot propose any, such
+    as the names of containers."""
     edits: frozenset[Edit] = frozenset()
     """The kinds of edits that `apply` may make."""
     fields: frozenset[str] = frozenset()
     """The fields of the spec that `apply` may set, such as `/spec/runtimeClassName`."""
+    annotations: frozenset[str] = frozenset()
+    """The annotations that `apply` may set."""
+    container_sign: Callable[[Container], str] = lambda _container: ""
+    """Return what the remedy did, in a sentence, if a container shows a sign of it."""
+    needs_node_configuration: bool = False
+    """Whether the remedy has no effect before the nodes are configured."""
     still_needed: Callable[[S, PolicyNodes], Need | None] | None = None
     """Return whether nodes still need the remedy, or None if no known release makes it unnecessary.
 
@@ -127,6 +136,14 @@ class Remedy(Generic[S]):
     runtime_class: RuntimeClassSetting | None = None
     hints: Callable[[S], Iterable[str]] = lambda _settings: ()
     """Return notes on valid settings that may not have the effect that their author wants."""
+
+    @property
+    def is_traceable(self) -> bool:
+        """Whether the remedy leaves a wrapper or a container of podsettle in the pod.
+
+        What the other remedies set, the author of a pod can set in the same way.
+        """
+        return not self.edits.isdisjoint({Edit.COMMAND, Edit.INIT_CONTAINER})
 
     def class_name(self, settings: S) -> str | None:
         """Return the RuntimeClass that the settings name, or None."""

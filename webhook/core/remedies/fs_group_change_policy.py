@@ -65,5 +65,6 @@ REMEDY = Remedy(
         }
     ),
     effect=lambda settings: f"set to fsGroupChangePolicy {settings}",
+    proposed_settings="OnRootMismatch",
     fields=frozenset({_FIELD}),
 )

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import Toleration
+from webhook.core.pod import Container, Toleration
 from webhook.core.pod_facts import ContainerFacts, NamespaceFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import service_mesh
@@ -153,6 +153,16 @@ def effect(settings: KubeletGate) -> str:
     return f"held until its node's kubelet has a serving certificate, for at most {timeout}"
 
 
+def container_sign(container: Container) -> str:
+    """Return what the gate does, if the container is the gate."""
+    if container.name != KUBELET_GATE:
+        return ""
+    return (
+        "podsettle added this container. It waits until the kubelet of the pod's node can serve "
+        "logs, or until its timeout, and ends."
+    )
+
+
 REMEDY = Remedy(
     name="kubeletGate",
     description="Keep the pod Pending until its node's kubelet has a serving certificate. Then "
@@ -170,5 +180,7 @@ REMEDY = Remedy(
         }
     ),
     effect=effect,
+    proposed_settings={},
+    container_sign=container_sign,
     edits=frozenset({Edit.INIT_CONTAINER}),
 )

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH, OWN_CONTAINERS
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import is_sidecar
+from webhook.core.pod import Container, is_sidecar
 from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
@@ -284,6 +284,17 @@ def hints(settings: PostInitSleep) -> Iterator[str]:
         )
 
 
+def container_sign(container: Container) -> str:
+    """Return what the wrapper does, if the container starts it."""
+    command = container.command
+    if not command or not (command[0] == HELPER_PATH or shell_wrapper.is_wrapped(command)):
+        return ""
+    return (
+        "podsettle's wrapper runs the command, and keeps the container alive for a short time. "
+        "The command, its arguments and its exit code are the same."
+    )
+
+
 REMEDY = Remedy(
     name="postInitSleep",
     description="Keep containers that end quickly alive for longer. Otherwise CRI-O may report "
@@ -295,6 +306,8 @@ REMEDY = Remedy(
         Reason.LONG_RUNNING, Reason.NOT_NEEDED, Reason.NO_SHELL, Reason.INTERACTIVE,
     },
     effect=effect,
+    proposed_settings={},
+    container_sign=container_sign,
     edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
     hints=hints,
 )  # fmt: skip

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+import msgspec
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME, OWN_CONTAINERS
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import RestartRule, is_sidecar
+from webhook.core.pod import Container, RestartRule, is_sidecar
 from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
@@ -140,6 +141,16 @@ def _matches_exit_code(rule: RestartRule) -> bool:
     return (EXIT_CODE in (codes.values or ())) == (codes.operator == "In")
 
 
+_RULES = msgspec.convert(RESTART_RULES, list[RestartRule])
+
+
+def container_sign(container: Container) -> str:
+    """Return what the rules do, if the container has them."""
+    if container.restart_policy_rules != _RULES:
+        return ""
+    return "The kubelet runs the container again if it ends with exit code 255."
+
+
 REMEDY = Remedy(
     name="retryInitExit255",
     description="Run named init containers again if they are reported to have ended with exit "
@@ -157,5 +168,7 @@ REMEDY = Remedy(
         }
     ),
     effect=lambda _settings: f"started again after exit code {EXIT_CODE}",
+    proposed_settings=None,
+    container_sign=container_sign,
     edits=frozenset({Edit.RESTART_RULES}),
 )

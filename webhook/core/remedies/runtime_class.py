@@ -81,6 +81,9 @@ REMEDY = Remedy(
         Reason.NOT_NEEDED,
     },
     effect=lambda settings: f"put under RuntimeClass {settings.name}",
+    # The name of the class that `podsettle node-config` creates.
+    proposed_settings={"name": "overlay-volatile"},
+    needs_node_configuration=True,
     fields=frozenset({"/spec/runtimeClassName"}),
     still_needed=still_needed,
     # Pods that name another class stay where they are. They do not matter for StillNeeded, because

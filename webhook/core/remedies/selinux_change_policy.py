@@ -58,5 +58,6 @@ REMEDY = Remedy(
         }
     ),
     effect=lambda settings: f"set to seLinuxChangePolicy {settings}",
+    proposed_settings="Recursive",
     fields=frozenset({"/spec/securityContext/seLinuxChangePolicy"}),
 )

@@ -147,6 +147,10 @@ REMEDY = Remedy(
         Reason.UNSTABLE_SELINUX_LEVEL,
     },
     effect=effect,
+    # The name of the class that `podsettle node-config` creates.
+    proposed_settings={"runtimeClassName": "selinux-fix-runtime-class"},
+    needs_node_configuration=True,
+    annotations=frozenset(SKIP_RELABEL_ANNOTATIONS),
     edits=frozenset({Edit.ANNOTATION}),
     fields=frozenset({"/spec/runtimeClassName"}),
     still_needed=still_needed,

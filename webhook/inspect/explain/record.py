@@ -5,6 +5,7 @@ Any user may have written the annotations, so their text is bounded and never tr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,26 +20,20 @@ from webhook.core.constants import (
     ANNOTATION_SKIPPED,
     ANNOTATION_SUMMARY,
     HELPER,
-    HELPER_PATH,
-    KUBELET_GATE,
-    SKIP_RELABEL_ANNOTATIONS,
+    OWN_CONTAINERS,
 )
-from webhook.core.pod import Container, Pod, RestartRule
+from webhook.core.pod import Container, Pod
 from webhook.core.remedies import REMEDIES
-from webhook.core.remedies.retry_init_exit_255 import RESTART_RULES
-from webhook.core.remedies.shell_wrapper import is_wrapped
+from webhook.core.remedies.base import Remedy
 
 _MAX_ANNOTATION_CHARACTERS = 4_096
 """The maximum length of an annotation that is read. podsettle writes at most 2 KiB."""
 _MAX_PAIRS = 100
 """The maximum number of remedies that are read from ANNOTATION_APPLIED."""
-_RESTART_RULES = msgspec.convert(RESTART_RULES, list[RestartRule])
 
-_OWN_CONTAINERS = {
-    HELPER: "podsettle added this container. It copies podsettle's helper into the pod, and ends.",
-    KUBELET_GATE: "podsettle added this container. It waits until the kubelet of the pod's node "
-    "can serve logs, or until its timeout, and ends.",
-}
+_HELPER_SENTENCE = (
+    "podsettle added this container. It copies podsettle's helper into the pod, and ends."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +80,23 @@ def record_of(pod: Pod) -> Record:
         skipped=parse_skipped(text(ANNOTATION_SKIPPED)),
         opted_out=text(ANNOTATION_SKIP).strip(),
         settled=text(ANNOTATION_SETTLED),
-        unshown=tuple(each for each in remedies if each in REMEDIES and not _shows(pod, each)),
+        unshown=tuple(
+            each for each in remedies if each in REMEDIES and not _shows(pod, REMEDIES[each])
+        ),
         unverifiable=tuple(each for each in remedies if each not in REMEDIES),
     )
 
 
-def _shows(pod: Pod, remedy: str) -> bool:
+def _shows(pod: Pod, remedy: Remedy[Any]) -> bool:
     """Return whether a pod has what a remedy leaves behind."""
-    inits = pod.spec.init_containers or ()
-    if remedy == "postInitSleep":
-        return any(map(_is_wrapped, _containers(pod)))
-    if remedy == "retryInitExit255":
-        return any(each.restart_policy_rules == _RESTART_RULES for each in inits)
-    if remedy == "kubeletGate":
-        return any(each.name == KUBELET_GATE for each in inits)
-    if remedy == "skipSELinuxRelabel":
-        return not set(SKIP_RELABEL_ANNOTATIONS).isdisjoint(pod.annotations or ())
+    if any(map(remedy.container_sign, _containers(pod))):
+        return True
+    # A RuntimeClass alone is no sign of a remedy that sets annotations too.
+    if remedy.annotations:
+        return not remedy.annotations.isdisjoint(pod.annotations or ())
     spec = msgspec.structs.replace(pod.spec, containers=None, init_containers=None)
     document = msgspec.json.decode(msgspec.json.encode(Pod(spec=spec, metadata=pod.metadata)))
-    return bool(remedy_fields(document, remedy))
+    return bool(remedy_fields(document, remedy.name))
 
 
 def record_notes(record: Record, pod: Pod) -> Iterator[str]:
@@ -126,19 +119,16 @@ def record_notes(record: Record, pod: Pod) -> Iterator[str]:
 
 def container_changes(container: Container, record: Record) -> list[str]:
     """Return what podsettle changed in a container, in sentences."""
-    own = _OWN_CONTAINERS.get(container.name)
-    if own is not None:
-        return [own]
-    sentences = []
-    if _is_wrapped(container):
-        sentences.append(
-            "podsettle's wrapper runs the command, and keeps the container alive for a short time. "
-            "The command, its arguments and its exit code are the same."
-        )
-    remedies = {remedy for _, remedy in record.applied}
-    if "retryInitExit255" in remedies and container.restart_policy_rules == _RESTART_RULES:
-        sentences.append("The kubelet runs the container again if it ends with exit code 255.")
-    return sentences
+    if container.name == HELPER:
+        return [_HELPER_SENTENCE]
+    applied = {remedy for _, remedy in record.applied}
+    sentences = [
+        sentence
+        for name, remedy in REMEDIES.items()
+        if (name in applied or remedy.is_traceable)
+        and (sentence := remedy.container_sign(container))
+    ]
+    return sentences[-1:] if container.name in OWN_CONTAINERS else sentences
 
 
 def remedy_fields(document: Mapping[str, Any], remedy: str) -> list[str]:
@@ -149,30 +139,21 @@ def remedy_fields(document: Mapping[str, Any], remedy: str) -> list[str]:
         value: Any = document
         for step in path.strip("/").split("/"):
             value = value.get(step) if isinstance(value, Mapping) else None
-        if isinstance(value, str):
-            found.append(f"{path.strip('/').replace('/', '.')}: {value}")
-    if remedy == "skipSELinuxRelabel":
-        annotations = (document.get("metadata") or {}).get("annotations") or {}
-        found += [
-            f"annotation {key}: {annotations[key]}"
-            for key in SKIP_RELABEL_ANNOTATIONS
-            if key in annotations
-        ]
+        if value is not None:
+            text = value if isinstance(value, str) else json.dumps(value)
+            found.append(f"{path.strip('/').replace('/', '.')}: {text}")
+    annotations = (document.get("metadata") or {}).get("annotations") or {}
+    found += [
+        f"annotation {key}: {annotations[key]}"
+        for key in (sorted(known.annotations) if known else ())
+        if key in annotations
+    ]
     return found
 
 
 def _containers(pod: Pod) -> Iterator[Container]:
     yield from pod.spec.init_containers or ()
     yield from pod.spec.containers or ()
-
-
-def _is_wrapped(container: Container) -> bool:
-    command = container.command
-    return (
-        command is not None
-        and len(command) > 0
-        and (command[0] == HELPER_PATH or is_wrapped(command))
-    )
 
 
 def _counts(settled: str) -> list[str]:

@@ -9,22 +9,10 @@ import yaml
 from webhook.core.cluster.nodes import Node
 from webhook.core.constants import API_VERSION, KIND, LABEL_NAMESPACE_NAME
 from webhook.core.defects.defect import Defect
+from webhook.core.remedies import REMEDIES
 
 _MAX_NAMESPACES = 50
 """The maximum number of namespaces in a policy that a scan proposes."""
-
-# The settings of each remedy in a proposed policy. The names of RuntimeClasses are those that
-# `podsettle node-config` creates.
-_SETTINGS: dict[str, object] = {
-    "postInitSleep": {},
-    "skipSELinuxRelabel": {"runtimeClassName": "selinux-fix-runtime-class"},
-    "runtimeClass": {"name": "overlay-volatile"},
-    "kubeletGate": {},
-    "seLinuxChangePolicy": "Recursive",
-    "fsGroupChangePolicy": "OnRootMismatch",
-}
-_NODES_FIRST = frozenset({"skipSELinuxRelabel", "runtimeClass"})
-"""The remedies that have no effect before nodes are configured."""
 
 
 def upgrade_advice(defect: Defect, node: Node) -> str:
@@ -41,7 +29,9 @@ def proposed_remedy(defect: Defect) -> str | None:
 
     A remedy whose settings have to name containers cannot be proposed.
     """
-    return next((name for name in defect.remedies if name in _SETTINGS), None)
+    return next(
+        (name for name in defect.remedies if REMEDIES[name].proposed_settings is not None), None
+    )
 
 
 def policy_for(
@@ -57,7 +47,7 @@ def policy_for(
         "namespaceSelector": {
             "matchExpressions": [{"key": LABEL_NAMESPACE_NAME, "operator": "In", "values": names}]
         },
-        "remedies": {remedy: _SETTINGS[remedy]},
+        "remedies": {remedy: REMEDIES[remedy].proposed_settings},
     }
     if pod_labels:
         spec["podSelector"] = {"matchLabels": dict(pod_labels)}
@@ -83,7 +73,9 @@ def advice_for(defect: Defect, namespaces: int) -> str:
     if remedy is None:
         return defect.advice
     before = (
-        " Configure the nodes first: `podsettle node-config`." if remedy in _NODES_FIRST else ""
+        " Configure the nodes first: `podsettle node-config`."
+        if REMEDIES[remedy].needs_node_configuration
+        else ""
     )
     pods = "new pods"
     if namespaces > _MAX_NAMESPACES:

@@ -235,6 +235,7 @@ def test_value_without_a_strategy_is_named() -> None:
         apply=lambda *_: iter(()),
         reasons=frozenset(),
         effect=lambda _settings: "",
+        proposed_settings=None,
     )
     with pytest.raises(LookupError, match=r"^odd\.amount: no strategy for .*number"):
         settings_of(remedy, {})

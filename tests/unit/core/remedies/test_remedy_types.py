@@ -39,7 +39,8 @@ def apply(
 
 
 GOOD = Remedy(
-    name="good", description="", settings=Any, apply=apply, reasons=frozenset(), effect=str
+    name="good", description="", settings=Any, apply=apply, reasons=frozenset(), effect=str,
+    proposed_settings=None,
 )
 
 
@@ -91,6 +92,7 @@ Remedy(
     apply=takes_the_pod,  # refused
     reasons=frozenset(),
     effect=str,
+    proposed_settings=None,
 )
 """
 
