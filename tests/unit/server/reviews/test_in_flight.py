@@ -18,7 +18,7 @@ Serve = Callable[..., InProcess]
 
 
 def test_incomplete_requests_do_not_count_as_load(serve: Serve) -> None:
-    server = serve(body_timeout_seconds=3600, drain_body_timeout_seconds=60)
+    server = serve(body_timeout_seconds=3600)
     components = server.components
     components.in_flight.limit = 3
     trickling = [server.connect() for _ in range(10)]
