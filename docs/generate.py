@@ -52,6 +52,8 @@ CHART_UPGRADES = """\
 - `global.imageRegistry` and `global.imagePullSecrets` now have an effect. Before, they were
   accepted and ignored.
 """
+_PAGE_COLUMNS = 78
+"""The width of a help text, whatever the width of the terminal."""
 PAGES_WITH_REGIONS = (
     "../README.md",
     "coverage.md",
@@ -267,7 +269,7 @@ def commands_page() -> str:
     ]
     for title, command in _commands(main, "podsettle"):
         context = click.Context(
-            command, info_name=title, **{**main.context_settings, "max_content_width": 96}
+            command, info_name=title, **main.context_settings, terminal_width=_PAGE_COLUMNS
         )
         lines += [f"## {title}", "", "```", command.get_help(context), "```", ""]
     return _finish_page(lines)

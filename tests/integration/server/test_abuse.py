@@ -67,7 +67,9 @@ def metric(server: RunningServer, name: str) -> float:
 def begin(clients: Crowd, abuse: bytes, count: int = CLIENTS) -> None:
     """Send the abuse first on a half of the connections, and after a review on the others."""
     clients.connect(count // 2, abuse)
-    clients.connect(count // 2, WHOLE + abuse)
+    for client in clients.connect(count // 2, WHOLE):
+        assert client.answer().status == 200
+        client.send(abuse)
 
 
 # Clients that send slowly
@@ -107,7 +109,8 @@ def test_slow_body_is_ended_by_the_body_timeouts(
 def test_slow_request_for_uvicorn_is_ended_by_its_deadline(
     tmp_path: Path, request_: bytes, piece: bytes
 ) -> None:
-    with abused(tmp_path, handed_over_timeout_seconds=3) as (_, clients, others):
+    places = {"max_handed_over": CLIENTS, "max_handed_over_per_client": CLIENTS}
+    with abused(tmp_path, handed_over_timeout_seconds=3, **places) as (_, clients, others):
         begin(clients, request_)
         with clients.dripping(piece):
             others.await_answers()
