@@ -24,13 +24,13 @@ from webhook.core.admission.apply_plan import apply_plan
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.handler import admit
-from webhook.core.admission.rendered import RenderedDecision, texts_of
+from webhook.core.admission.rendered_decision import RenderedDecision, texts_of
 from webhook.core.admission.response import encode_patch, encode_review
 from webhook.core.admission.review import REVIEW_API_VERSION, Request, decode_review
 from webhook.core.cluster.view import ClusterFacts
+from webhook.core.decision_input import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.images import Images
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod_facts import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.policy.plan import Plan
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies.base import Context

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from webhook.process_memory import tune_gc_for_server
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.run import listen
-from webhook.tls.file_source import CertificateDirectory
+from webhook.tls.certificate_directory import CertificateDirectory
 
 
 class Echo:

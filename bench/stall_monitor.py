@@ -25,7 +25,8 @@ from webhook.server.app import create_app
 from webhook.server.components import build_components
 from webhook.server.drain import Drain
 from webhook.server.run import listen, serve
-from webhook.tls.file_source import CertificateDirectory, FileSource
+from webhook.tls.certificate_directory import CertificateDirectory
+from webhook.tls.file_source import FileSource
 
 # The resolution with which stalls are measured. Shorter intervals would load the event loop.
 _CALLBACK_INTERVAL_SECONDS = 0.001

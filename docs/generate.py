@@ -22,7 +22,7 @@ from docs import defects_page, limits_page, versions_page, why_page
 from webhook.cli import main
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered import render
+from webhook.core.admission.rendered_decision import render
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.crd import crd, editor_schema

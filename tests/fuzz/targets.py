@@ -22,13 +22,13 @@ from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.defects.versions import Version
+from webhook.core.globs import compile_globs
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import LookupRules
 from webhook.core.preview.document import DocumentError
 from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.preview.yaml_documents import load_documents
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
-from webhook.core.types import compile_globs
 from webhook.images.errors import LookupFailedError
 from webhook.images.keyring import read_keyring
 from webhook.images.registry import registry_of

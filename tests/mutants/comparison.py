@@ -27,7 +27,7 @@ from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
-from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.images import NO_IMAGES, ImageConfig, KnownImages, Unavailable
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES

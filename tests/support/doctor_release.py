@@ -19,7 +19,7 @@ from tests.support.paths import CHART
 from tests.support.process import podsettle
 from tests.support.replica_controller import ReplicaController
 from webhook.cli.doctor import doctor
-from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
+from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
 
 Json: TypeAlias = dict[str, Any]
 

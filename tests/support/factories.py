@@ -15,13 +15,13 @@ from tests.support.defects import PINNED
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.response import warnings_for
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.defects.versions import Version
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
-from webhook.core.patch.verify import Operation
+from webhook.core.patch.self_check import Operation
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.snapshot import Snapshot

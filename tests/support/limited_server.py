@@ -30,7 +30,7 @@ from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits, PreviewLimits
 from webhook.server.run import listen, serve
-from webhook.tls.file_source import CertificateDirectory
+from webhook.tls.certificate_directory import CertificateDirectory
 
 KIB = 1024
 MIB = KIB * KIB

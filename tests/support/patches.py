@@ -8,10 +8,10 @@ from copy import deepcopy
 import jsonpatch
 
 from tests.support.factories import Decided, Json, container
-from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.review import make_request
+from webhook.core.decision_input import facts_of
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod_facts import facts_of
 
 HELPER = container("podsettle-linger", "/linger")
 GATE = container("podsettle-kubelet-gate", "/linger")

@@ -13,7 +13,8 @@ from tests.support.factories import Json
 from tests.support.remedy_settings import settings_of
 from webhook.core import remedies as registry
 from webhook.core.constants import DNS_LABEL, DNS_SUBDOMAIN
-from webhook.core.types import CONTAINER_GLOB_PATTERN, DURATION_PATTERN
+from webhook.core.durations import DURATION_PATTERN
+from webhook.core.globs import CONTAINER_GLOB_PATTERN
 
 JUNK = st.sampled_from([5, 1.5, True, "", "x", [], {}, [5], ["x"], {"a": "b"}, {"a": 5}])
 

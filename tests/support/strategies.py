@@ -23,10 +23,11 @@ from webhook.core import remedies as registry
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.constants import DNS_LABEL, DNS_SUBDOMAIN
 from webhook.core.defects.versions import Version
+from webhook.core.durations import DURATION_PATTERN
+from webhook.core.globs import CONTAINER_GLOB_PATTERN
 from webhook.core.pod import ContainerFields, SecurityContext, SpecFields
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.types import CONTAINER_GLOB_PATTERN, DURATION_PATTERN
 
 HELPER = "podsettle-linger"
 GATE = "podsettle-kubelet-gate"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhook.core.preview.workloads import PassedOver, Workload, pods_of
+from webhook.core.preview.pods_in_document import PassedOver, Workload, pods_of
 
 SPEC = {"containers": [{"name": "main"}], "unknown": [1]}
 TEMPLATE = {"metadata": {"labels": {"app": "x"}, "annotations": {"a": "b"}}, "spec": SPEC}

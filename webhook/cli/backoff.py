@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.cli.options import DurationType, FiniteFloat, InputError
-from webhook.core.types import format_duration
+from webhook.core.durations import format_duration
 
 if TYPE_CHECKING:
     from webhook.client import Backoff

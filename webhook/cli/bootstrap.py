@@ -27,8 +27,9 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.process_memory import imports_excluded_from_gc
 from webhook.tls.authority import Lifetimes
+from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
 from webhook.tls.dynamic_source import StoredCertificates
-from webhook.tls.file_source import CertificateDirectory, CertificateError, FileSource
+from webhook.tls.file_source import FileSource
 from webhook.tls.source import CertificateSource
 
 if TYPE_CHECKING:

@@ -8,12 +8,8 @@ from pathlib import Path
 import click
 
 from webhook.cli.options import InputError, certs_dir_option
-from webhook.tls.file_source import (
-    DEVELOPMENT_NAMES,
-    CertificateDirectory,
-    CertificateError,
-    ensure_development_certificates,
-)
+from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
+from webhook.tls.development_certificates import DEVELOPMENT_NAMES, ensure_development_certificates
 
 # A DNS name, which may begin with a wildcard, or an IP address.
 _HOST = re.compile(r"[A-Za-z0-9*]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")

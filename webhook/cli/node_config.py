@@ -17,8 +17,9 @@ from webhook.core.defects.versions import Version
 from webhook.core.labels import parse_labels
 from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
-from webhook.node_config.common import UnsupportedError, runtime_class_manifest
 from webhook.node_config.crio import Mode
+from webhook.node_config.runtime_class_manifest import runtime_class_manifest
+from webhook.node_config.runtime_release import UnsupportedError
 
 
 class ReleaseType(click.ParamType[Version]):

@@ -16,8 +16,8 @@ from webhook.cli.options import (
     ViewChoice,
     load_manifests,
 )
-from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.kubeconfig import kubeconfig_paths
+from webhook.cluster.own_pod import in_cluster
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.printable import printable
 from webhook.process_memory import imports_excluded_from_gc

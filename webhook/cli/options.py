@@ -18,8 +18,8 @@ from webhook.cluster.manifest_loader import ManifestsError
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.docs_url import docs_url_problem
+from webhook.core.durations import parse_duration
 from webhook.core.printable import printable
-from webhook.core.types import parse_duration
 
 # RFC 2606 reserves the domain `example`, so an attacker cannot publish an image with this name.
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"

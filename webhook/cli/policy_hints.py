@@ -9,7 +9,7 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.pod import SpecFields
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.shadowing import shadowed_remedies
+from webhook.core.policy.shadowed_remedies import shadowed_remedies
 from webhook.core.remedies import REMEDIES
 
 

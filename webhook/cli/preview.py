@@ -31,10 +31,10 @@ from webhook.core.preview.document import Document
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.model import PreviewAnswer
 from webhook.core.preview.object_without_pod import ObjectWithoutPod, render_passed_over
-from webhook.core.preview.pod_effect import to_yaml
+from webhook.core.preview.pod_before_and_after import to_yaml
+from webhook.core.preview.pods_in_document import PassedOver
 from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import Preview, preview_all, render
-from webhook.core.preview.workloads import PassedOver
 from webhook.core.printable import printable
 from webhook.inspect.known_cluster import KnownCluster
 

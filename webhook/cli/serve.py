@@ -16,7 +16,7 @@ from webhook.cli.options import (
     check_docs_url,
     check_image_reference,
 )
-from webhook.cluster.in_cluster import in_cluster
+from webhook.cluster.own_pod import in_cluster
 
 
 class _Port(click.IntRange):

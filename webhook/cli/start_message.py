@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 from webhook.cluster.source import Source
-from webhook.tls.file_source import CertificateDirectory
+from webhook.tls.certificate_directory import CertificateDirectory
 
 _WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104
 

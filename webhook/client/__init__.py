@@ -18,6 +18,7 @@ the last retry, or immediately if a retry cannot help. Retries are logged to the
 `podsettle wait` and `podsettle logs` call these two functions.
 """
 
+from webhook.client.container_termination import Termination, wait_terminated
 from webhook.client.logs import copy_logs
 from webhook.client.pod import (
     ContainerError,
@@ -30,8 +31,8 @@ from webhook.client.pod import (
     PodName,
     PodNotFoundError,
 )
-from webhook.client.retry import Backoff, StreamSettings, is_retryable
-from webhook.client.wait import Termination, wait_terminated
+from webhook.client.retry import Backoff, is_retryable
+from webhook.client.stream_settings import StreamSettings
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 

@@ -33,7 +33,8 @@ from webhook.client.pod import (
     waiting_reason,
 )
 from webhook.client.pod_watch import read_pod, watch_pod
-from webhook.client.retry import Backoff, NotYetError, StreamSettings, log
+from webhook.client.retry import Backoff, NotYetError, log
+from webhook.client.stream_settings import StreamSettings
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.core.types import Json

@@ -19,7 +19,8 @@ from webhook.client.pod import (
     pod_phase,
     waiting_reason,
 )
-from webhook.client.retry import Backoff, StreamSettings, log
+from webhook.client.retry import Backoff, log
+from webhook.client.stream_settings import StreamSettings
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.core.types import Json

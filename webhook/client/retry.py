@@ -1,4 +1,4 @@
-"""Retries with exponential back-off, and the timeouts of watches and log streams."""
+"""Retries with exponential back-off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tenacity.stop import stop_before_delay
 from tenacity.wait import wait_exponential
 
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.watch import WatchLimits
 
 log = logging.getLogger("webhook.client")
 
@@ -26,19 +25,6 @@ _RETRYABLE_CLIENT_STATUSES = (408, 429)
 
 class NotYetError(Exception):
     """The requested state or log does not exist yet. A retry may find it."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
-    """The timeouts of watches and log streams. The defaults suit every cluster."""
-
-    stable_after_seconds: float = 15.0
-    """A stream that breaks after this time is not a failed attempt. The time is longer than the
-    timeout of a connection. For a watch, it begins with the server's answer."""
-    log_silence_seconds: float = 120.0
-    """If a log stream sends no byte for this time, it is opened again. Its connection may be
-    broken."""
-    watch_limits: WatchLimits = WatchLimits()  # noqa: RUF009 (it is frozen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from webhook.cluster.api_responses import Page, RawAnswer, decode_page
 from webhook.cluster.client_configuration import from_kubeconfig, from_the_cluster_around
 from webhook.cluster.errors import (
     ApiError,
@@ -25,8 +24,9 @@ from webhook.cluster.errors import (
     describe,
     status_message,
 )
-from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.kubeconfig import kubeconfig_paths
+from webhook.cluster.own_pod import in_cluster
+from webhook.cluster.raw_responses import Page, RawAnswer, decode_page
 from webhook.cluster.rest_client import Configuration, RestClient
 from webhook.cluster.watch import WatchLimits, lines_until_silent
 from webhook.core.types import Json

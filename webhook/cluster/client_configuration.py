@@ -15,7 +15,7 @@ from typing import NamedTuple
 import yaml
 
 from webhook.cluster.errors import NoClusterError
-from webhook.cluster.in_cluster import own_namespace
+from webhook.cluster.own_pod import own_namespace
 from webhook.cluster.rest_client import (
     Configuration,
     list_kube_config_contexts,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
-from webhook.core.types import glob_matches
+from webhook.core.globs import glob_matches
 
 _MAX_HOST_CHARACTERS = 253
 """The maximum length of a DNS name. A longer host matches no glob."""

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from webhook.core.globs import glob_matches
 from webhook.core.images import MAX_REFERENCE_CHARACTERS
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
-from webhook.core.types import glob_matches
 from webhook.images.cache import bytes_of
 
 _DOCKER_HUB = "index.docker.io"

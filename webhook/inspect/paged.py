@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.api_responses import Page, decode_page
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import TooLargeError, Unreachable, status_message
+from webhook.cluster.raw_responses import Page, decode_page
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.inspect.findings import Area, Looked

@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.core.defects.versions import Version
-from webhook.node_config.common import InvalidReleaseError, UnsupportedError, parse_runtime_release
+from webhook.node_config.runtime_release import (
+    InvalidReleaseError,
+    UnsupportedError,
+    parse_runtime_release,
+)
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.defects.versions import Version
 from webhook.core.types import Json
-from webhook.node_config.common import (
+from webhook.node_config.runtime_release import (
     InvalidReleaseError,
     UnsupportedError,
     parse_runtime_release,

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from webhook.cluster.source import Check
-from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.reasons import Reason
 from webhook.server.metric_labels import HandshakeFailure, PreviewResult
 from webhook.server.still_needed_metric import NeededPolicies

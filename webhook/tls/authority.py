@@ -23,7 +23,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from webhook.tls.certificates import KeyPair, clock_skew, issue_ca, issue_leaf
+from webhook.tls.issuing import KeyPair, clock_skew, issue_ca, issue_leaf
 
 _CA, _CA_KEY = "ca.crt", "ca.key"
 _LEAF, _LEAF_KEY = "tls.crt", "tls.key"

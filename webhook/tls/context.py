@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from webhook.tls.certificates import KeyPair
+from webhook.tls.issuing import KeyPair
 
 
 def server_context() -> ssl.SSLContext:

@@ -26,8 +26,8 @@ from cryptography import x509
 
 from webhook.tasks import supervise
 from webhook.tls.authority import Authority, Lifetimes, fingerprint, fingerprints, pem
-from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 from webhook.tls.context import load_key_pair, server_context
+from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
 from webhook.tls.served_certificate_check import verify_error
 
 log = logging.getLogger(__name__)
@@ -246,41 +246,46 @@ class DynamicSource:
             }
 
     def _serve_stored_leaf(self) -> None:
-        """Serve the stored leaf, unless it is invalid or a client may not trust it yet.
-
-        Each entry of the webhook configuration that trusts the served leaf must also trust the
-        stored leaf. If all entries trust the served leaf, the API servers must also have had the
-        time to receive the CA of the stored leaf, unless the served leaf is due for renewal.
-        """
+        """Serve the stored leaf, unless it is served already or `_may_serve` forbids it."""
         self._trust_problem = ""
         leaf, served = self._stored.leaf, self._served
         if leaf is None or (served and served.certificate == leaf.certificate):
             return
+        if not self._may_serve(leaf):
+            return
+        load_key_pair(self.context, leaf)
+        self._served = leaf
+        self.expires = leaf.certificate.not_valid_after_utc
+        self.fingerprint = fingerprint(leaf.certificate)
+        log.info("serving a certificate that is valid until %s", self.expires)
+
+    def _may_serve(self, leaf: KeyPair) -> bool:
+        """Return whether a leaf is valid, and trusted by all clients that trust the served one.
+
+        Each entry of the webhook configuration that trusts the served leaf must also trust this
+        one. If all entries trust the served leaf, the API servers must also have had the time to
+        receive the CA of this leaf, unless the served leaf is due for renewal.
+        """
         candidate = server_context()
         try:
             load_key_pair(candidate, leaf)
         except ssl.SSLError:
-            return
+            return False
         if verify_error(candidate, self._names[0], self._stored.bundle):
-            return
+            return False
         entries = tuple(self._registered())
         trusting = [entry for entry in entries if not verify_error(self.context, *entry)]
         if errors := _trust_errors(candidate, trusting):
             self._trust_problem = (
                 f"the new certificate is not served until it is trusted: {'; '.join(errors)}"
             )
-            return
-        if served and entries and len(trusting) == len(entries):
-            # The webhook configuration contains the new CA, but some API servers may not have
-            # received it yet.
-            due = self._lifetimes.is_due(served.certificate, self._now())
-            if not due and self._stored.issuer_fingerprint not in self._propagated_cas():
-                return
-        load_key_pair(self.context, leaf)
-        self._served = leaf
-        self.expires = leaf.certificate.not_valid_after_utc
-        self.fingerprint = fingerprint(leaf.certificate)
-        log.info("serving a certificate that is valid until %s", self.expires)
+            return False
+        if not self._served or not entries or len(trusting) < len(entries):
+            return True
+        # The webhook configuration contains the new CA, but some API servers may not have received
+        # it yet.
+        is_due = self._lifetimes.is_due(self._served.certificate, self._now())
+        return is_due or self._stored.issuer_fingerprint in self._propagated_cas()
 
     def _serve_placeholder(self) -> x509.Certificate:
         """Serve a certificate that no client trusts, and return it.

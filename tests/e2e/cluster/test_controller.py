@@ -16,8 +16,8 @@ from tests.support.webhook_configuration import PATH, as_the_chart_writes_it, ov
 from webhook.cluster.client import ApiServer
 from webhook.cluster.controller import Controller
 from webhook.tls.authority import Lifetimes
-from webhook.tls.certificates import issue_ca
 from webhook.tls.dynamic_source import StoredCertificates
+from webhook.tls.issuing import issue_ca
 
 CERTIFICATES = StoredCertificates("hook", "tls", Lifetimes(timedelta(hours=1), timedelta(days=1)))
 

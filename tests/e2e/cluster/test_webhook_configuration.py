@@ -21,7 +21,7 @@ from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.watch import WatchLimits
 from webhook.cluster.webhook_configuration import RegisteredWebhook, WebhookConfiguration
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS, WebhookSelectors
-from webhook.tls.certificates import issue_ca
+from webhook.tls.issuing import issue_ca
 
 CA, OTHER_CA = (issue_ca(name, timedelta(days=1)).certificate_pem for name in ("one", "other"))
 

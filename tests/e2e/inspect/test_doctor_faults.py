@@ -30,7 +30,7 @@ from tests.support.helm_release import (
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import CHART
 from tests.support.waiting import await_that
-from webhook.tls.certificates import issue_ca
+from webhook.tls.issuing import issue_ca
 
 Json: TypeAlias = dict[str, Any]
 

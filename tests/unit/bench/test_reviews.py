@@ -13,9 +13,9 @@ from tests.support.factories import SETTINGS, policy, view
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import admit
-from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.review import decode_review
-from webhook.core.pod_facts import facts_of
+from webhook.core.decision_input import facts_of
 
 SEEN = view(policy())
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.complexity import grows_linearly
 from tests.support.factories import policy
+from webhook.core.durations import format_duration, parse_duration
+from webhook.core.globs import compile_globs, glob_matches
 from webhook.core.policy.errors import InvalidPolicyError
-from webhook.core.types import compile_globs, format_duration, glob_matches, parse_duration
 
 
 @pytest.mark.parametrize(

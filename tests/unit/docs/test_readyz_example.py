@@ -20,7 +20,8 @@ from webhook.cluster.errors import Unreachable
 from webhook.cluster.source import Check
 from webhook.server.drain import Drain
 from webhook.server.health import ServedCertificate, probes_router
-from webhook.tls.file_source import CertificateDirectory, FileSource
+from webhook.tls.certificate_directory import CertificateDirectory
+from webhook.tls.file_source import FileSource
 
 _LINE = re.compile(r"\[([-!+])\](namespaces|policies in force|certificate|shutdown) (.*)")
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.factories import node, policy, view
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered import RenderedDecision, render
+from webhook.core.admission.rendered_decision import RenderedDecision, render
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.reasons import Outcome, Reason

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from webhook.tls.authority import Authority, Lifetimes, fingerprint, fingerprints
-from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
+from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 from webhook.tls.context import load_key_pair, server_context
+from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
 from webhook.tls.served_certificate_check import verify_error
 
 DAY = timedelta(days=1)

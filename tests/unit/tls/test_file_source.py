@@ -12,13 +12,10 @@ from pathlib import Path
 import pytest
 
 from webhook.tls.authority import fingerprint
-from webhook.tls.certificates import issue_ca, issue_leaf
-from webhook.tls.file_source import (
-    CertificateDirectory,
-    CertificateError,
-    FileSource,
-    ensure_development_certificates,
-)
+from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
+from webhook.tls.development_certificates import ensure_development_certificates
+from webhook.tls.file_source import FileSource
+from webhook.tls.issuing import issue_ca, issue_leaf
 from webhook.tls.served_certificate_check import verify_error
 
 NOW = datetime.now(UTC)

@@ -20,10 +20,10 @@ from webhook.core.constants import (
     ANNOTATION_SKIPPED,
     ANNOTATION_SUMMARY,
 )
+from webhook.core.decision_input import DecisionInput, PodFacts
 from webhook.core.images import Images
 from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.verify import Operation
-from webhook.core.pod_facts import DecisionInput, PodFacts
+from webhook.core.patch.self_check import Operation
 from webhook.core.policy.plan import Plan, Step
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES

@@ -17,9 +17,9 @@ from collections import OrderedDict
 import msgspec
 
 from webhook.core.admission.apply_plan import apply_plan
-from webhook.core.admission.rendered import RenderedDecision, render
+from webhook.core.admission.rendered_decision import RenderedDecision, render
 from webhook.core.cluster.view import ClusterFacts
-from webhook.core.pod_facts import DecisionInput
+from webhook.core.decision_input import DecisionInput
 from webhook.core.policy.plan import Plan
 
 MAX_CACHE_BYTES = 2 * 1024 * 1024

@@ -9,14 +9,14 @@ from webhook.core.admission.annotation_limit import annotations_fit
 from webhook.core.admission.apply_plan import apply_plan
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered import RenderedDecision, render
+from webhook.core.admission.rendered_decision import RenderedDecision, render
 from webhook.core.admission.review import Request
 from webhook.core.cluster.nodes import runs_on_windows
 from webhook.core.cluster.view import ClusterFacts, ClusterView
 from webhook.core.constants import ANNOTATION_MIRROR, ANNOTATION_SKIP
+from webhook.core.decision_input import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.images import NO_IMAGES, Images, KnownImages, PullIdentity
 from webhook.core.pod import DECODE_ERRORS, Pod
-from webhook.core.pod_facts import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS, MAX_PULL_SECRETS
 from webhook.core.reasons import Outcome, Reason

@@ -13,7 +13,7 @@ import msgspec
 
 from webhook.core.admission.decider import Decider, pod_decision
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.response import encode_review
 from webhook.core.admission.review import (
     REVIEW_API_VERSION,

@@ -9,7 +9,7 @@ from itertools import islice
 import msgspec
 
 from webhook.core.admission.review import REVIEW_API_VERSION
-from webhook.core.patch.verify import Operation
+from webhook.core.patch.self_check import Operation
 from webhook.core.reasons import Outcome, Reason
 
 MAX_WARNING_CHARACTERS = 256

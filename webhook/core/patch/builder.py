@@ -17,10 +17,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from webhook.core.constants import HELPER, OWN_ANNOTATIONS
+from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.patch.edits import Edit
 from webhook.core.patch.received_values import field_segments, received_values
-from webhook.core.patch.verify import Operation, PatchError, verify_operations
-from webhook.core.pod_facts import ContainerFacts, PodFacts
+from webhook.core.patch.self_check import Operation, PatchError, verify_operations
 
 ContainerList: TypeAlias = Literal["initContainers", "containers"]
 

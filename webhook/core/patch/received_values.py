@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from webhook.core.patch.verify import PatchError
+from webhook.core.decision_input import PodFacts
+from webhook.core.patch.self_check import PatchError
 from webhook.core.pod import SpecFields
-from webhook.core.pod_facts import PodFacts
 
 
 def field_segments(path: str) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.json_path import json_path
 from webhook.core.preview.document import Document
-from webhook.core.preview.workloads import PassedOver
+from webhook.core.preview.pods_in_document import PassedOver
 
 
 def _description(text: str) -> dict[str, str]:

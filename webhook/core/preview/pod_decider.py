@@ -14,7 +14,7 @@ from webhook.core.admission.summary import summary_of
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.labels import Labels
-from webhook.core.patch.verify import Operation
+from webhook.core.patch.self_check import Operation
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.policy_matches import PolicyMatch, match_policies

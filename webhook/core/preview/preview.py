@@ -10,16 +10,16 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.cluster.view import ClusterView
 from webhook.core.images import NO_IMAGES, KnownImages
-from webhook.core.patch.verify import Operation
+from webhook.core.patch.self_check import Operation
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.preview.model import PodPreview
+from webhook.core.preview.pod_before_and_after import diff_of, patched, render_pod
 from webhook.core.preview.pod_decider import (
     DEFAULT_NAMESPACE,
     PodDecider,
     PodDecision,
 )
-from webhook.core.preview.pod_effect import diff_of, patched, render_pod
-from webhook.core.preview.workloads import PassedOver, Workload, pods_of
+from webhook.core.preview.pods_in_document import PassedOver, Workload, pods_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ import msgspec
 
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.view import ClusterFacts
+from webhook.core.decision_input import NamespaceFacts, PodFacts
 from webhook.core.defects.versions import Version
 from webhook.core.images import Images, LookupRules
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, SpecFields
-from webhook.core.pod_facts import NamespaceFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.policy_nodes import PolicyNodes
 

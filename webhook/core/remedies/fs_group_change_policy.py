@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod_facts import PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import Any
 
 from webhook.core.constants import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
+from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.defects.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context
 from webhook.core.remedies.injected_container import injected_container

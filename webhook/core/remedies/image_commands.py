@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from webhook.core.cluster.nodes import architectures
+from webhook.core.decision_input import ContainerFacts, EntrypointImage, PodFacts
 from webhook.core.images import (
     MAX_REFERENCE_CHARACTERS,
     ImageQuery,
@@ -14,7 +15,6 @@ from webhook.core.images import (
     escape_dollars,
 )
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod_facts import ContainerFacts, EntrypointImage, PodFacts
 from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from webhook.core.decision_input import PodFacts
 from webhook.core.pod import ContainerFields, is_set
-from webhook.core.pod_facts import PodFacts
 
 
 def injected_container(

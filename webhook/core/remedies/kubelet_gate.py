@@ -15,15 +15,16 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field
 
 from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE
+from webhook.core.decision_input import ContainerFacts, NamespaceFacts, PodFacts
+from webhook.core.durations import Delay, format_duration
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, Toleration
-from webhook.core.pod_facts import ContainerFacts, NamespaceFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import service_mesh
 from webhook.core.remedies.base import Context, Remedy
 from webhook.core.remedies.injected_container import injected_container
-from webhook.core.types import Delay, StrictModel, format_duration
+from webhook.core.types import StrictModel
 
 _ZERO_TIMEOUT_MESSAGE = "timeout is 0: leave the remedy out instead"
 

@@ -16,17 +16,19 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH, OWN_CONTAINERS
+from webhook.core.decision_input import ContainerFacts, PodFacts
+from webhook.core.durations import Delay, format_duration
+from webhook.core.globs import ContainerGlob, compile_globs
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, is_sidecar
-from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Remedy
 from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
 from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
-from webhook.core.types import ContainerGlob, Delay, StrictModel, compile_globs, format_duration
+from webhook.core.types import StrictModel
 
 _WRAPS_NOTHING = (
     "initContainers and containers are both empty, so nothing is wrapped: leave the remedy out "

@@ -14,11 +14,11 @@ import msgspec
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME, OWN_CONTAINERS
+from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, RestartRule, is_sidecar
-from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
 from webhook.core.types import StrictModel

@@ -13,12 +13,12 @@ from pydantic import Field
 
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
+from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod_facts import PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
 from webhook.core.remedies.policy_nodes import PolicyNodes
-from webhook.core.remedies.runtime_class_conflicts import REJECTION_REASONS, rejection_reason
+from webhook.core.remedies.runtime_class_rejection import REJECTION_REASONS, rejection_reason
 from webhook.core.types import StrictModel
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from webhook.core.decision_input import PodFacts
 from webhook.core.defects.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod_facts import PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
 

@@ -16,15 +16,15 @@ from webhook.inspect.objects import Event, LivePod, PodKey
 from webhook.inspect.paged import Areas
 from webhook.inspect.scan import resources
 from webhook.inspect.scan.certificates import SIGNER, first_certificates
+from webhook.inspect.scan.grouped_findings import Tally
+from webhook.inspect.scan.kinds_looked_at import view_areas
 from webhook.inspect.scan.model import ScanReport
 from webhook.inspect.scan.nodes import defect_nodes, node_groups, policy_needs
 from webhook.inspect.scan.resources import ObjectReader
-from webhook.inspect.scan.summary import bin_length, symptom_reports
+from webhook.inspect.scan.symptom_reports import bin_length, symptom_reports
 from webhook.inspect.scan.symptoms import SYMPTOMS, slow_umount
 from webhook.inspect.scan.symptoms.base import ScanFacts, matches
-from webhook.inspect.scan.tally import Tally
 from webhook.inspect.scan.unsettled import UnsettledPods
-from webhook.inspect.scan.view_areas import view_areas
 
 _MAX_EVENTS_BYTES = 40 * 1024 * 1024
 """The maximum memory for events. An event usually takes 2 KB."""

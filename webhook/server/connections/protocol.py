@@ -11,8 +11,8 @@ part of the time of a pod's creation.
 
 uvicorn constructs a ReviewProtocol for each connection. It passes reviews to the ReviewHandler,
 which is also behind the FastAPI route /mutate. Once the head of any other request is complete, it
-hands the connection over to uvicorn for good: `handed_over` describes what then applies, and
-`request_head` which requests these are.
+hands the connection over to uvicorn for good: `uvicorn_connection` describes what then applies,
+and `request_head` which requests these are.
 
 States. Each has one timer or none. The write timer runs exactly while writing is paused.
 
@@ -28,7 +28,7 @@ States. Each has one timer or none. The write timer runs exactly while writing i
 An answer leads to IDLE, or to CLOSING if it is the last one: after a shutdown, at the request of
 the client, after an error, if the body is incomplete, and if there are bytes behind the review. API
 servers do not pipeline. In all states, a lost connection cancels timers and the task, and frees all
-memory. A CLOSING transport still reads and discards the rest of a body, as `handed_over` explains.
+memory. A CLOSING transport still reads and discards the rest of a body: see `uvicorn_connection`.
 
 Shutdown. If the server closed an idle connection, a review on its way would be lost: net/http does
 not repeat a POST, and the API server reports EOF. Therefore the server lets the client close the
@@ -58,16 +58,14 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from enum import Enum, auto
 from http import HTTPStatus
 from random import random
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from webhook.server.connections.handed_over import HandedOver, Places
 from webhook.server.connections.request_head import (
     HEAD_END,
     INVALID_HEAD,
@@ -77,6 +75,8 @@ from webhook.server.connections.request_head import (
     cached_head,
     refusal_cause,
 )
+from webhook.server.connections.server_clock import ServerClock, response_head
+from webhook.server.connections.uvicorn_connection import Places, UvicornConnection
 from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.reviews.body import ReviewBody
@@ -116,52 +116,6 @@ class State(Enum):
 
 
 _IDLE = State.IDLE
-
-
-class ServerClock:
-    """The time of the event loop's current iteration, and the Date header.
-
-    The data that an iteration reads was already queued when the iteration started. So a review's
-    time in the queue counts from this start time. `loop.time()` is not the start time, because
-    uvloop updates it at each call.
-    """
-
-    __slots__ = ("_clock", "_second", "date", "json_head", "now")
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._second = -1
-        self.now = 0.0
-        """The start of the iteration by `time.monotonic`, or 0 if `start` must be called."""
-        self.date = b""
-        self.json_head = b""
-        """The response head of an answer that leaves the connection open."""
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> float:
-        """Set and return the start time, and update the Date header each second."""
-        self.now = self._clock()
-        # The loop runs this callback after it has read from all clients.
-        loop.call_soon(self._end)
-        second = int(time())
-        if second != self._second:
-            self._second = second
-            self.date = formatdate(second, usegmt=True).encode()
-            self.json_head = response_head(200, JSON_TYPE, self.date, close=False)
-        return self.now
-
-    def _end(self) -> None:
-        self.now = 0.0
-
-
-def response_head(status: int, content_type: bytes, date: bytes, *, close: bool) -> bytes:
-    """Return a head up to the value of Content-Length, which is the last header."""
-    return b"HTTP/1.1 %d %b\r\ndate: %b\r\n%bcontent-type: %b\r\ncontent-length: " % (
-        status,
-        HTTPStatus(status).phrase.encode(),
-        date,
-        b"connection: close\r\n" if close else b"",
-        content_type,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +400,7 @@ class ReviewProtocol(asyncio.Protocol):
         if text.count(b"\r\n") - 2 > limits.max_headers:
             self._refuse(400, f"There are more than {limits.max_headers} headers.")
             return
-        handed_over = HandedOver(
+        connection = UvicornConnection(
             self._transport,
             head,
             places=self._server.places,
@@ -454,7 +408,7 @@ class ReviewProtocol(asyncio.Protocol):
             limits=limits,
             loop=self._loop,
         )
-        if not self._server.places.take(handed_over, limits):
+        if not self._server.places.take(connection, limits):
             self._refuse(503, "Too many requests are in progress.")
             return
         self._leave()
@@ -468,9 +422,9 @@ class ReviewProtocol(asyncio.Protocol):
             app_state=app_state,
             _loop=self._loop,
         )
-        self._transport.set_protocol(handed_over)
-        handed_over.begin(inner, text, write_paused=self._write_paused)
-        handed_over.data_received(rest)
+        self._transport.set_protocol(connection)
+        connection.begin(inner, text, write_paused=self._write_paused)
+        connection.data_received(rest)
 
     # Reviews
 

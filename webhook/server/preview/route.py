@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from webhook.core.preview.model import PreviewAnswer
 from webhook.server.limits import PreviewLimits
 from webhook.server.paced_response import PacedResponse
-from webhook.server.preview.answer import PreviewAnswerText, PreviewError
+from webhook.server.preview.budgeted_answer import PreviewAnswerText, PreviewError
 from webhook.server.preview.preview_run import PreviewOptions
 from webhook.server.preview.previewer import Previewer
 from webhook.server.reviews.load_shedding import MemoryBudget

@@ -25,8 +25,8 @@ from webhook.core.constants import KIND
 from webhook.core.preview.document import Document, DocumentError
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.object_without_pod import ObjectWithoutPod, render_passed_over
-from webhook.core.preview.pod_effect import patched, render_pod
-from webhook.core.preview.workloads import PassedOver, Workload, pods_of
+from webhook.core.preview.pod_before_and_after import patched, render_pod
+from webhook.core.preview.pods_in_document import PassedOver, Workload, pods_of
 from webhook.core.preview.yaml_documents import load_documents
 from webhook.server.preview.frames import (
     HEADER_BYTES,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.review import Request
 
 log = logging.getLogger(__name__)

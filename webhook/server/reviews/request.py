@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import parse_qs
 
-from webhook.core.types import parse_duration
+from webhook.core.durations import parse_duration
 
 ADMISSION_PATHS = ("/mutate", "/mutate/")
 

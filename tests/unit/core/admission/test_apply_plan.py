@@ -16,10 +16,10 @@ from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.review import Request, decode_review
 from webhook.core.cluster.view import ClusterFacts
+from webhook.core.decision_input import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.images import Images
-from webhook.core.patch.verify import PatchError
+from webhook.core.patch.self_check import PatchError
 from webhook.core.pod import DECODE_ERRORS
-from webhook.core.pod_facts import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.policy.snapshot import Snapshot
 
 encode = msgspec.json.encode

@@ -32,7 +32,7 @@ from tests.support.strategies import SETTINGS as SOME_SETTINGS
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.handler import admit
-from webhook.core.admission.rendered import RenderedDecision
+from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.review import Request, decode_review
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.defects.versions import Version

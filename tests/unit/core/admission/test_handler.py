@@ -28,7 +28,7 @@ from tests.support.factories import (
 from webhook.core.admission.handler import Answer, UnreadableReviewError
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.patch.edits import Edit
-from webhook.core.patch.verify import PatchError
+from webhook.core.patch.self_check import PatchError
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot

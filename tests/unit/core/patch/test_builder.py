@@ -21,7 +21,7 @@ from tests.support.patches import (
 )
 from webhook.core.patch.builder import PodPatch, escape
 from webhook.core.patch.edits import Edit
-from webhook.core.patch.verify import PatchError
+from webhook.core.patch.self_check import PatchError
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.support.patches import (
     applied,
     patch_of,
 )
-from webhook.core.patch.verify import PatchError
+from webhook.core.patch.self_check import PatchError
 
 RUN_AS_USER = "/spec/securityContext/runAsUser"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.factories import SETTINGS, container, pod, policy, view
-from webhook.core.preview.pod_effect import to_yaml
+from webhook.core.preview.pod_before_and_after import to_yaml
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.printable import is_printable
 

@@ -14,9 +14,9 @@ from tests.support.factories import (
     view,
 )
 from webhook.core.policy.coverage import PolicySet
+from webhook.core.preview.pods_in_document import PassedOver, pods_of
 from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import Preview, preview_all
-from webhook.core.preview.workloads import PassedOver, pods_of
 from webhook.core.reasons import Reason
 
 QUICK = container("prepare", "/entrypoint")

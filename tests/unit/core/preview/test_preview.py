@@ -24,9 +24,9 @@ from webhook.core.admission.response import warnings_for
 from webhook.core.cluster.view import Namespace
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.preview.pod_effect import to_yaml
+from webhook.core.preview.pod_before_and_after import to_yaml
+from webhook.core.preview.pods_in_document import PassedOver
 from webhook.core.preview.preview import Preview, preview_all, render
-from webhook.core.preview.workloads import PassedOver
 from webhook.core.reasons import Reason
 
 QUICK = container("prepare", "/entrypoint")

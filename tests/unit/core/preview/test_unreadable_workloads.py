@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.workloads import SPEC, TEMPLATE, custom, one, passed_over, workload
-from webhook.core.preview.workloads import PassedOver, Workload, pods_of
+from webhook.core.preview.pods_in_document import PassedOver, Workload, pods_of
 
 NO_KIND = (
     " has no kind, so it is not a Kubernetes object; for a Helm chart or a Kustomize overlay, "

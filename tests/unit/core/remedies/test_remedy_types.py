@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
-from webhook.core.pod_facts import PodFacts
+from webhook.core.decision_input import PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
 

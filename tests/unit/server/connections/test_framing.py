@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.server.connections.handed_over import ChunkedBody
+from webhook.server.connections.body_end import ChunkedBody
 from webhook.server.connections.request_head import (
     HeadParser,
     RequestHead,

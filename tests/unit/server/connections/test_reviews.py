@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.memory_server import LOOKUP, MemoryClient, MemoryServer, post
-from webhook.server.connections.protocol import ServerClock, State
+from webhook.server.connections.protocol import State
 from webhook.server.connections.request_head import MAX_CACHED_HEAD_BYTES
+from webhook.server.connections.server_clock import ServerClock
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.reviews.http_answer import JSON_TYPE, HttpAnswer, refusal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
@@ -88,26 +88,17 @@ async def _check_readiness(installed: Installed) -> list[Result]:
     if not pods:
         return [unknown("no replica exists")]
     ready = {pod["metadata"]["name"] for pod in pods if is_ready(pod)}
-    found: dict[tuple[str, str], list[str]] = {}
-    results = []
     try:
         probes = await installed.probes()
     except NotAllowedError as error:
         # The kubelet says in the pod whether it is ready.
         return [*judge_conditions(installed.installation, pods, ()), not_looked_at(error)]
-    for probe in probes:
-        if probe.problem:
-            results.append(_no_answer(installed.installation, probe, probe.pod in ready))
-        for line in probe.lines:
-            if line.mark == "+" or line.name in _CHECKED_ELSEWHERE:
-                continue
-            if installed.has_fault("permissions") and "403" in line.note:
-                continue
-            found.setdefault((line.mark, f"{line.name}: {line.note}"), []).append(probe.pod)
-    logs = _logs(installed.installation)
-    for (mark, text), names in found.items():
-        describe = fault if mark == "-" else warning
-        results.append(describe(f"{', '.join(names)}: {text}", "The log has the details.", logs))
+    results = [
+        _no_answer(installed.installation, probe, probe.pod in ready)
+        for probe in probes
+        if probe.problem
+    ]
+    results += _failed_lines(installed, probes)
     # The line of another check, or a line above, says why these replicas are not ready.
     explained = {
         probe.pod
@@ -116,6 +107,24 @@ async def _check_readiness(installed: Installed) -> list[Result]:
     }
     results += judge_conditions(installed.installation, pods, explained)
     return results or [ok(f"{len(ready)} replicas are ready, and each passes its own checks")]
+
+
+def _failed_lines(installed: Installed, probes: Sequence[Probe]) -> list[Result]:
+    """Return a result for each line of /readyz that no other check explains, with its replicas."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for probe in probes:
+        for line in probe.lines:
+            if line.mark == "+" or line.name in _CHECKED_ELSEWHERE:
+                continue
+            if installed.has_fault("permissions") and "403" in line.note:
+                continue
+            found.setdefault((line.mark, f"{line.name}: {line.note}"), []).append(probe.pod)
+    logs = _logs(installed.installation)
+    results = []
+    for (mark, text), names in found.items():
+        describe = fault if mark == "-" else warning
+        results.append(describe(f"{', '.join(names)}: {text}", "The log has the details.", logs))
+    return results
 
 
 def judge_conditions(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from webhook.core.constants import KUBELET_GATE
-from webhook.core.pod_facts import facts_of, namespace_facts_of
+from webhook.core.decision_input import facts_of, namespace_facts_of
 from webhook.core.remedies.kubelet_gate import is_needed_before_certificate
 from webhook.inspect.findings import Certainty, Evidence, Finding
 from webhook.inspect.objects import LivePod

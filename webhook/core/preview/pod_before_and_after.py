@@ -13,7 +13,7 @@ import yaml
 
 from webhook.core.preview.document import copy_value
 from webhook.core.preview.line_diff import unified_diff
-from webhook.core.preview.workloads import Workload
+from webhook.core.preview.pods_in_document import Workload
 from webhook.core.printable import is_printable, printable, printable_yaml
 
 _MAX_DIFF_OPERATIONS = 500

@@ -11,7 +11,7 @@ from tests.support.examples import examples
 from tests.support.factories import Json, policy
 from tests.support.strategies import PODS, VIEWS
 from webhook.core.policy.policy_matches import match_policies
-from webhook.core.policy.shadowing import ShadowedRemedy, shadowed_remedies
+from webhook.core.policy.shadowed_remedies import ShadowedRemedy, shadowed_remedies
 from webhook.core.policy.snapshot import Snapshot
 
 SLEEP: Json = {"postInitSleep": {}}

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from webhook.tls.certificates import issue_ca, issue_leaf
+from webhook.tls.issuing import issue_ca, issue_leaf
 
 DAY = timedelta(days=1)
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

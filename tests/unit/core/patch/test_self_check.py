@@ -11,7 +11,7 @@ import pytest
 from tests.support.factories import Json, container, pod
 from tests.support.patches import CHANGE_POLICY, RUNTIME_CLASS, SETTABLE_FIELDS, patch_of
 from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.verify import PatchError, verify_operations
+from webhook.core.patch.self_check import PatchError, verify_operations
 
 Edit = Callable[[PodPatch], object]
 

@@ -23,7 +23,8 @@ from webhook.client.pod import (
     terminated_state,
 )
 from webhook.client.pod_watch import PodWatch, watch_pod
-from webhook.client.retry import Backoff, NotYetError, StreamSettings
+from webhook.client.retry import Backoff, NotYetError
+from webhook.client.stream_settings import StreamSettings
 from webhook.cluster.client import ApiServer
 from webhook.core.types import Json
 

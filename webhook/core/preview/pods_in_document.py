@@ -121,52 +121,28 @@ def _find_policy_errors(document: Mapping[str, Any], object_steps: Steps) -> Ite
         yield PassedOver("SettlePolicy", name, None, object_steps, message, False)
 
 
+class _NoPodError(Exception):
+    """No pod can be shown for an object. The message says why."""
+
+    def __init__(self, message: str, *, malformed: bool = False) -> None:
+        super().__init__(message)
+        self.malformed = malformed
+
+
 def _find_pod(
     document: Mapping[str, Any], template_path: str | None, object_steps: Steps
 ) -> Workload | PassedOver:
     """Return the pod of one object, or why there is none."""
-    group = str(document.get("apiVersion") or "").rpartition("/")[0]
-    built_in = "." not in group or group.endswith(".k8s.io")
     kind = document.get("kind")
-
-    def passed_over(message: str, malformed: bool = False) -> PassedOver:
+    shown_kind = kind if isinstance(kind, str) else ""
+    try:
+        steps = _template_steps(document, shown_kind, template_path, object_steps)
+    except _NoPodError as error:
         name, namespace = _name_of(document), _namespace_of(document)
-        shown_kind = kind if isinstance(kind, str) else ""
-        selector = pods_selector(group, shown_kind, name)
-        return PassedOver(shown_kind, name, namespace, object_steps, message, malformed, selector)
-
-    if not isinstance(kind, str) or not kind:
-        return passed_over(
-            f"{_subject(object_steps)} has no kind, so it is not a Kubernetes object; for a Helm "
-            "chart or a Kustomize overlay, preview the output of helm template or kubectl "
-            "kustomize",
-            malformed=True,
+        selector = pods_selector(_group_of(document), shown_kind, name)
+        return PassedOver(
+            shown_kind, name, namespace, object_steps, str(error), error.malformed, selector
         )
-    if kind == "List":
-        return passed_over(
-            f"{json_path((*object_steps, 'items'))} of this List is not a list", malformed=True
-        )
-    alternative = alternative_to(group, kind, _name_of(document), _namespace_of(document) or "")
-    if alternative is not None:
-        return passed_over(alternative)
-    steps: tuple[str, ...] | None = None
-    if built_in or group == _DEPLOYMENT_CONFIG_GROUP:
-        steps = _TEMPLATE_PATHS.get(kind)
-    if steps is None:
-        if template_path is not None:
-            steps = tuple(template_path.split("."))
-        if built_in and (steps is None or _first_missing(document, steps)):
-            return passed_over(f"{with_article(kind)} holds no pod")
-        if steps is None or (not built_in and _first_missing(document, (*steps, "spec"))):
-            # The object is malformed only if it contains a pod template at another path. If it
-            # contains none, its kind may have no pods, such as a Certificate. The template path may
-            # then be meant for other objects of the input.
-            template_steps = _find_template(document)
-            message = _no_template_message(document, kind, object_steps, steps, template_steps)
-            return passed_over(message, malformed=template_steps is not None)
-    missing = _first_missing(document, (*steps, "spec"))
-    if missing:
-        return passed_over(_missing_message(missing, kind, object_steps), malformed=True)
     if steps:
         template: Any = document
         for step in steps:
@@ -174,7 +150,52 @@ def _find_pod(
         pod = _pod_from_template(template)
     else:
         pod = dict(document)
-    return _make_workload(document, kind, (*object_steps, *steps), pod)
+    return _make_workload(document, shown_kind, (*object_steps, *steps), pod)
+
+
+def _template_steps(
+    document: Mapping[str, Any], kind: str, template_path: str | None, object_steps: Steps
+) -> tuple[str, ...]:
+    """Return the steps to the pod template of an object, or none if the object is a pod.
+
+    Raises _NoPodError.
+    """
+    if not kind:
+        raise _NoPodError(
+            f"{_subject(object_steps)} has no kind, so it is not a Kubernetes object; for a Helm "
+            "chart or a Kustomize overlay, preview the output of helm template or kubectl "
+            "kustomize",
+            malformed=True,
+        )
+    if kind == "List":
+        path = json_path((*object_steps, "items"))
+        raise _NoPodError(f"{path} of this List is not a list", malformed=True)
+    group = _group_of(document)
+    alternative = alternative_to(group, kind, _name_of(document), _namespace_of(document) or "")
+    if alternative is not None:
+        raise _NoPodError(alternative)
+    is_built_in = "." not in group or group.endswith(".k8s.io")
+    given = None if template_path is None else tuple(template_path.split("."))
+    if (is_built_in or group == _DEPLOYMENT_CONFIG_GROUP) and kind in _TEMPLATE_PATHS:
+        steps = _TEMPLATE_PATHS[kind]
+    elif is_built_in and (given is None or _first_missing(document, given)):
+        raise _NoPodError(f"{with_article(kind)} holds no pod")
+    elif given is None or (not is_built_in and _first_missing(document, (*given, "spec"))):
+        # The object is malformed only if it contains a pod template at another path. If it contains
+        # none, its kind may have no pods, such as a Certificate. The template path may then be
+        # meant for other objects of the input.
+        other = _find_template(document)
+        message = _no_template_message(document, kind, object_steps, given, other)
+        raise _NoPodError(message, malformed=other is not None)
+    else:
+        steps = given
+    if missing := _first_missing(document, (*steps, "spec")):
+        raise _NoPodError(_missing_message(missing, kind, object_steps), malformed=True)
+    return steps
+
+
+def _group_of(document: Mapping[str, Any]) -> str:
+    return str(document.get("apiVersion") or "").rpartition("/")[0]
 
 
 def _missing_message(steps: Steps, kind: str, object_steps: Steps) -> str:

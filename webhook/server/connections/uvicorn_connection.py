@@ -1,11 +1,12 @@
 """Connections that uvicorn serves: one request each, counted, timed, and cut to its body.
 
 `ReviewProtocol` hands a connection over as soon as the head of its first request that is no review
-is complete. From then on a HandedOver is the protocol of the transport, until the connection ends.
-uvicorn's own protocol (the inner protocol) reads the request and writes to the transport itself.
+is complete. From then on a UvicornConnection is the protocol of the transport, until the connection
+ends. uvicorn's own protocol (the inner protocol) reads the request and writes to the transport
+itself.
 
 uvicorn alone limits neither the number nor the time of requests. 998 requests with heads of 64 KiB
-once took the process to 597 MiB. What a HandedOver adds:
+once took the process to 597 MiB. What a UvicornConnection adds:
 
 - **A place**, from the head to the end of the connection. Places are limited in all, and for each
   client address. Probes have places of their own, so no other request keeps them away.
@@ -24,10 +25,10 @@ to write the body, and would then not read the answer (`mapRoundTripError` in ne
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from webhook.server.connections.body_end import ChunkedBody, CountedBody
 from webhook.server.limits import Limits
 
 if TYPE_CHECKING:
@@ -36,14 +37,8 @@ if TYPE_CHECKING:
     from webhook.server.connections.request_head import RequestHead
     from webhook.server.reviews.load_shedding import MemoryBudget
 
-_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+")
-_LEADING_ZEROS = re.compile(rb"\A0+(?=[0-9A-Fa-f])")
-_CHUNK_SIZE_BYTES = 20
-"""Maximum number of characters that are kept of the line with the size of a chunk. The parser
-refuses a size of more than 16 digits behind leading zeros."""
 
-
-class HandedOver(asyncio.Protocol):
+class UvicornConnection(asyncio.Protocol):
     """The protocol of a connection whose only request uvicorn answers."""
 
     def __init__(
@@ -142,10 +137,10 @@ class HandedOver(asyncio.Protocol):
 class Places:
     """The connections that are handed over, from the oldest to the newest."""
 
-    probes: dict[HandedOver, None] = field(default_factory=dict)
-    others: dict[HandedOver, None] = field(default_factory=dict)
+    probes: dict[UvicornConnection, None] = field(default_factory=dict)
+    others: dict[UvicornConnection, None] = field(default_factory=dict)
 
-    def take(self, connection: HandedOver, limits: Limits) -> bool:
+    def take(self, connection: UvicornConnection, limits: Limits) -> bool:
         """Give a connection a place. Return False if its client, or all clients, have too many.
 
         A probe gets its place from the oldest one. If it were refused, a client that does not close
@@ -164,58 +159,7 @@ class Places:
         places[connection] = None
         return True
 
-    def leave(self, connection: HandedOver) -> None:
+    def leave(self, connection: UvicornConnection) -> None:
         """Give a place back. Further calls do nothing."""
         self.probes.pop(connection, None)
         self.others.pop(connection, None)
-
-
-class CountedBody:
-    """Finds the end of a body by its Content-Length."""
-
-    def __init__(self, length: int) -> None:
-        self._missing_bytes = length
-
-    def take(self, data: bytes) -> bytes:
-        """Return the part of `data` that belongs to the body."""
-        body = data[: self._missing_bytes]
-        self._missing_bytes -= len(body)
-        return body
-
-
-class ChunkedBody:
-    """Finds the end of a chunked body, and removes its trailer section.
-
-    It does not check the syntax. The inner protocol does that.
-    """
-
-    def __init__(self) -> None:
-        self.complete = False
-        """Whether the end was found, or an error that makes the inner protocol answer 400."""
-        self._data_bytes = 0
-        """The number of following bytes that are data of a chunk, with the line end behind it."""
-        self._size = b""
-        """The beginning of an incomplete line with the size of a chunk."""
-
-    def take(self, data: bytes) -> bytes:
-        """Return the part of `data` that belongs to the body."""
-        position = 0
-        while position < len(data) and not self.complete:
-            if self._data_bytes:
-                step = min(self._data_bytes, len(data) - position)
-                self._data_bytes -= step
-                position += step
-                continue
-            end = data.find(b"\n", position) + 1
-            line = data[position : end or len(data)]
-            position += len(line)
-            # A chunk extension has no maximum length, and the parser ignores it.
-            self._size = _LEADING_ZEROS.sub(b"", self._size + line)[:_CHUNK_SIZE_BYTES]
-            if end:
-                size = _CHUNK_SIZE.match(self._size)
-                self._size = b""
-                self._data_bytes = int(size[0], 16) + len(b"\r\n") if size else 0
-                if size is None or self._data_bytes == len(b"\r\n"):
-                    self.complete = True
-                    return data[:position] + (b"\r\n" if size else b"")
-        return data[:position]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from webhook.core.admission.rendered import OutcomeTexts, texts_of
+from webhook.core.admission.rendered_decision import OutcomeTexts, texts_of
 from webhook.core.admission.response import audit_annotations_for, encode_texts, warnings_for
 from webhook.core.reasons import Outcome, Reason
 

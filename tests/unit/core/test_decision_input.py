@@ -11,8 +11,7 @@ from hypothesis import given
 from tests.support.factories import Json, container, pod
 from tests.support.strategies import PODS
 from webhook.core.admission.review import make_request
-from webhook.core.pod import DECODE_ERRORS, Pod, SpecFields
-from webhook.core.pod_facts import (
+from webhook.core.decision_input import (
     ContainerFacts,
     DecisionInput,
     EntrypointImage,
@@ -21,6 +20,7 @@ from webhook.core.pod_facts import (
     facts_of,
     namespace_facts_of,
 )
+from webhook.core.pod import DECODE_ERRORS, Pod, SpecFields
 
 encode = msgspec.json.encode
 decode = msgspec.json.Decoder(DecisionInput).decode

@@ -18,9 +18,9 @@ from webhook.inspect.findings import (
     Looked,
 )
 from webhook.inspect.paged import Areas
-from webhook.inspect.scan.summary import MAX_BINS, bin_length, symptom_reports
+from webhook.inspect.scan.grouped_findings import Tally
+from webhook.inspect.scan.symptom_reports import MAX_BINS, bin_length, symptom_reports
 from webhook.inspect.scan.symptoms import exit_255
-from webhook.inspect.scan.tally import Tally
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 

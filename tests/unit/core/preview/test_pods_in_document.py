@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.workloads import SPEC, TEMPLATE, one, pods, workload
-from webhook.core.preview.workloads import pods_of
+from webhook.core.preview.pods_in_document import pods_of
 
 
 def job(kind: str, **spec: Any) -> dict[str, Any]:

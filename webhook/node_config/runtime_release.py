@@ -1,12 +1,11 @@
-"""The parser of releases and the RuntimeClass manifest, for both CRI-O and containerd."""
+"""The releases of CRI-O and containerd, as users write them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from webhook.core.defects.versions import Version, parse_version
-from webhook.core.types import Json
 
 _RELEASE = re.compile(r"v?\d+\.\d+(\.\d+)?([-+~].*)?", re.ASCII)
 
@@ -39,16 +38,3 @@ def parse_runtime_release(
             f"such as {example}"
         )
     return version
-
-
-def runtime_class_manifest(name: str, handler: str, node_selector: Mapping[str, str]) -> Json:
-    """Return a RuntimeClass. With a node selector, its pods run only on matching nodes."""
-    manifest: Json = {
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {"name": name},
-        "handler": handler,
-    }
-    if node_selector:
-        manifest["scheduling"] = {"nodeSelector": dict(node_selector)}
-    return manifest

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod_facts import PodFacts
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context
 

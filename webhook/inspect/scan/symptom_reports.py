@@ -9,10 +9,10 @@ from webhook.inspect.findings import verdict
 from webhook.inspect.paged import Areas
 from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.advice import advice_for, policy_for, proposed_remedy
+from webhook.inspect.scan.grouped_findings import Tally
 from webhook.inspect.scan.model import Bin, SymptomReport
 from webhook.inspect.scan.symptoms import SYMPTOMS
 from webhook.inspect.scan.symptoms.base import Symptom
-from webhook.inspect.scan.tally import Tally
 
 MAX_BINS = 48
 """The maximum number of parts of a timeline, because people look at them side by side."""

@@ -22,7 +22,7 @@ from webhook.core.admission.response import (
     encode_texts,
     warnings_for,
 )
-from webhook.core.patch.verify import Operation
+from webhook.core.patch.self_check import Operation
 from webhook.core.reasons import Outcome, Reason
 
 ReasonCounts: TypeAlias = tuple[tuple[tuple[str, Reason], int], ...]
