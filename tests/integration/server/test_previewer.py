@@ -36,8 +36,12 @@ from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_comp
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
+from webhook.core.policy.snapshot import Snapshot
 from webhook.server.components import Components
 from webhook.server.limits import PreviewLimits
+from webhook.server.preview.budgeted_answer import PreviewError
+from webhook.server.preview.preview_run import PreviewOptions
+from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.worker_process import worker_niceness
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -472,3 +476,13 @@ def test_preview_is_no_review_in_metrics_and_logs(
     reviews = [line for line in text.splitlines() if line.startswith("podsettle_review")]
     assert [line for line in reviews if not line.endswith(" 0.0") and "_created" not in line] == []
     assert caplog.records == []
+
+
+async def test_body_of_a_preview_that_takes_too_long_is_dropped_at_once() -> None:
+    """The exception refers to frames with the body, until a garbage collection."""
+    limits = replace(UNHURRIED, deadline_seconds=0.001)
+    previewer = Previewer(Snapshot, OperatorSettings(), limits=limits)
+    body = [large()]
+    with pytest.raises(PreviewError, match="takes longer than"):
+        await previewer.preview(PreviewOptions(), body)
+    assert not body

@@ -6,7 +6,8 @@ The worker parses text from clients, so what it sends is checked like text from 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -69,16 +70,16 @@ class PreviewRun:
         self._settings = settings
         self._images = images
         self._limits = limits
-        self._pods: list[PodFound] = []
+        self._pods: deque[PodFound] = deque()
         self._policies: list[bytes] = []
 
     async def make(
         self,
-        body: Sequence[bytes],
+        body: list[bytes],
         answer: PreviewAnswerText,
         deadline: asyncio.Timeout,
     ) -> None:
-        """Add the pieces of the answer.
+        """Add the pieces of the answer, and remove those of the body when they are sent.
 
         Image look-ups have a limit of their own, so they extend the deadline.
 
@@ -91,12 +92,26 @@ class PreviewRun:
             raise RefusedPreviewError(str(error)) from None
         await self._worker.send(encode(Input(self._options.template_path)))
         await self._worker.send(*body)
-        await self._receive_text()
+        body.clear()
+        try:
+            await self._receive_text()
+            await self._decide(labels, answer, deadline)
+        finally:
+            self._pods.clear()
+
+    async def _decide(
+        self,
+        labels: Mapping[str, str] | None,
+        answer: PreviewAnswerText,
+        deadline: asyncio.Timeout,
+    ) -> None:
+        """Decide on one pod after the other, and receive a part of the answer after each."""
         view = self._view()
         policies = await self._replace_policies(view.policies)
         decider = PodDecider(policies, view, self._settings, namespace_labels=labels)
         images = await self._look_up_images(decider, policies, view.policies, deadline)
-        for pod in self._pods:
+        while self._pods:
+            pod = self._pods.popleft()
             decided = decider.decide(pod.pod, self._namespace_of(pod), images)
             await self._worker.send(encode(decided.render()))
             await self._receive_part(answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from webhook.core.admission.decider import OperatorSettings
@@ -53,8 +53,12 @@ class Previewer:
         self._waiting_count = 0
         self._running: WorkerProcess | None = None
 
-    async def preview(self, options: PreviewOptions, body: Sequence[bytes]) -> PreviewAnswerText:
-        """Return the answer. The caller must release it. Raises PreviewError."""
+    async def preview(self, options: PreviewOptions, body: list[bytes]) -> PreviewAnswerText:
+        """Return the answer. The caller must release it. Raises PreviewError.
+
+        The body is empty afterwards. Otherwise the frames that an exception refers to would keep
+        its megabytes until a garbage collection.
+        """
         if self._waiting_count >= self._limits.max_pending:
             self._count("overloaded")
             raise PreviewError(
@@ -71,6 +75,7 @@ class Previewer:
                 self._count("disconnected")
             raise
         finally:
+            body.clear()
             self._waiting_count -= 1
         self._count("answered")
         return answer
@@ -152,10 +157,11 @@ class Previewer:
         self,
         worker: WorkerProcess,
         options: PreviewOptions,
-        body: Sequence[bytes],
+        body: list[bytes],
         answer: PreviewAnswerText,
     ) -> None:
         """Make a preview within the deadline. Raises PreviewError and WorkerError."""
+        byte_count = sum(map(len, body))
         run = PreviewRun(worker, options, self._view, self._settings, self._images, self._limits)
         try:
             async with asyncio.timeout(self._limits.deadline_seconds) as deadline:
@@ -166,7 +172,6 @@ class Previewer:
         except TimeoutError:
             self._count("deadline")
             limit = f"{self._limits.deadline_seconds:g} s"
-            byte_count = sum(map(len, body))
             log.warning(
                 "preview: worker killed after %s; the input has %d bytes", limit, byte_count
             )
