@@ -18,6 +18,7 @@ from bench.report import as_json, as_text, from_json
 from bench.report_table import ReportTable
 from bench.results_chart import render_chart
 from bench.run import Run
+from bench.servers import THIS_CODE
 from bench.text_table import aligned_lines
 from tests.support.checkout import checked_out
 from tests.support.kube.build import BuildError
@@ -104,6 +105,7 @@ def _compare(revision: str, short: bool, out: Path, write_docs: bool) -> bool:
             checked_out(revision) as tree,
             tempfile.TemporaryDirectory(prefix="podsettle-bench-") as directory,
         ):
+            against.compile_modules(THIS_CODE)
             run = Run(Path(directory), SHORT if short else FULL)
             part = against.measure(run, against.code_of(tree))
     except (BenchError, ValueError) as error:
@@ -121,6 +123,7 @@ def _measure(names: tuple[str, ...], short: bool) -> tuple[dict[str, ReportTable
     """Run the parts with these names. Return their tables, and the environment of the run."""
     # The load average must be read before the benchmark itself loads the machine.
     environment = describe_environment()
+    against.compile_modules(THIS_CODE)
     with tempfile.TemporaryDirectory(prefix="podsettle-bench-") as directory:
         run = Run(Path(directory), SHORT if short else FULL)
         return {name: PARTS[name](run) for name in PARTS if name in names}, environment

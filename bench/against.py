@@ -82,14 +82,22 @@ def code_of(tree: Path) -> Code:
         _run(*pip, "--require-hashes", *requirements)
         _run(*pip, "--no-deps", "--no-build-isolation", "--editable", tree)
     code = Code(tree, python)
-    # Otherwise the first start would compile the modules.
-    _run(python, "-m", "compileall", "-q", tree / "webhook", tree / "bench")
+    compile_modules(code)
     imported = _run(
         *code.python_command, "-c", "import webhook; print(webhook.__file__)", code=code
     )
     if not Path(imported.strip()).is_relative_to(tree):
         raise BenchError(f"Python imports {imported.strip()} in place of the code in {tree}")
     return code
+
+
+def compile_modules(code: Code) -> None:
+    """Write the byte code of a checkout, which podsettle's image contains too. Raises BenchError.
+
+    Otherwise the first start would compile the modules, or every start, if PYTHONDONTWRITEBYTECODE
+    is set.
+    """
+    _run(code.python, "-m", "compileall", "-q", code.tree / "webhook", code.tree / "bench")
 
 
 def measure(run: Run, other: Code) -> ReportTable:
