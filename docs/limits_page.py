@@ -7,6 +7,12 @@ from dataclasses import fields
 from string import Formatter
 from typing import NamedTuple
 
+from webhook.cluster.kube_source import (
+    FETCH_QUEUE_SHARE,
+    FETCH_SLOT_SECONDS,
+    MAX_FETCHES,
+    MAX_FETCHES_PER_CLIENT,
+)
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.preview.frames import (
     MAX_OBJECTS_WITHOUT_POD,
@@ -56,6 +62,12 @@ ROWS = (
         "the look-up of a namespace that is so new that podsettle does not know it yet",
         "{NAMESPACE_LOOKUP_SHARE} of the deadline, at most {NAMESPACE_LOOKUP_SECONDS}",
         "`NamespaceUnknown`",
+    ),
+    Row(
+        "such look-ups",
+        "{MAX_FETCHES} at the same time, and {MAX_FETCHES_PER_CLIENT} for each client address; "
+        "each counts for at least {FETCH_SLOT_SECONDS}",
+        "the review waits for up to {FETCH_QUEUE_SHARE} of the time above, then `NamespaceUnknown`",
     ),
     Row(
         "unfinished heads and bodies of reviews, heads of other requests until their connection "
@@ -197,7 +209,11 @@ ROWS = (
 def _values() -> dict[str, str]:
     """Return the text for each name in the table."""
     found: dict[str, object] = {
+        "FETCH_QUEUE_SHARE": FETCH_QUEUE_SHARE,
+        "FETCH_SLOT_SECONDS": FETCH_SLOT_SECONDS,
         "GUARANTEED_DECISION_BYTES": GUARANTEED_DECISION_BYTES,
+        "MAX_FETCHES": MAX_FETCHES,
+        "MAX_FETCHES_PER_CLIENT": MAX_FETCHES_PER_CLIENT,
         "MAX_OBJECTS_WITHOUT_POD": MAX_OBJECTS_WITHOUT_POD,
         "MAX_PODS": MAX_PODS,
         "MAX_POLICIES": MAX_POLICIES,

@@ -38,6 +38,8 @@ class EchoHandler:
     def __init__(self) -> None:
         self.found = asyncio.Event()
         self.timings: list[ReviewTiming] = []
+        self.clients: list[str] = []
+        """The addresses of the clients whose reviews were passed to `handle`."""
         self.bodies: list[bytes] = []
         """The bodies that were passed to `handle`."""
         self.cancelled = 0
@@ -48,8 +50,9 @@ class EchoHandler:
         self.timings.append(timing)
         return None if body.startswith(LOOKUP) else b"echo:" + body
 
-    async def handle(self, body: ReviewBody, timing: ReviewTiming) -> HttpAnswer:
+    async def handle(self, body: ReviewBody, timing: ReviewTiming, client: str) -> HttpAnswer:
         self.timings.append(timing)
+        self.clients.append(client)
         self.bodies.append(body.data)
         if body.data.startswith(LOOKUP):
             try:

@@ -12,7 +12,7 @@ from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.cluster.view import Namespace
+from webhook.cluster.source import NamespaceLookup
 from webhook.server.connections.protocol import ReviewProtocol, State
 from webhook.server.reviews.request import ADMISSION_PATHS
 
@@ -99,10 +99,10 @@ class NewNamespaces:
         self.view = replace(source.view, namespaces={}, invents_namespaces=False)
         self.fetched: list[str] = []
 
-    async def fetch_namespace(self, name: str, _timeout: float) -> Namespace | None:
+    async def fetch_namespace(self, name: str, _client: str, _seconds: float) -> NamespaceLookup:
         self.fetched.append(name)
         self.view = self._source.view
-        return self._source.view.namespace(name)
+        return NamespaceLookup.FOUND
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)

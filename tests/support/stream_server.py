@@ -17,7 +17,7 @@ from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
 from webhook.cluster.access import Access, AccessDecision
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.cluster.source import Check
+from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.view import Namespace
 from webhook.core.policy.errors import ManifestProblem
 
@@ -46,14 +46,14 @@ class LookupSource:
     def running(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def fetch_namespace(self, name: str, _timeout: float) -> Namespace | None:
+    async def fetch_namespace(self, name: str, _client: str, _seconds: float) -> NamespaceLookup:
         for _ in range(3):
             await asyncio.sleep(0)
         if name != UNKNOWN_NAMESPACE:
-            return None
+            return NamespaceLookup.MISSING
         self.view = self._complete
         asyncio.get_running_loop().call_soon(self._forget)
-        return self._found
+        return NamespaceLookup.FOUND
 
     def _forget(self) -> None:
         self.view = self._known

@@ -12,11 +12,14 @@ from typing import Any
 from webhook.cluster.client import ApiServer
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.expiring_cache import ExpiringCache
+from webhook.cluster.fair_slots import FairSlots, NoSlotError
+from webhook.cluster.limited_log import LimitedLog
 from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
 from webhook.cluster.reflector import METADATA_ONLY, Reflector
-from webhook.cluster.source import Check
+from webhook.cluster.single_flight import SingleFlight
+from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.nodes import Nodes
-from webhook.core.cluster.view import Namespace
 from webhook.core.constants import API_VERSION, DNS_LABEL_NAME, KIND
 from webhook.core.defects.versions import Version, parse_version
 from webhook.core.policy.coverage import PolicySet
@@ -33,14 +36,19 @@ log = logging.getLogger(__name__)
 # The timeout of a request for a namespace. A review stops waiting earlier. An answer that comes
 # later is stored for the next review.
 _FETCH_TIMEOUT_SECONDS = 5.0
-# The maximum number of concurrent requests for namespaces. Clients could send reviews with invented
-# namespaces, which must not overload the API server.
-_MAX_FETCHES = 16
+# Clients could send reviews with invented namespaces, which must not overload the API server. With
+# `FETCH_SLOT_SECONDS`, these limits are 320 requests a second, and 160 for each client address.
+MAX_FETCHES = 32
+MAX_FETCHES_PER_CLIENT = 16
+FETCH_SLOT_SECONDS = 0.1
+# A client's share serves fewer in the time that a review waits.
+_MAX_WAITING_PER_CLIENT = 64
+# The share of a review's time for a namespace in which its request must begin.
+FETCH_QUEUE_SHARE = 0.5
 # The time for which a failed request for a namespace is not repeated.
 _FETCH_RETRY_SECONDS = 2.0
-# The maximum number of namespaces whose failed request is remembered, because clients can invent
-# names.
-_MAX_FAILED_NAMESPACES = 1000
+# The maximum number of failed requests that are remembered.
+_MAX_FAILED_FETCHES = 1000
 # Only polling detects an upgrade of the API server, because no event announces it.
 _VERSION_POLL_SECONDS = 300
 _VERSION_RETRY_SECONDS = 5
@@ -61,10 +69,16 @@ class KubernetesSource:
         """The policies whose current state has problems, by name."""
         self._uids_of_valid: dict[str, str] = {}
         self._rebuild_scheduled = self._nodes_stale = self._policies_stale = self._synced = False
-        self._fetches: dict[str, asyncio.Task[Namespace | None]] = {}
-        self._fetch_retry_times: dict[str, float] = {}
-        """By namespace: the time after which a failed request may be repeated, by the clock of the
-        event loop."""
+        # By client and namespace. If clients shared them, a client could request the name of a
+        # namespace before it is created, and the failure would count for the API server's reviews.
+        self._fetches: SingleFlight[tuple[str, str], NamespaceLookup] = SingleFlight()
+        self._failed_fetches: ExpiringCache[tuple[str, str], NamespaceLookup] = ExpiringCache(
+            _FETCH_RETRY_SECONDS, _MAX_FAILED_FETCHES
+        )
+        self._fetch_slots = FairSlots(
+            MAX_FETCHES, MAX_FETCHES_PER_CLIENT, _MAX_WAITING_PER_CLIENT, FETCH_SLOT_SECONDS
+        )
+        self._fetch_log = LimitedLog(log)
         self.observers: list[Callable[[], None]] = []
         """Callbacks, called after each change of the view."""
         self.statuses: dict[str, Json] = {}
@@ -138,51 +152,54 @@ class KubernetesSource:
         async with supervise(*runs, self._watch_version):
             yield
 
-    async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
-        """Return a namespace. Request it from the API server if the view does not contain it.
+    async def fetch_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
+        """Request a namespace from the API server if the view does not contain it.
 
-        A review of a pod can arrive before the watch event of its new namespace. Returns None if
-        the namespace does not exist, or if the API server does not answer within `timeout` seconds.
+        A review of a pod can arrive before the watch event of its new namespace. The result is
+        FAILED if the look-up takes more than `seconds`.
         """
-        namespace = self.namespaces.objects.get(name)
-        if namespace is not None:
-            return namespace
+        if name in self.namespaces.objects:
+            return NamespaceLookup.FOUND
         # A client chooses the name, and it becomes part of a path and of a log line.
         if not DNS_LABEL_NAME.fullmatch(name):
-            return None
-        if asyncio.get_running_loop().time() < self._fetch_retry_times.get(name, 0.0):
-            return None
-        # Single-flight: all reviews of a new namespace share one request.
-        fetch = self._fetches.get(name)
-        if fetch is None:
-            if len(self._fetches) >= _MAX_FETCHES:
-                return None
-            fetch = self._fetches[name] = asyncio.create_task(self._request_namespace(name))
-            fetch.add_done_callback(lambda _: self._fetches.pop(name))
+            return NamespaceLookup.MISSING
+        key = client, name
+        failure = self._failed_fetches.get(key)
+        if failure is not None:
+            return failure
         try:
-            async with asyncio.timeout(timeout):
-                return await asyncio.shield(fetch)
+            async with asyncio.timeout(seconds):
+                return await self._fetches.run(
+                    key, lambda: self._request_namespace(name, client, seconds)
+                )
         except TimeoutError:
-            log.warning("fetch namespace %s: no answer in %.2g s", name, timeout)
-            return None
+            self._log_failed_fetch(name, client, f"no answer in {seconds:.2g} s")
+            return NamespaceLookup.FAILED
 
-    async def _request_namespace(self, name: str) -> Namespace | None:
-        """Request a namespace, and add it to the view. Return None if the request fails."""
+    async def _request_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
+        """Request a namespace, and add it to the view. Remember a request that failed."""
         try:
-            document = await self._server.request(
-                "GET",
-                f"/api/v1/namespaces/{name}",
-                accept=METADATA_ONLY.format(list=""),
-                timeout=_FETCH_TIMEOUT_SECONDS,
-            )
+            async with self._fetch_slots.slot(client, seconds * FETCH_QUEUE_SHARE):
+                document = await self._server.request(
+                    "GET",
+                    f"/api/v1/namespaces/{name}",
+                    accept=METADATA_ONLY.format(list=""),
+                    timeout=_FETCH_TIMEOUT_SECONDS,
+                )
+        except NoSlotError as error:
+            self._log_failed_fetch(name, client, f"too many look-ups: {error}")
+            return NamespaceLookup.REFUSED
         except (ApiError, Unreachable) as error:
-            log.warning("fetch namespace %s: %s", name, error)
-            if len(self._fetch_retry_times) >= _MAX_FAILED_NAMESPACES:
-                self._fetch_retry_times.clear()
-            retry_time = asyncio.get_running_loop().time() + _FETCH_RETRY_SECONDS
-            self._fetch_retry_times[name] = retry_time
-            return None
-        return self.namespaces.objects.setdefault(name, read_namespace(document))
+            is_missing = isinstance(error, ApiError) and error.status == 404
+            failure = NamespaceLookup.MISSING if is_missing else NamespaceLookup.FAILED
+            self._failed_fetches.put((client, name), failure)
+            self._log_failed_fetch(name, client, str(error))
+            return failure
+        self.namespaces.objects.setdefault(name, read_namespace(document))
+        return NamespaceLookup.FOUND
+
+    def _log_failed_fetch(self, name: str, client: str, cause: str) -> None:
+        self._fetch_log.warning(f"fetch namespace {name} for the client {client}: {cause}")
 
     def _schedule_rebuild(self) -> None:
         """Schedule one rebuild of the view for all changes in an iteration of the event loop."""

@@ -22,7 +22,7 @@ from webhook.cluster.manifest_loader import (
     files_of,
     read_manifest,
 )
-from webhook.cluster.source import Check
+from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import KIND
 from webhook.core.policy.coverage import PolicySet
@@ -112,9 +112,9 @@ class ManifestsSource:
         async with supervise(self.watch):
             yield
 
-    async def fetch_namespace(self, _name: str, _timeout: float) -> None:
-        """Return None, because the view already contains all namespaces of the files."""
-        return
+    async def fetch_namespace(self, _name: str, _client: str, _seconds: float) -> NamespaceLookup:
+        """Find nothing, because the view already contains all namespaces of the files."""
+        return NamespaceLookup.MISSING
 
     async def watch(self) -> None:
         """Poll the files for changes until cancelled.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from webhook.core.cluster.view import Namespace
 from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.snapshot import Snapshot
 
@@ -23,6 +23,19 @@ class Check(NamedTuple):
     note: str = ""
     logged: bool = False
     """Whether the component that has the problem logs it, and logs its end."""
+
+
+class NamespaceLookup(StrEnum):
+    """The result of a look-up of a namespace: a label of the metric."""
+
+    FOUND = "found"
+    """The view contains the namespace."""
+    MISSING = "missing"
+    """The namespace does not exist."""
+    FAILED = "failed"
+    """The API server did not answer in time, or with an error."""
+    REFUSED = "refused"
+    """Look-ups for the same client, or for all clients, were too many."""
 
 
 class Source(Protocol):
@@ -46,8 +59,8 @@ class Source(Protocol):
     def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the view up to date while the block runs."""
 
-    async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
-        """Return a namespace that the view does not contain yet.
+    async def fetch_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
+        """Add a namespace to the view if it exists, and if that takes at most `seconds`.
 
-        Returns None if it does not exist, or if the look-up takes more than `timeout` seconds.
+        `client` is the address of the client that caused the look-up.
         """

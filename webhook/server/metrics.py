@@ -23,7 +23,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from webhook.cluster.source import Check
+from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.reasons import Reason
 from webhook.server.metric_labels import HandshakeFailure, PreviewResult
@@ -191,6 +191,18 @@ class Metrics:
         self._failed_handshakes = {
             reason: failed_handshakes.labels(reason) for reason in HandshakeFailure
         }
+        namespace_lookups = Counter(
+            "podsettle_namespace_lookups",
+            "Reviews of pods whose namespace the watch had not shown yet, by the `result` of the "
+            "look-up. `missing`: the namespace does not exist. `failed`: the API server did not "
+            "answer in time, or with an error. `refused`: no request was sent in time, because "
+            "look-ups for the same client address, or for all, were too many.",
+            ["result"],
+            registry=self.registry,
+        )
+        self._namespace_lookups = {
+            result: namespace_lookups.labels(result) for result in NamespaceLookup
+        }
         image_lookups = Counter(
             "podsettle_image_lookups",
             "Look-ups of a tag or a digest at a registry. `result` is `found` or `failed`. Answers "
@@ -276,6 +288,10 @@ class Metrics:
     def count_failed_handshake(self, reason: HandshakeFailure) -> None:
         """Count a failed TLS handshake by its reason."""
         self._failed_handshakes[reason].inc()
+
+    def count_namespace_lookup(self, result: NamespaceLookup) -> None:
+        """Count a review that needed a look-up of its namespace, by the result."""
+        self._namespace_lookups[result].inc()
 
     def count_preview(self, result: PreviewResult) -> None:
         """Count a preview by its result."""

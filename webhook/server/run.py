@@ -95,7 +95,8 @@ def serve(
         http=Handshakes(new_protocol, context, limits, failed),  # type: ignore[arg-type]
         access_log=False,
         log_config=None,
-        # podsettle does not use the client's address, so it does not need X-Forwarded-For.
+        # A client could choose its address by X-Forwarded-For, and each address has a share of some
+        # limits.
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=limits.idle_timeout_seconds,

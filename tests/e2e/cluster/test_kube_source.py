@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.reflector import Reflector
+from webhook.cluster.source import NamespaceLookup
 from webhook.tasks import supervise
 
 
@@ -134,7 +136,7 @@ async def test_invalid_namespace_name_is_not_requested(
 
     monkeypatch.setattr(api, "request", fail)
     source = KubernetesSource(api)
-    assert await source.fetch_namespace(name, 5) is None
+    assert await source.fetch_namespace(name, "10.0.0.1", 5) is NamespaceLookup.MISSING
     assert not source.namespaces.objects
 
 
@@ -142,10 +144,12 @@ async def test_namespace_that_the_view_lacks_is_fetched(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     name = own_cluster.namespace("new-", labels={"podsettle.dev/policy": "p"})
-    found = await source.fetch_namespace(name, 5)
+    assert await source.fetch_namespace(name, "10.0.0.1", 5) is NamespaceLookup.FOUND
+    found = source.view.namespace(name)
     assert found is not None
     assert found.labels["podsettle.dev/policy"] == "p"
-    assert await source.fetch_namespace("none-such", 5) is None
+    lookup = await source.fetch_namespace("none-such", "10.0.0.1", 5)
+    assert lookup is NamespaceLookup.MISSING
 
 
 async def test_concurrent_fetches_of_a_namespace_share_one_request(
@@ -161,16 +165,16 @@ async def test_concurrent_fetches_of_a_namespace_share_one_request(
     monkeypatch.setattr(api, "request", counted)
     source = KubernetesSource(api)  # It does not run, as if the watch were late.
     name = own_cluster.namespace("many-")
-    found = await asyncio.gather(*(source.fetch_namespace(name, 5) for _ in range(50)))
-    assert {namespace and namespace.name for namespace in found} == {name}
+    fetch = partial(source.fetch_namespace, client="10.0.0.1", seconds=5)
+    assert {*await asyncio.gather(*(fetch(name) for _ in range(50)))} == {NamespaceLookup.FOUND}
     assert requested == [f"/api/v1/namespaces/{name}"]
     for _ in range(3):
-        assert await source.fetch_namespace("none-such", 5) is None
+        assert await fetch("none-such") is NamespaceLookup.MISSING
     assert requested[1:] == ["/api/v1/namespaces/none-such"]
     # The limit of concurrent requests counts no finished ones.
     others = [f"none-{number}" for number in range(20)]
     for other in others:
-        assert await source.fetch_namespace(other, 5) is None
+        assert await fetch(other) is NamespaceLookup.MISSING
     assert requested[2:] == [f"/api/v1/namespaces/{other}" for other in others]
 
 

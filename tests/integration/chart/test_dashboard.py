@@ -75,6 +75,7 @@ def test_dashboard_and_alerts_use_the_metrics_that_are_for_operators() -> None:
     assert families - used == {
         "podsettle_dns_lookups_stuck",
         "podsettle_dns_lookups_refused_total",
+        "podsettle_namespace_lookups_total",
         "process_virtual_memory_bytes",
         "process_start_time_seconds",
     }

@@ -61,7 +61,8 @@ async def answer(handler: ReviewHandler, body: bytes, at_once: bool) -> Any:
     read = ReviewBody(MemoryBudget())
     read.feed(body)
     read.finish()
-    return json.loads((await handler.handle(read, ReviewTiming(monotonic(), 7.0))).body)["response"]
+    answer = await handler.handle(read, ReviewTiming(monotonic(), 7.0), "")
+    return json.loads(answer.body)["response"]
 
 
 def review_of(document: Any, **request: Any) -> bytes:

@@ -66,6 +66,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from webhook.server.connections.client_address import client_address
 from webhook.server.connections.request_head import (
     HEAD_END,
     INVALID_HEAD,
@@ -480,7 +481,8 @@ class ReviewProtocol(asyncio.Protocol):
         assert self._review is not None  # noqa: S101
         self._last = self._last or not self._review.complete
         timing = ReviewTiming(self._received_at, self._deadline_seconds)
-        self._task = self._loop.create_task(self._server.handler.handle(self._review, timing))
+        answer = self._server.handler.handle(self._review, timing, client_address(self._transport))
+        self._task = self._loop.create_task(answer)
         self._server_state.tasks.add(self._task)  # type: ignore[arg-type]
         self._task.add_done_callback(self._on_answer)
         self._enter(State.WAITING)

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from webhook.server.connections.body_end import ChunkedBody, CountedBody
+from webhook.server.connections.client_address import client_address
 from webhook.server.limits import Limits
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class UvicornConnection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.is_probe = head.is_probe
-        peername = transport.get_extra_info("peername")
-        self.address = str(peername[0]) if isinstance(peername, tuple) else ""
+        self.address = client_address(transport)
         """The address of the client without its port."""
         self._transport = transport
         self._body = ChunkedBody() if head.is_chunked else CountedBody(head.length)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from webhook.cluster.source import Source
+from webhook.cluster.source import NamespaceLookup, Source
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit, allow_unread
@@ -106,17 +106,18 @@ class ReviewHandler:
         self._record(answer, body, timing)
         return answer.body
 
-    async def handle(self, body: ReviewBody, timing: ReviewTiming) -> HttpAnswer:
+    async def handle(self, body: ReviewBody, timing: ReviewTiming, client: str) -> HttpAnswer:
         """Return the answer to any body: a review, perhaps incomplete, or no review at all.
 
-        The answer waits for the look-ups that it needs. The caller releases the body.
+        The answer waits for the look-ups that it needs. The caller releases the body. `client` is
+        the client's address, which has a share of the look-ups of namespaces.
         """
         self._drain.reviews += 1
         if body.too_long:
             message = f"the body is longer than {self._limits.max_body_bytes} bytes"
             return self._refuse(413, message, close=True)
         try:
-            answer = await self._answer(body, timing)
+            answer = await self._answer(body, timing, client)
         except UnreadableReviewError as error:
             return self._refuse(400 if body.complete else 408, str(error), close=not body.complete)
         self._record(answer, body.data, timing)
@@ -129,7 +130,7 @@ class ReviewHandler:
         """
         return min(deadline_seconds, self._limits.body_timeout_seconds)
 
-    async def _answer(self, body: ReviewBody, timing: ReviewTiming) -> Answer:
+    async def _answer(self, body: ReviewBody, timing: ReviewTiming, client: str) -> Answer:
         """Return the answer to a review, after the look-ups that it needs.
 
         If an internal error occurs, the answer admits the pod unchanged. Raises only
@@ -140,7 +141,7 @@ class ReviewHandler:
                 body.data, timing
             )
             with self._in_flight.waiting_review():
-                return await self._look_up(answer, body.data, timing)
+                return await self._look_up(answer, body.data, timing, client)
         except UnreadableReviewError:
             raise
         except Exception as error:
@@ -177,14 +178,18 @@ class ReviewHandler:
         view = self._source.view
         return admit(review, self._decider, view.policies, view)
 
-    async def _look_up(self, answer: Answer, review: bytes, timing: ReviewTiming) -> Answer:
+    async def _look_up(
+        self, answer: Answer, review: bytes, timing: ReviewTiming, client: str
+    ) -> Answer:
         """Return `answer`, or a better one after look-ups of the namespace and of images."""
         name = answer.unknown_namespace
         if name is not None and not self._budget.exhausted:
             seconds = min(
                 NAMESPACE_LOOKUP_SECONDS, timing.deadline_seconds * NAMESPACE_LOOKUP_SHARE
             )
-            if await self._source.fetch_namespace(name, seconds):
+            lookup = await self._source.fetch_namespace(name, client, seconds)
+            self._metrics.count_namespace_lookup(lookup)
+            if lookup is NamespaceLookup.FOUND:
                 view = self._source.view
                 answer = admit(review, self._decider, view.policies, view)
         if answer.decision.missing_images and self._images is not None:

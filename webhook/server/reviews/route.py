@@ -134,7 +134,8 @@ async def _read_and_answer(
             async with asyncio.timeout(handler.body_timeout(deadline_seconds) - queued_seconds):
                 await _read(request, body)
         timing = ReviewTiming(monotonic() - queued_seconds, deadline_seconds)
-        return await handler.handle(body, timing)
+        client = request.client.host if request.client else ""
+        return await handler.handle(body, timing, client)
     finally:
         # The answer is sent after this. A client that reads slowly must not occupy both.
         body.release()

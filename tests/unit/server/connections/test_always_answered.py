@@ -19,8 +19,8 @@ from tests.support.reviews import UID, patch_of, review
 from tests.support.server_fixtures import make_app
 from tests.support.strategies import JUNK, PODS, VIEWS
 from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.source import NamespaceLookup
 from webhook.core.admission.handler import Answer
-from webhook.core.cluster.view import Namespace
 from webhook.core.policy.snapshot import Snapshot
 from webhook.server.reviews.log import ReviewLog
 
@@ -82,7 +82,7 @@ class UnexpectedError(Exception):
 def failing(service: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
     """A service whose source raises an unexpected exception when it looks up a namespace."""
 
-    async def fetch_namespace(_name: str, _timeout: float) -> Namespace | None:
+    async def fetch_namespace(_name: str, _client: str, _seconds: float) -> NamespaceLookup:
         raise UnexpectedError("of the source")
 
     service.source.view = replace(view(SLEEPING), invents_namespaces=False)

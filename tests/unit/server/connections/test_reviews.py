@@ -144,6 +144,14 @@ async def test_long_complete_body_is_left_to_the_task(
     assert server.handler.bodies == [body]
 
 
+async def test_look_up_counts_for_the_address_of_the_client(server: MemoryServer) -> None:
+    client = server.connect(peername=("10.0.0.7", 4711))
+    client.send(post(LOOKUP))
+    await server.run()
+    assert server.handler.clients == ["10.0.0.7"]
+    await lose(client, server)
+
+
 async def test_review_that_needs_a_look_up_waits_in_a_task(
     client: MemoryClient, server: MemoryServer
 ) -> None:

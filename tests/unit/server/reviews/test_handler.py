@@ -72,7 +72,7 @@ class Handling:
                 body.feed(piece)
             if complete:
                 body.finish()
-            answer = await self._handler.handle(body, ReviewTiming(monotonic(), 7.0))
+            answer = await self._handler.handle(body, ReviewTiming(monotonic(), 7.0), "10.0.0.1")
             body.release()
             return answer
 

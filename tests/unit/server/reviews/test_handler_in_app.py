@@ -15,7 +15,7 @@ from tests.support.reviews import PODS, UID, load_pod, patch_of, review
 from tests.support.server_fixtures import make_components
 from tests.support.waiting import eventually
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.cluster.view import Namespace
+from webhook.cluster.source import NamespaceLookup
 from webhook.server.app import create_app
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.reviews.request import answer_seconds
@@ -184,19 +184,19 @@ def test_deadline_is_a_share_of_the_api_servers_timeout(query: str, seconds: flo
 
 
 class NewNamespaces:
-    """A source that has to look up every namespace. Records the time allowed for it."""
+    """A source that has to look up every namespace. Records the client, and the time allowed."""
 
     def __init__(self, source: ManifestsSource, found: bool) -> None:
         self._source, self._found = source, found
         self.view = replace(source.view, namespaces={}, invents_namespaces=False)
-        self.asked: list[tuple[str, float]] = []
+        self.asked: list[tuple[str, str, float]] = []
 
-    async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
-        self.asked.append((name, timeout))
+    async def fetch_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
+        self.asked.append((name, client, seconds))
         if not self._found:
-            return None
+            return NamespaceLookup.MISSING
         self.view = self._source.view
-        return self._source.view.namespace(name)
+        return NamespaceLookup.FOUND
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
@@ -210,9 +210,12 @@ async def test_namespace_look_up_gets_a_small_share_of_the_deadline(
         new_source = NewNamespaces(source, found)
         async with client_of(new_source) as client:
             answer = (await client.post(f"/mutate{query}", json=review(TEKTON))).json()
+            metrics = (await client.get("/metrics")).text.splitlines()
         assert bool(patch_of(answer)) is found
-        ((name, given),) = new_source.asked
-        assert name == TEKTON["metadata"]["namespace"]
+        ((name, address, given),) = new_source.asked
+        assert (name, address) == (TEKTON["metadata"]["namespace"], "127.0.0.1")
+        result = "found" if found else "missing"
+        assert f'podsettle_namespace_lookups_total{{result="{result}"}} 1.0' in metrics
         assert given == pytest.approx(seconds)
         if not found:
             assert "NamespaceUnknown" in answer["response"]["warnings"][0]

@@ -12,7 +12,7 @@ from tests.support.http_client import InProcess, mutate, review_in
 from tests.support.protocol_server import REVIEW, is_settled
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.cluster.view import Namespace
+from webhook.cluster.source import NamespaceLookup
 
 Serve = Callable[..., InProcess]
 
@@ -45,9 +45,9 @@ class HangingNamespaces:
         self.view = replace(source.view, namespaces={}, invents_namespaces=False)
         self.found = threading.Event()
 
-    async def fetch_namespace(self, _name: str, _timeout: float) -> Namespace | None:
+    async def fetch_namespace(self, _name: str, _client: str, _seconds: float) -> NamespaceLookup:
         await asyncio.to_thread(self.found.wait, 30)
-        return None
+        return NamespaceLookup.FAILED
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)

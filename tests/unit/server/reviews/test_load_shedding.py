@@ -174,7 +174,7 @@ async def test_long_review_is_answered_unread_with_an_exhausted_budget(
     body = ReviewBody(components.review_budget)
     body.feed(long_review(length))
     body.finish()
-    answer = await components.handler.handle(body, ReviewTiming(time.monotonic(), 7.0))
+    answer = await components.handler.handle(body, ReviewTiming(time.monotonic(), 7.0), "")
     body.release()
     answered = json.loads(answer.body)["response"]
     assert answered["allowed"] is True
