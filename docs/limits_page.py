@@ -13,6 +13,12 @@ from webhook.cluster.kube_source import (
     MAX_FETCHES,
     MAX_FETCHES_PER_CLIENT,
 )
+from webhook.cluster.token_review import (
+    MAX_REVIEWS,
+    MAX_REVIEWS_PER_CLIENT,
+    REVIEW_QUEUE_SECONDS,
+    REVIEW_SLOT_SECONDS,
+)
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.preview.frames import (
     MAX_OBJECTS_WITHOUT_POD,
@@ -169,6 +175,12 @@ ROWS = (
         "{max_probes}, and {max_handed_over_per_client} for each client address",
         "the oldest one is aborted",
     ),
+    Row(
+        "checks of [tokens](#tokens)",
+        "{MAX_REVIEWS} at the same time, and {MAX_REVIEWS_PER_CLIENT} for each client address; "
+        "each counts for at least {REVIEW_SLOT_SECONDS}",
+        "the request waits for up to {REVIEW_QUEUE_SECONDS}, then 503",
+    ),
     Row("the size of a text for `/preview`", "{MAX_PREVIEW_BODY_BYTES}", "413"),
     Row("pods in a text for `/preview`", "{MAX_PODS}", "422"),
     Row("objects without a pod in a text for `/preview`", "{MAX_OBJECTS_WITHOUT_POD}", "422"),
@@ -220,8 +232,12 @@ def _values() -> dict[str, str]:
         "MAX_POLICIES_BYTES": MAX_POLICIES_BYTES,
         "MAX_POLICY_BYTES": MAX_POLICY_BYTES,
         "MAX_PREVIEW_BODY_BYTES": MAX_PREVIEW_BODY_BYTES,
+        "MAX_REVIEWS": MAX_REVIEWS,
+        "MAX_REVIEWS_PER_CLIENT": MAX_REVIEWS_PER_CLIENT,
         "NAMESPACE_LOOKUP_SECONDS": NAMESPACE_LOOKUP_SECONDS,
         "NAMESPACE_LOOKUP_SHARE": NAMESPACE_LOOKUP_SHARE,
+        "REVIEW_QUEUE_SECONDS": REVIEW_QUEUE_SECONDS,
+        "REVIEW_SLOT_SECONDS": REVIEW_SLOT_SECONDS,
     }
     limits = DEFAULT_LIMITS
     found |= {each.name: getattr(limits, each.name) for each in fields(limits)}

@@ -10,9 +10,12 @@ class Known:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []
+        self.clients: set[str] = set()
+        """The addresses of the clients that sent tokens."""
 
-    async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
+    async def authorize(self, token: str, verb: str, path: str, client: str) -> AccessDecision:
         self.asked.append((token, verb, path))
+        self.clients.add(client)
         return {
             "good": AccessDecision(Access.GRANTED),
             "poor": AccessDecision(Access.FORBIDDEN, f"'poor' may not {verb} {path}"),

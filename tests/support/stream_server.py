@@ -62,7 +62,7 @@ class LookupSource:
 class NoAccess:
     """An authorizer that accepts no token."""
 
-    async def authorize(self, _token: str, _verb: str, _path: str) -> AccessDecision:
+    async def authorize(self, _token: str, _verb: str, _path: str, _client: str) -> AccessDecision:
         return AccessDecision(Access.UNAUTHENTICATED)
 
 

@@ -9,25 +9,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from webhook.cluster.access import Access, AccessDecision
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.expiring_cache import ExpiringCache
+from webhook.cluster.fair_slots import FIRST, FairSlots, NoSlotError
+from webhook.cluster.limited_log import LimitedLog
+from webhook.cluster.single_flight import SingleFlight
 
 log = logging.getLogger(__name__)
 
 # The default of Kubernetes' delegating authenticator. A revoked grant remains effective this long.
 CACHE_TTL_SECONDS = 10.0
 MAX_CACHED_DECISIONS = 1024
-# A client that sends many invalid tokens must not overload the API server.
-_MAX_CONCURRENT_REQUESTS = 8
+# The time for which a token whose access was granted is reviewed before those of other clients.
+# Prometheus scrapes more often.
+RECENTLY_GRANTED_SECONDS = 300.0
+# A client that sends many invalid tokens must not overload the API server. With
+# `REVIEW_SLOT_SECONDS`, these limits are 80 tokens a second, and 40 for each client address.
+MAX_REVIEWS = 8
+MAX_REVIEWS_PER_CLIENT = 4
+REVIEW_SLOT_SECONDS = 0.1
+# A client's share serves more in the time that a token waits.
+_MAX_WAITING_PER_CLIENT = 64
 # Half of the default scrape timeout of Prometheus.
 _TIMEOUT_SECONDS = 5.0
+REVIEW_QUEUE_SECONDS = 2.5
 # The limit is ample: service account tokens have about 1 KiB.
 _MAX_TOKEN_BYTES = 16 * 1024
 
@@ -35,15 +47,11 @@ _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-class _CachedDecision(NamedTuple):
-    decision: AccessDecision
-    expires_at: float
-
-
 class ClusterAuthorizer:
     """An authorizer that sends requests to an API server and caches the decisions.
 
-    The cache contains at most `max_cached` decisions. When it is full, the oldest is removed.
+    Each of its caches has at most `max_cached` entries. Grants are not in the cache of refusals,
+    because a client that sends invalid tokens could evict them.
     """
 
     def __init__(
@@ -53,35 +61,59 @@ class ClusterAuthorizer:
         max_cached: int = MAX_CACHED_DECISIONS,
     ) -> None:
         self._server = server
-        self._clock = clock
-        self._max_cached = max_cached
-        self._cache: OrderedDict[bytes, _CachedDecision] = OrderedDict()
+        self._grants: ExpiringCache[bytes, AccessDecision] = ExpiringCache(
+            CACHE_TTL_SECONDS, max_cached, clock
+        )
+        self._refusals: ExpiringCache[bytes, AccessDecision] = ExpiringCache(
+            CACHE_TTL_SECONDS, max_cached, clock
+        )
+        self._recently_granted: ExpiringCache[bytes, bool] = ExpiringCache(
+            RECENTLY_GRANTED_SECONDS, max_cached, clock
+        )
         # The cache keys are keyed digests. With plain hashes, an attacker with a memory dump
         # could test guessed tokens.
         self._secret = secrets.token_bytes(32)
-        self._concurrency = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
+        self._reviews: SingleFlight[bytes, AccessDecision] = SingleFlight()
+        self._slots = FairSlots(
+            MAX_REVIEWS, MAX_REVIEWS_PER_CLIENT, _MAX_WAITING_PER_CLIENT, REVIEW_SLOT_SECONDS
+        )
+        self._log = LimitedLog(log)
 
-    async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
+    async def authorize(self, token: str, verb: str, path: str, client: str) -> AccessDecision:
         """Decide whether the user of a token may send a request with this method to this path.
 
-        `verb` is the HTTP method in lower case. Returns `Access.UNKNOWN` if the API server does not
-        answer. This result is not cached.
+        `verb` is the HTTP method in lower case, and `client` the client's address. Returns
+        `Access.UNKNOWN` if the API server does not answer in time, or if the client sends too many
+        tokens. This result is not cached.
         """
         if not token or len(token) > _MAX_TOKEN_BYTES or not token.isascii():
             return AccessDecision(Access.UNAUTHENTICATED, "malformed bearer token")
         key = self._cache_key(token, verb, path)
-        cached = self._cache.get(key)
-        if cached and self._clock() < cached.expires_at:
-            return cached.decision
+        cached = self._grants.get(key) or self._refusals.get(key)
+        if cached is not None:
+            return cached
+        return await self._reviews.run(key, lambda: self._decide(key, token, verb, path, client))
+
+    async def _decide(
+        self, key: bytes, token: str, verb: str, path: str, client: str
+    ) -> AccessDecision:
+        """Request a decision and cache it. If that fails, return `Access.UNKNOWN`."""
+        queue = client if self._recently_granted.get(key) is None else FIRST
         try:
-            async with asyncio.timeout(_TIMEOUT_SECONDS), self._concurrency:
+            async with (
+                asyncio.timeout(_TIMEOUT_SECONDS),
+                self._slots.slot(queue, REVIEW_QUEUE_SECONDS),
+            ):
                 decision = await self._request_decision(token, verb, path)
+        except NoSlotError as error:
+            reason = f"too many tokens are checked: {error}"
         except (ApiError, Unreachable, TimeoutError, LookupError) as error:
             reason = str(error) or f"no answer in {_TIMEOUT_SECONDS:g} s"
-            log.warning("authorization: cannot authorize %s %s: %s", verb, path, reason)
-            return AccessDecision(Access.UNKNOWN, reason)
-        self._store(key, decision)
-        return decision
+        else:
+            self._store(key, decision)
+            return decision
+        self._log.warning(f"authorization: cannot authorize {verb} {path} for {client}: {reason}")
+        return AccessDecision(Access.UNKNOWN, reason)
 
     async def _request_decision(self, token: str, verb: str, path: str) -> AccessDecision:
         """Send a TokenReview, and a SubjectAccessReview if the token is valid."""
@@ -114,7 +146,9 @@ class ClusterAuthorizer:
         return blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()
 
     def _store(self, key: bytes, decision: AccessDecision) -> None:
-        self._cache[key] = _CachedDecision(decision, self._clock() + CACHE_TTL_SECONDS)
-        self._cache.move_to_end(key)
-        if len(self._cache) > self._max_cached:
-            self._cache.popitem(last=False)
+        if decision.access is Access.GRANTED:
+            self._grants.put(key, decision)
+            self._recently_granted.put(key, True)
+        else:
+            self._refusals.put(key, decision)
+            self._recently_granted.discard(key)

@@ -38,10 +38,10 @@ BEARER = HTTPBearer(
 Guard: TypeAlias = Callable[[Request], Awaitable[None]]
 
 
-def guard(authorize: Callable[[str, str, str], Awaitable[AccessDecision]]) -> Guard:
+def guard(authorize: Callable[[str, str, str, str], Awaitable[AccessDecision]]) -> Guard:
     """Return a FastAPI dependency that answers 401, 403 or 503 to unauthorized requests.
 
-    `authorize` gets the token, the HTTP method in lower case, and the path.
+    `authorize` gets the token, the HTTP method in lower case, the path, and the client's address.
     """
 
     async def check(request: Request) -> None:
@@ -50,7 +50,8 @@ def guard(authorize: Callable[[str, str, str], Awaitable[AccessDecision]]) -> Gu
             raise HTTPException(401, _BEARER_HINT, _CHALLENGE)
         # Not `request.url.path`: older Starlette versions parse it from the Host header.
         verb, path = request.method.lower(), request.scope["path"]
-        access, note = await authorize(token, verb, path)
+        client = request.client.host if request.client else ""
+        access, note = await authorize(token, verb, path, client)
         if access is Access.UNAUTHENTICATED:
             detail = f"the API server does not accept this token: {note or 'invalid or expired'}"
             raise HTTPException(401, f"{detail}; {_BEARER_HINT}", _CHALLENGE)

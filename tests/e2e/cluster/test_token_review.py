@@ -13,6 +13,7 @@ from webhook.cluster.access import Access
 from webhook.cluster.client import ApiServer
 from webhook.cluster.token_review import CACHE_TTL_SECONDS, MAX_CACHED_DECISIONS, ClusterAuthorizer
 
+CLIENT = "10.0.0.1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -61,9 +62,9 @@ async def test_token_gives_access_to_granted_paths_only(
     namespace = cluster.namespace("authorize-")
     grant(cluster, namespace, "/metrics", "get")
     token = cluster.token_for("default", namespace)
-    assert (await authorizer.authorize(token, "get", "/metrics")).access is Access.GRANTED
+    assert (await authorizer.authorize(token, "get", "/metrics", CLIENT)).access is Access.GRANTED
     for verb, path in (("get", "/preview"), ("post", "/metrics"), ("get", "/metrics/x")):
-        decision = await authorizer.authorize(token, verb, path)
+        decision = await authorizer.authorize(token, verb, path, CLIENT)
         assert decision.access is Access.FORBIDDEN
         assert decision.note == f"'system:serviceaccount:{namespace}:default' may not {verb} {path}"
 
@@ -71,14 +72,16 @@ async def test_token_gives_access_to_granted_paths_only(
 async def test_grants_of_a_group_apply_to_its_members(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
-    assert (await authorizer.authorize(cluster.token, "post", "/preview")).access is Access.GRANTED
+    assert (
+        await authorizer.authorize(cluster.token, "post", "/preview", CLIENT)
+    ).access is Access.GRANTED
 
 
 @pytest.mark.parametrize("token", ["", "invalid", "é", "x" * 20_000, "a b\r\nc"])
 async def test_malformed_or_invalid_token_is_unauthenticated(
     token: str, authorizer: ClusterAuthorizer
 ) -> None:
-    decision = await authorizer.authorize(token, "get", "/metrics")
+    decision = await authorizer.authorize(token, "get", "/metrics", CLIENT)
     assert decision.access is Access.UNAUTHENTICATED
 
 
@@ -86,7 +89,9 @@ async def test_token_for_another_audience_is_unauthenticated(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
     token = cluster.token_for("default", audiences=["vault"])
-    assert (await authorizer.authorize(token, "get", "/metrics")).access is Access.UNAUTHENTICATED
+    assert (
+        await authorizer.authorize(token, "get", "/metrics", CLIENT)
+    ).access is Access.UNAUTHENTICATED
 
 
 async def test_decision_is_cached_until_its_ttl_ends(
@@ -94,15 +99,15 @@ async def test_decision_is_cached_until_its_ttl_ends(
 ) -> None:
     namespace = cluster.namespace("authorize-")
     token = cluster.token_for("default", namespace)
-    assert (await authorizer.authorize(token, "get", "/cached")).access is Access.FORBIDDEN
+    assert (await authorizer.authorize(token, "get", "/cached", CLIENT)).access is Access.FORBIDDEN
     grant(cluster, namespace, "/cached", "get")
     clock.now += CACHE_TTL_SECONDS - 0.1
-    assert (await authorizer.authorize(token, "get", "/cached")).access is Access.FORBIDDEN
+    assert (await authorizer.authorize(token, "get", "/cached", CLIENT)).access is Access.FORBIDDEN
     clock.now += 0.2
-    assert (await authorizer.authorize(token, "get", "/cached")).access is Access.GRANTED
+    assert (await authorizer.authorize(token, "get", "/cached", CLIENT)).access is Access.GRANTED
     cluster.request("DELETE", f"{RBAC}/clusterrolebindings/{namespace}-get")
     clock.now += CACHE_TTL_SECONDS - 0.1
-    assert (await authorizer.authorize(token, "get", "/cached")).access is Access.GRANTED
+    assert (await authorizer.authorize(token, "get", "/cached", CLIENT)).access is Access.GRANTED
 
 
 async def test_cache_is_bounded_and_contains_no_tokens(server: ApiServer) -> None:
@@ -110,11 +115,11 @@ async def test_cache_is_bounded_and_contains_no_tokens(server: ApiServer) -> Non
     authorizer = ClusterAuthorizer(server, Clock(), max_cached=3)
     tokens = [f"some-token-{number}" for number in range(5)]
     for token in tokens:
-        await authorizer.authorize(token, "get", "/metrics")
+        await authorizer.authorize(token, "get", "/metrics", CLIENT)
     assert "some-token" not in repr(vars(authorizer))
     # While the API server is unreachable, only cached decisions are known.
     server.url = "https://127.0.0.1:1"
-    decisions = [await authorizer.authorize(token, "get", "/metrics") for token in tokens]
+    decisions = [await authorizer.authorize(token, "get", "/metrics", CLIENT) for token in tokens]
     assert [decision.access for decision in decisions] == [
         *[Access.UNKNOWN] * 2,
         *[Access.UNAUTHENTICATED] * 3,
@@ -125,11 +130,13 @@ async def test_unreachable_api_server_gives_unknown_and_nothing_is_cached(
     cluster: KubeCluster, server: ApiServer, authorizer: ClusterAuthorizer
 ) -> None:
     server.url = "https://127.0.0.1:1"
-    decision = await authorizer.authorize(cluster.token, "get", "/metrics")
+    decision = await authorizer.authorize(cluster.token, "get", "/metrics", CLIENT)
     assert decision.access is Access.UNKNOWN
     assert "connection refused" in decision.note
     server.url = cluster.url
-    assert (await authorizer.authorize(cluster.token, "get", "/metrics")).access is Access.GRANTED
+    assert (
+        await authorizer.authorize(cluster.token, "get", "/metrics", CLIENT)
+    ).access is Access.GRANTED
 
 
 async def test_missing_right_to_create_token_reviews_gives_unknown(
@@ -138,6 +145,8 @@ async def test_missing_right_to_create_token_reviews_gives_unknown(
     """podsettle itself is such a client while its ClusterRole is missing."""
     namespace = cluster.namespace("authorize-")
     async with connected_as_an_account_with(cluster, namespace, [], tmp_path) as server:
-        decision = await ClusterAuthorizer(server).authorize(cluster.token, "get", "/metrics")
+        decision = await ClusterAuthorizer(server).authorize(
+            cluster.token, "get", "/metrics", CLIENT
+        )
     assert decision.access is Access.UNKNOWN
     assert 'cannot create resource "tokenreviews"' in decision.note

@@ -115,6 +115,7 @@ async def test_permitted_token_gets_an_answer(closed: httpx.AsyncClient, known: 
         assert answer.status_code == 200, answer.text
         assert (await closed.get("/metrics", headers=headers)).status_code == 200
     assert set(known.asked) == {("good", "post", "/preview"), ("good", "get", "/metrics")}
+    assert known.clients == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize(
