@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -147,6 +149,26 @@ def test_network_policy_allows_egress_only_to_the_configured_ports() -> None:
     ):
         assert egress(api_server, f"--set=proxy.httpsProxy={url}") == {443, 6443, port}
     assert egress("--set=proxy.httpsProxy=http://proxy.example:3128") is None
+
+
+def test_network_policy_admits_only_the_given_clients() -> None:
+    def clients(*flags: str) -> Any:
+        (policy,) = (
+            each
+            for each in yaml.safe_load_all(template(*flags))
+            if each and each["kind"] == "NetworkPolicy"
+        )
+        (rule,) = policy["spec"]["ingress"]
+        return rule.get("from")
+
+    given = [{"ipBlock": {"cidr": "10.0.0.10/32"}}]
+    only = '--set-json=networkPolicy.clients=[{"ipBlock":{"cidr":"10.0.0.10/32"}}]'
+    assert clients() is None
+    assert clients(only) == given
+    *others, test_pod = clients(only, "--set=helmTest.enabled=true")
+    assert others == given
+    labels = test_pod["podSelector"]["matchLabels"]
+    assert labels["app.kubernetes.io/component"] == "test"
 
 
 def test_rbac_rules_contain_no_wildcards() -> None:

@@ -102,7 +102,7 @@ def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
         )
         return list(_selectors(list(rendered)))
 
-    assert len(selectors({})) == 7
+    assert len(selectors({})) == 8
     assert selectors({}) == selectors({"commonLabels": {"another": "one"}})
     assert not any(common.items() & each.items() for each in selectors({}))
 

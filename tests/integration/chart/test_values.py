@@ -259,6 +259,8 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"drain.quiet": None}, "/drain", "missing property 'quiet'"),
     ({"podDisruptionBudget.enabled": 1}, "/podDisruptionBudget/enabled", "want boolean"),
     ({"networkPolicy.apiServerPorts": [0]}, "/networkPolicy/apiServerPorts/0", "minimum"),
+    ({"networkPolicy.clients": ["10.0.0.0/8"]}, "/networkPolicy/clients/0", "want object"),
+    ({"networkPolicy.clients": [{"cidr": "a"}]}, "/networkPolicy/clients/0", "not allowed"),
     ({"networkPolicy.registryPorts": [443]}, "/networkPolicy/registryPorts", "set both or none"),
     ({"networkPolicy.registryPorts": [0]}, "/networkPolicy/registryPorts/0", "minimum"),
     ({"networkPolicy.apiServerPorts": ["https"]}, "/networkPolicy/apiServerPorts/0", "integer"),
@@ -326,6 +328,8 @@ def test_schema_rejects_unknown_keys_of_every_object() -> None:
         "nodeAffinity",
         "podAffinity",
         "podAntiAffinity",
+        "namespaceSelector",
+        "podSelector",
         "volumeSource",
     ]
 
