@@ -19,6 +19,7 @@ from webhook.cluster.token_review import (
     REVIEW_QUEUE_SECONDS,
     REVIEW_SLOT_SECONDS,
 )
+from webhook.core.admission.review import MAX_VALUES
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.preview.frames import (
     MAX_OBJECTS_WITHOUT_POD,
@@ -91,6 +92,11 @@ ROWS = (
         "the size of a review",
         "podsettle decodes up to {max_review_bytes}, and receives up to {max_body_bytes}",
         "`UnsupportedReview` above {max_review_bytes}, 413 above {max_body_bytes}",
+    ),
+    Row(
+        "values in a pod: fields, and items of lists and maps, counted by their commas",
+        "{MAX_VALUES}",
+        "`PodTooLarge`",
     ),
     Row(
         "a client that does not read while more than {write_high_water_bytes} wait to be sent",
@@ -231,6 +237,7 @@ def _values() -> dict[str, str]:
         "MAX_POLICIES": MAX_POLICIES,
         "MAX_POLICIES_BYTES": MAX_POLICIES_BYTES,
         "MAX_POLICY_BYTES": MAX_POLICY_BYTES,
+        "MAX_VALUES": MAX_VALUES,
         "MAX_PREVIEW_BODY_BYTES": MAX_PREVIEW_BODY_BYTES,
         "MAX_REVIEWS": MAX_REVIEWS,
         "MAX_REVIEWS_PER_CLIENT": MAX_REVIEWS_PER_CLIENT,

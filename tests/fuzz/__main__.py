@@ -10,7 +10,7 @@ from collections import Counter
 from time import monotonic
 
 from tests.fuzz import corpus
-from tests.fuzz.inputs import Program, is_small, mutated, render
+from tests.fuzz.inputs import Program, is_within, mutated, render
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.worker import HARD_END_SECONDS, Worker
 
@@ -68,7 +68,7 @@ class _Pool:
             program = self.programs[self.chance.randrange(len(self.programs))]
             if self.runs >= len(self.target.seeds):
                 program = mutated(program, self.target.seeds, self.target.words, self.chance)
-            if program and is_small(program):
+            if program and is_within(program, self.target.max_bytes):
                 found += self._try(program)
         return found
 

@@ -6,13 +6,12 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-MAX_BYTES = 512 * 1024
 _MAX_PIECES = 24
 _COUNTS = (1, 2, 10, 100, 190, 1_000, 10_000, 50_000)
 
 
 class Piece(NamedTuple):
-    """A text, so many times in a row; `{}` in it is the number of the repetition."""
+    """A text, so many times in a row. If it is repeated, `{}` is the number of the repetition."""
 
     text: str
     times: int = 1
@@ -31,14 +30,15 @@ def render(program: Program, scale: int = 1) -> bytes:
 
 def _rendered(piece: Piece, scale: int) -> str:
     times = piece.times * scale if piece.times > 1 else 1
-    if "{}" not in piece.text:
+    # The texts around what is repeated are JSON, in which `{}` is an empty object.
+    if piece.times == 1 or "{}" not in piece.text:
         return piece.text * times
     return "".join(piece.text.replace("{}", str(number)) for number in range(times))
 
 
-def is_small(program: Program) -> bool:
-    """Whether its input is no longer than MAX_BYTES."""
-    return sum((len(piece.text) + 4) * piece.times for piece in program) <= MAX_BYTES
+def is_within(program: Program, max_bytes: int) -> bool:
+    """Whether its input is probably no longer than so many bytes."""
+    return sum((len(piece.text) + 4) * piece.times for piece in program) <= max_bytes
 
 
 def mutated(

@@ -8,16 +8,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from tests.fuzz.inputs import Piece, Program
-from tests.support.factories import (
-    SETTINGS,
-    container,
-    node,
-    pod,
-    policy,
-    review,
-    runtime_class,
-    view,
-)
+from tests.fuzz.pods import LONG_FIELDS, POD, pod_with_long_field, reviewed
+from tests.support.factories import SETTINGS, node, policy, runtime_class, view
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import UnreadableReviewError, admit
@@ -48,6 +40,8 @@ class Target(NamedTuple):
     milliseconds_per_kib: float = 2.0
     milliseconds_per_pod: float = 0.0
     """For each of the first MAX_PODS: a decision and a diff have a price, however short the pod."""
+    max_bytes: int = 512 * 1024
+    """The maximum length of its inputs."""
 
     def allowed_seconds(self, body: bytes) -> float:
         """CPU seconds for an input."""
@@ -60,7 +54,7 @@ class Target(NamedTuple):
         return allowed / 1000
 
 
-_SEEN = view(
+SEEN = view(
     policy(
         "all",
         imageConfig={"lookup": "Registry", "registries": ["*"]},
@@ -86,7 +80,7 @@ def _admit(body: bytes) -> None:
     with suppress(UnreadableReviewError):
         # The second time it may be answered from the cache.
         for decider in (Decider(SETTINGS), _CACHING):
-            answer = admit(body, decider, _SEEN.policies, _SEEN)
+            answer = admit(body, decider, SEEN.policies, SEEN)
             if answer.error is not None:
                 raise answer.error
 
@@ -96,7 +90,7 @@ def _preview(body: bytes) -> None:
     with suppress(DocumentError):
         for document in load_documents(body, "body"):
             for found in preview_all(
-                document.value, _SEEN.policies, _SEEN, SETTINGS, namespace_labels={"team": "a"}
+                document.value, SEEN.policies, SEEN, SETTINGS, namespace_labels={"team": "a"}
             ):
                 count += isinstance(found, Preview)
                 if count > MAX_PODS:
@@ -132,51 +126,10 @@ def _reference(body: bytes) -> None:
         registry_of(found, LookupRules(("*a*a*a*b", "*.example", "*:*")))
 
 
-_POD = pod(
-    container("c1", "sh", "-c", "x"),
-    container("prepare"),
-    containers=[container("main", "/x", volumeMounts=[{"name": "d", "mountPath": "/d"}])],
-    labels={"l1": "", "l2": "x"},
-    annotations={"podsettle.dev/skip": "x,y"},
-    volumes=[{"name": "d", "persistentVolumeClaim": {}}],
-    restartPolicy="Never",
-    overhead={"cpu": "250m"},
-    nodeSelector={"disk": "ssd"},
+_PODS: tuple[Program, ...] = (
+    (Piece(json.dumps(POD)),),
+    *(pod_with_long_field(path, item, 400) for path, item in LONG_FIELDS),
 )
-_LISTS = {
-    "initContainers": '{"name":"c{}","command":["sh"]},',
-    "containers": '{"name":"c{}","command":["x"],"resources":{"limits":{"a{}":"1"}}},',
-    "volumes": '{"name":"v{}"},',
-    "tolerations": '{"key":"a{}"},',
-    "imagePullSecrets": '{"name":"s{}"},',
-}
-_MAPPINGS = {"nodeSelector": '"k{}":"v",', "overhead": '"k{}":"1e9",'}
-_TERM = {"matchExpressions": [{"key": "n", "operator": "Gt", "values": ["4"]}]}
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-def _lists() -> list[Program]:
-    """Pods with one field that is long."""
-    found: list[Program] = []
-    for key, part in _LISTS.items():
-        document = json.dumps({**_POD, "spec": {**_POD["spec"], key: ["MARK"]}})
-        before, _, after = document.partition('"MARK"')
-        last = part.removesuffix(",").replace("{}", "z")
-        found.append((Piece(before), Piece(part, 400), Piece(last + after)))
-    for key, part in _MAPPINGS.items():
-        document = json.dumps({**_POD, "spec": {**_POD["spec"], key: {"MARK": "1"}}})
-        before, _, after = document.partition('"MARK"')
-        found.append((Piece(before), Piece(part, 400), Piece('"z"' + after)))
-    terms = [_TERM] * 40
-    affinity = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
-    found.append((Piece(json.dumps({**_POD, "spec": {**_POD["spec"], "affinity": affinity}})),))
-    return [(Piece(json.dumps(_POD)),), *found]
-
-
-def _reviewed(program: Program) -> Program:
-    before, _, after = json.dumps(review("MARK")).partition('"MARK"')
-    return (Piece(before), *program, Piece(after))
-
 
 _JSON_WORDS = (
     '"', "{", "}", "[", "]", ",", ":", "null", "0", "1e9", "9", "\\u0041", "\\ud800", "\udcff",
@@ -200,12 +153,13 @@ _TEXTS = ("*", "?", "a", "*a", "a*", ".", "*.", ":", "/", "[", "]", "@", "\n", "
 TARGETS = {
     "admit": Target(
         # Twice what one review may take: it is answered twice.
-        _admit, tuple(map(_reviewed, _lists())), _JSON_WORDS, 2 * 20.0, 2 * 0.2
+        _admit, tuple(map(reviewed, _PODS)), _JSON_WORDS, 2 * 20.0, 2 * 0.02,
+        max_bytes=3 * 1024 * 1024,
     ),
     "preview": Target(
         _preview,
         (
-            *_lists(),
+            *_PODS[::6],
             (Piece(_LIST), Piece(_EMPTY_POD, 50), Piece(_EMPTY_POD[:-1] + "]}")),
             (Piece("kind: Pod\nmetadata: {name: p}\nspec:\n  containers: []\n  initContainers:\n"),
              Piece("  - name: c{}\n    command: [sh]\n    args: [a]\n", 50)),
@@ -222,7 +176,7 @@ TARGETS = {
             (Piece("a: &a [1]\nb: ["), Piece("*a,", 100), Piece("]\n")),
             (Piece("&a{} [", 190), Piece("1,", 100), Piece("]", 190)),
             (Piece("a: &a {b: 1}\nc:\n  <<: *a\n"), Piece("---\nx: |\n  y\n", 10)),
-            *_lists()[:2],
+            *_PODS[:2],
         ),
         _YAML_WORDS,
     ),

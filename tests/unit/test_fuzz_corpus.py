@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.fuzz import corpus
-from tests.fuzz.inputs import Piece, is_small, mutated, render
+from tests.fuzz.inputs import Piece, is_within, mutated, render
 from tests.fuzz.targets import TARGETS
 from tests.support.complexity import grows_linearly
 
@@ -29,7 +29,8 @@ def test_mutations_are_repeatable_and_stay_within_bounds() -> None:
             mutated(chance.choice(target.seeds), target.seeds, target.words, chance)
             for _ in range(50)
         ]
-        return [render(program) for program in programs if is_small(program)]
+        small = (each for each in programs if is_within(each, target.max_bytes))
+        return [render(program) for program in small]
 
     assert some(1) == some(1)
     assert len({*some(1), *some(2)}) > 50

@@ -21,6 +21,7 @@ from msgspec.structs import astuple
 from webhook.core.constants import (
     ANNOTATION_SKIP,
     ANNOTATION_SKIPPED,
+    ANNOTATION_SUMMARY,
     HELPER,
     HELPER_MOUNT,
     HELPER_PATH,
@@ -39,11 +40,15 @@ from webhook.core.pod import (
     is_sidecar,
 )
 
-_HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/").encode()
+_HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/")
+_HELPER_MOUNT_NAME_BYTES = _HELPER_MOUNT_NAME.encode()
 _BRACKET, _BACKSLASH = b"[\\"
-_READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_SKIP}
-_READ_TEXTS = _READ_ANNOTATIONS - MAX_NOTE_BYTES.keys()
-"""The annotations whose values are read whole."""
+_READ_ANNOTATIONS = tuple(sorted(OWN_ANNOTATIONS | {ANNOTATION_SKIP}))
+_MAX_ANNOTATION_CHARACTERS = 4096
+"""The number of characters of an annotation that are read. podsettle writes at most some hundred. A
+client can send megabytes, which a patch would copy."""
+_MAX_SKIPPED_CHARACTERS = MAX_NOTE_BYTES[ANNOTATION_SKIPPED] - len(ANNOTATION_SKIPPED)
+"""The maximum length of ANNOTATION_SKIPPED as podsettle writes it."""
 
 
 class EntrypointImage(WireStruct):
@@ -92,7 +97,7 @@ class PodFacts(SpecFields):
     """The annotations that podsettle reads. None if the pod does not set `annotations`.
 
     The text of ANNOTATION_SUMMARY decides nothing, so it is empty here. So is that of
-    ANNOTATION_SKIPPED if it is longer than podsettle writes it."""
+    ANNOTATION_SKIPPED if it is longer than podsettle writes it. The other texts are cut."""
     owner_kinds: tuple[str, ...] = ()
 
 
@@ -134,10 +139,11 @@ def facts_of(pod: Pod) -> PodFacts:
         if metadata.labels:
             label_count = len(metadata.labels)
         if metadata.annotations is not None:
+            received = metadata.annotations
             annotations = {
-                key: text if key in _READ_TEXTS else _note_fact(key, text)
-                for key, text in metadata.annotations.items()
-                if key in _READ_ANNOTATIONS
+                key: _annotation_fact(key, received[key])
+                for key in _READ_ANNOTATIONS
+                if key in received
             }
         if metadata.owner_references:
             owner_kinds = tuple([owner.kind for owner in metadata.owner_references])
@@ -158,10 +164,13 @@ def facts_of(pod: Pod) -> PodFacts:
     )
 
 
-def _note_fact(key: str, text: str) -> str:
-    """Return what a decision may read of an annotation for people. Bounded in length."""
-    max_characters = MAX_NOTE_BYTES[key] - len(key)
-    return text if key == ANNOTATION_SKIPPED and len(text) <= max_characters else ""
+def _annotation_fact(key: str, text: str) -> str:
+    """Return what a decision may read of an annotation. Bounded in length."""
+    if key == ANNOTATION_SUMMARY:
+        return ""
+    if key == ANNOTATION_SKIPPED:
+        return text if len(text) <= _MAX_SKIPPED_CHARACTERS else ""
+    return text[:_MAX_ANNOTATION_CHARACTERS]
 
 
 def namespace_facts_of(name: str, *, fixed_selinux_level: bool) -> NamespaceFacts:
@@ -184,7 +193,7 @@ def _container_facts(container: Container) -> ContainerFacts:
         has_mounts = mounts[0] == _BRACKET or container.has_mounts
         # To decode the mounts takes longer. A JSON escape can hide the name, so a backslash counts.
         # `rfind` takes half the time of `find` and `in` on such texts (CPython 3.11).
-        if mounts.rfind(_HELPER_MOUNT_NAME) >= 0 or _BACKSLASH in mounts:
+        if mounts.rfind(_HELPER_MOUNT_NAME_BYTES) >= 0 or _BACKSLASH in mounts:
             mounts_over_helper = _mounts_over_helper(container)
     if container.volume_devices and not mounts_over_helper:
         mounts_over_helper = _mounts_over_helper(container)
@@ -202,7 +211,9 @@ def _mounts_over_helper(container: Container) -> bool:
     """
     paths = [device.device_path for device in container.devices]
     paths += [mount.mount_path for mount in container.mounts]
+    # A client can send a million paths, and to normalize one takes ten times as long as to search.
     return any(
         f"{posixpath.normpath('/' + path.lstrip('/'))}/".startswith(f"{HELPER_MOUNT}/")
         for path in paths
+        if _HELPER_MOUNT_NAME in path
     )

@@ -14,7 +14,7 @@ Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/p
 
 from __future__ import annotations
 
-from typing import Any, dataclass_transform
+from typing import TypeAlias, dataclass_transform
 
 import msgspec
 from msgspec import Raw
@@ -22,6 +22,11 @@ from msgspec import Raw
 UNSET = Raw()
 """The value of an undecoded field that is absent."""
 _NULL = Raw(b"null")
+
+MAX_QUANTITY_CHARACTERS = 100
+"""The maximum length of a quantity. The API server writes at most about thirty characters."""
+Quantity: TypeAlias = str | int | float
+"""An amount of a resource. The API server writes it as a text."""
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions that decoding raises for bytes that Kubernetes would not send."""
@@ -222,7 +227,7 @@ class SpecFields(WireStruct):
     """Undecoded: every pod has tolerations, but only one remedy reads them."""
     priority_class_name: str | None = None
     runtime_class_name: str | None = None
-    overhead: dict[str, Any] | None = None
+    overhead: dict[str, Quantity | None] | None = None
     os: PodOS | None = None
 
     @property

@@ -107,6 +107,8 @@ class Decider:
         if not coverage.policies:
             return render(Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),)))
 
+        if request.is_too_large:
+            return pod_decision(Reason.POD_TOO_LARGE)
         pod = request.pod
         plan = coverage.group.plan(pod.labels or {})
         reason = _exclusion_reason(pod)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
-from itertools import islice
 
 import msgspec
 
 from webhook.core.admission.review import REVIEW_API_VERSION
+from webhook.core.constants import DNS_LABEL_NAME
 from webhook.core.patch.self_check import Operation
 from webhook.core.reasons import Outcome, Reason
 
 MAX_WARNING_CHARACTERS = 256
 """The API server may cut longer warnings (admission.k8s.io/v1 `response.warnings`)."""
-_MAX_WARNINGS = 15
-"""The maximum number of warnings beside the line that counts the omitted ones. Together they stay
-below the API server's limit of 4,096 characters for all warnings."""
-_MAX_AUDIT_ANNOTATION_CHARACTERS = 10_240
-"""The API server's own bound for the audit annotations of a ValidatingAdmissionPolicy."""
+_MAX_WARNINGS, _MAX_WARNINGS_BYTES = 15, 4_000
+"""The maximum number of warnings, and their maximum size as JSON, beside the line that counts the
+omitted ones. With that line they stay below the API server's limit of 4,096 characters for all
+warnings."""
+_MAX_AUDIT_ANNOTATION_CHARACTERS = 8_192
+"""Less than the API server's own bound for the audit annotations of a ValidatingAdmissionPolicy,
+which is 10 KiB."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -40,11 +42,14 @@ def warnings_for(outcomes: Sequence[Outcome]) -> list[str]:
         if outcome.reason.warns:
             key = (outcome.remedy, outcome.reason, outcome.sentence)
             groups.setdefault(key, []).append(outcome.container)
-    if not groups:
-        return []
-    warnings = [_warning(*key, names) for key, names in islice(groups.items(), _MAX_WARNINGS)]
-    if len(groups) > _MAX_WARNINGS:
-        warnings.append(f"podsettle: {len(groups) - _MAX_WARNINGS} more")
+    warnings: list[str] = []
+    size = 0
+    for key, names in groups.items():
+        warning = _warning(*key, names)
+        size += len(_encode(warning))
+        if len(warnings) == _MAX_WARNINGS or size > _MAX_WARNINGS_BYTES:
+            return [*warnings, f"podsettle: {len(groups) - len(warnings)} more"]
+        warnings.append(warning)
     return warnings
 
 
@@ -53,11 +58,13 @@ def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
     applied: list[str] = []
     skipped: list[str] = []
     for outcome in outcomes:
-        # An entry is `policy/remedy[container]=Reason`, without the parts that are empty.
+        # An entry is `policy/remedy[container]=Reason`, without the parts that are empty. A name
+        # that the API server would refuse is left out: it can be any text, a megabyte long.
         policy, remedy = outcome.policy, outcome.remedy
         subject = f"{policy}/{remedy}" if policy and remedy else policy or remedy
         if outcome.container:
-            subject += f"[{outcome.container}]"
+            is_valid = DNS_LABEL_NAME.fullmatch(outcome.container)
+            subject += f"[{outcome.container if is_valid else '?'}]"
         entry = f"{subject}={outcome.reason}" if subject else str(outcome.reason)
         (applied if outcome.changed else skipped).append(entry)
     annotations = {}

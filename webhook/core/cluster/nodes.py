@@ -271,12 +271,19 @@ def _required_terms(pod: SpecFields) -> list[NodeSelectorTerm] | None:
 
 
 def _affinity_size(terms: list[NodeSelectorTerm]) -> int:
-    """Return the number of terms, requirements and values in an affinity."""
-    return sum(
-        1 + len(requirement.values or ())
-        for term in terms
-        for requirement in (*(term.match_expressions or ()), *(term.match_fields or ()))
-    ) + len(terms)
+    """Return the number of terms, requirements and values in an affinity.
+
+    The result is only a lower bound if it exceeds _MAX_AFFINITY_SIZE, because a decision asks a
+    dozen times.
+    """
+    size = len(terms)
+    for term in terms:
+        for requirements in (term.match_expressions or (), term.match_fields or ()):
+            size += len(requirements)
+            if size > _MAX_AFFINITY_SIZE:
+                return size
+            size += sum(len(requirement.values or ()) for requirement in requirements)
+    return size
 
 
 def _term_matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:

@@ -400,5 +400,6 @@ def _container_part(container: ContainerFacts) -> dict[str, Any]:
     if container.restart_policy is not None:
         part["restartPolicy"] = container.restart_policy
     if container.restart_policy_rules is not None:
-        part["restartPolicyRules"] = msgspec.to_builtins(container.restart_policy_rules)
+        # A patch never replaces rules, and a client can send thousands.
+        part["restartPolicyRules"] = [_OPAQUE] if container.restart_policy_rules else []
     return part

@@ -19,6 +19,11 @@ from webhook.core.pod import Container, SpecFields
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.policy_nodes import PolicyNodes
 
+_MAX_NODE_SELECTOR_LABELS = 1_000
+"""The maximum number of labels in a nodeSelector to which those of a RuntimeClass are added. No
+node has that many labels, so a pod with more of them fits no node in any case. A client can send a
+hundred thousand, and a decision would copy them a dozen times."""
+
 
 class Context(msgspec.Struct, frozen=True, gc=False):
     """The facts and settings that a remedy may read in addition to the pod."""
@@ -73,7 +78,10 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         runtime_class = self.cluster.runtime_classes.get(name) if name else None
         if runtime_class is None or not runtime_class.node_selector:
             return pod
-        selector = {**runtime_class.node_selector, **(pod.node_selector or {})}
+        own_selector = pod.node_selector or {}
+        if len(own_selector) > _MAX_NODE_SELECTOR_LABELS:
+            return pod
+        selector = {**runtime_class.node_selector, **own_selector}
         return msgspec.structs.replace(pod, node_selector=selector)
 
 

@@ -6,12 +6,13 @@ An injected container must pass the checks that the pod's own containers pass: P
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import to_builtins
 
 from webhook.core.decision_input import PodFacts
-from webhook.core.pod import ContainerFields, is_set
+from webhook.core.pod import MAX_QUANTITY_CHARACTERS, ContainerFields, WireStruct, is_set
 
 
 def injected_container(
@@ -59,44 +60,75 @@ def _security_context(pod: PodFacts, template: ContainerFields | None) -> dict[s
 
 
 _COMMON_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_MAX_RESOURCES_BYTES = 4096
+"""The maximum size of the `resources` of all containers together for which other names are copied
+too. Webhooks run before API validation, so a client can choose any number of names. Thirty
+containers with CPU, memory and a device each have about 4 KiB."""
+
+_CopiedQuantity: TypeAlias = (
+    Annotated[str, msgspec.Meta(max_length=MAX_QUANTITY_CHARACTERS)] | int | float
+)
+_Amounts: TypeAlias = dict[str, _CopiedQuantity | None]
+
+
+class _CommonAmounts(WireStruct):
+    cpu: _CopiedQuantity | None = None
+    memory: _CopiedQuantity | None = None
+    ephemeral_storage: _CopiedQuantity | None = msgspec.field(
+        default=None, name="ephemeral-storage"
+    )
+
+
+T = TypeVar("T", bound=_Amounts | _CommonAmounts)
+
+
+class _Resources(msgspec.Struct, Generic[T]):
+    limits: T | None = None
+    requests: T | None = None
 
 
 _NO_RESOURCES = msgspec.Raw(b"{}")
+_decode_resources = msgspec.json.Decoder(_Resources[_Amounts]).decode
+_decode_common_resources = msgspec.json.Decoder(_Resources[_CommonAmounts]).decode
 
 
-class _Resources(msgspec.Struct):
-    limits: dict[str, Any] | None = None
-    requests: dict[str, Any] | None = None
-
-
-def _resources(pod: PodFacts, template: ContainerFields | None) -> dict[str, dict[str, Any]]:
+def _resources(pod: PodFacts, template: ContainerFields | None) -> dict[str, _Amounts]:
     """Return the limits and requests of the template that the injected container also gets.
 
     CPU, memory and ephemeral storage are always copied. Devices and huge pages are copied only if
     every container of the pod has limits for them. A LimitRange may then require them of each
-    container, although the helper does not use them.
+    container, although the helper does not use them. If the containers have too many names, devices
+    are not copied.
     """
     # Most containers have `resources: {}`, because the API server encodes the empty field too.
     if template is None or template.resources == _NO_RESOURCES or not is_set(template.resources):
         return {}
-    resources = _decode_resources(template)
+    limits, requests = _amounts(template.resources)
     copied_names = _COMMON_RESOURCES
-    if resources.limits and not resources.limits.keys() <= _COMMON_RESOURCES:
-        containers = (*(pod.init_containers or ()), *(pod.containers or ()))
-        copied_names = copied_names.union(resources.limits).intersection(
-            *(
-                _COMMON_RESOURCES.union(_decode_resources(container).limits or ())
-                for container in containers
-            )
-        )
+    if not limits.keys() <= _COMMON_RESOURCES:
+        copied_names = copied_names.union(_names_in_all_limits(pod))
     copied = {
-        "limits": {k: v for k, v in (resources.limits or {}).items() if k in copied_names},
-        "requests": {k: v for k, v in (resources.requests or {}).items() if k in copied_names},
+        "limits": {k: v for k, v in limits.items() if k in copied_names},
+        "requests": {k: v for k, v in requests.items() if k in copied_names},
     }
-    return {key: values for key, values in copied.items() if values}
+    return {key: amounts for key, amounts in copied.items() if amounts}
 
 
-def _decode_resources(container: ContainerFields) -> _Resources:
-    if not is_set(container.resources):
-        return _Resources()
-    return msgspec.json.decode(container.resources, type=_Resources)
+def _names_in_all_limits(pod: PodFacts) -> frozenset[str]:
+    """Return the names for which every container has a limit. Raises one of DECODE_ERRORS."""
+    containers = (*(pod.init_containers or ()), *(pod.containers or ()))
+    if sum(len(container.resources) for container in containers) > _MAX_RESOURCES_BYTES:
+        return frozenset()
+    first, *others = (frozenset(_amounts(container.resources)[0]) for container in containers)
+    return first.intersection(*others)
+
+
+def _amounts(resources: msgspec.Raw) -> tuple[_Amounts, _Amounts]:
+    """Return the limits and requests in `resources`. Raises one of DECODE_ERRORS."""
+    if not is_set(resources):
+        return {}, {}
+    if len(resources) <= _MAX_RESOURCES_BYTES:
+        decoded = _decode_resources(resources)
+        return decoded.limits or {}, decoded.requests or {}
+    common = _decode_common_resources(resources)
+    return to_builtins(common.limits) or {}, to_builtins(common.requests) or {}

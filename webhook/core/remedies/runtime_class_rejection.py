@@ -18,13 +18,11 @@ from typing import Any
 
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
+from webhook.core.pod import MAX_QUANTITY_CHARACTERS
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
-_MAX_QUANTITY_CHARACTERS = 100
-"""A longer quantity is compared as text. The API server writes at most about thirty characters, and
-Python rejects numbers of more than 4,300 digits."""
 _SUFFIX_FACTORS = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -109,7 +107,8 @@ def _parse_quantity(text: str) -> Decimal | str:
 
     Return a text that is not a quantity unchanged.
     """
-    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_QUANTITY_CHARACTERS else None
+    # Python rejects numbers of more than 4,300 digits.
+    match = _QUANTITY.fullmatch(text) if len(text) <= MAX_QUANTITY_CHARACTERS else None
     if not match or match[1].count(".") > 1:
         return text
     number, exponent, suffix = match.groups()

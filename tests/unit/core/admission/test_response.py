@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from webhook.core.admission.response import audit_annotations_for, warnings_for
@@ -108,4 +110,16 @@ def test_warnings_and_audit_annotations_are_bounded() -> None:
     assert len(warnings) == 16
     assert warnings[-1] == "podsettle: 985 more"
     assert sum(map(len, warnings)) <= 4096
-    assert max(map(len, audit_annotations_for(outcomes).values())) <= 10_240
+    assert max(map(len, audit_annotations_for(outcomes).values())) <= 8_192
+
+
+def test_names_and_messages_of_a_client_are_bounded_as_json() -> None:
+    names = [chr(1) * 1000, "é" * 1000, "a" * 64]
+    outcomes = [
+        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", name, message=f"{n}{chr(1) * 300}")
+        for n in range(20)
+        for name in names
+    ]
+    assert len(json.dumps(warnings_for(outcomes))) <= 4_200
+    skipped = audit_annotations_for(outcomes)["skipped"]
+    assert skipped.split(" ")[:2] == ["p/postInitSleep[?]=NoCommand"] * 2

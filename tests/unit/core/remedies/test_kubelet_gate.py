@@ -135,6 +135,17 @@ def test_gate_requests_no_devices() -> None:
     assert gate["resources"] == {"limits": {"cpu": 1}}
 
 
+@pytest.mark.parametrize(("count", "copied"), [(20, 21), (200, 1)])
+def test_gate_has_a_device_of_all_containers_unless_they_have_very_many(
+    count: int, copied: int
+) -> None:
+    limits = {"cpu": "5m", **{f"example.com/device-{n}": "1" for n in range(count)}}
+    main = container("main", resources={"limits": limits, "requests": {"memory": "5Mi"}})
+    gate = init_containers(mutate_pod(pod(containers=[main]), make_view()))[-1]
+    assert len(gate["resources"]["limits"]) == copied
+    assert gate["resources"]["requests"] == {"memory": "5Mi"}
+
+
 # The gate's position.
 
 
