@@ -170,6 +170,8 @@ class Comparison:
             )
         if repr(found.error) != repr(wanted.error):
             self._add_difference(body, view, f"{found.error!r} is not {wanted.error!r}")
+        if wanted.rendered.patch and not _is_utf8(body):
+            self._add_difference(body, view, "a patch for a pod that is not UTF-8")
         self._count(found.rendered)
         return wanted
 
@@ -189,6 +191,14 @@ class Comparison:
             f"seed {self._seed}, review {self.report.compared}: {text}\n"
             f"review: {body!r}\npolicies: {policies}"
         )
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _answer(body: bytes, decider: Decider, view: Snapshot, images: KnownImages) -> Answer | None:

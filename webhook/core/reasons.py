@@ -219,7 +219,8 @@ class Reason(StrEnum):
     )
     UNSUPPORTED_REVIEW = (
         "UnsupportedReview",
-        "The request is not an AdmissionReview of `admission.k8s.io/v1`, or it is too large.",
+        "The request is not an AdmissionReview of `admission.k8s.io/v1` in UTF-8, or it is too "
+        "large.",
         True,
     )
     DEADLINE_EXCEEDED = (

@@ -203,10 +203,24 @@ def test_a_review_without_a_pod_is_allowed() -> None:
     assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
 
 
-def test_a_pod_in_another_encoding_is_not_an_internal_error() -> None:
-    body = json.dumps(review(pod(container("NAME", "x")))).encode().replace(b"NAME", b"\xff")
-    answer, _ = unpatched(body)
-    assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
+@pytest.mark.parametrize("text", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": "TEXT"},
+        {"args": ["TEXT"]},
+        {"env": [{"name": "TEXT"}]},
+        {"volumeMounts": [{"name": "TEXT", "mountPath": "/x"}]},
+        {"resources": {"limits": {"TEXT": "1"}}},
+    ],
+    ids=lambda field: next(iter(field)),
+)
+def test_a_pod_that_is_not_utf_8_is_left_unchanged(field: Json, text: bytes) -> None:
+    document = pod({**container("a", "/a"), **field})
+    body = json.dumps(review(document)).encode()
+    assert ask(body)[0].rendered.patch
+    answer, _ = unpatched(body.replace(b"TEXT", text))
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.UNSUPPORTED_REVIEW]
     assert answer.error is None
 
 
