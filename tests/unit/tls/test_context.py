@@ -23,6 +23,31 @@ def test_the_key_pair_loaded_last_is_served() -> None:
         assert verify_error(context, "localhost", ca.certificate_pem) == ""
 
 
+@pytest.mark.parametrize(
+    ("suite", "accepted"),
+    [
+        ("ECDHE-ECDSA-AES128-GCM-SHA256", True),
+        ("ECDHE-ECDSA-CHACHA20-POLY1305", True),
+        ("ECDHE-ECDSA-AES128-SHA256", False),
+        ("ECDHE-ECDSA-AES256-SHA384", False),
+    ],
+)
+def test_tls_1_2_client_gets_aead_suites_only(suite: str, accepted: bool) -> None:
+    context, ca = server_context(), issue_ca("test CA", DAY)
+    load_key_pair(context, issue_leaf(ca, ["localhost"], DAY))
+    asking = ssl.create_default_context(cadata=ca.certificate_pem.decode())
+    asking.maximum_version = ssl.TLSVersion.TLSv1_2
+    asking.set_ciphers(suite)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = asking.wrap_bio(to_client, to_server, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    serving = context.wrap_bio(to_server, to_client, server_side=True)
+    with pytest.raises(ssl.SSLWantReadError if accepted else ssl.SSLError) as caught:
+        serving.do_handshake()
+    assert accepted or caught.value.reason == "NO_SHARED_CIPHER"
+
+
 def test_a_handshake_under_way_keeps_the_certificate_it_began_with() -> None:
     context = server_context()
     old, new = issue_ca("old", DAY), issue_ca("new", DAY)
