@@ -6,8 +6,8 @@ shared thread pool, a few such look-ups would block all workers. The default exe
 workers, and the process waits for them when it exits. uvloop runs at most two look-ups at a time.
 
 Therefore each look-up runs in a daemon thread, which does not delay the exit of the process. The
-number of threads is limited, in total and per owner. A look-up beyond a limit is refused.
-It is not queued, because it would wait for look-ups that hang.
+number of threads is limited, in total and per owner, but each owner can have at least one. A
+look-up beyond a limit is refused. It is not queued, because it would wait for look-ups that hang.
 """
 
 from __future__ import annotations
@@ -151,11 +151,12 @@ class Resolver:
 
         An owner's look-ups in flight must be fewer than the limit per owner, and fewer than the
         free threads. The second condition reserves the last threads for owners with few look-ups,
-        so that a few owners cannot occupy all threads.
+        so that a few owners cannot occupy all threads. An owner without a look-up may always start
+        one, even above the total, so that many owners cannot block another one either.
         """
-        free_threads = self._max_lookups - len(self._in_flight)
+        free_threads = max(self._max_lookups - len(self._in_flight), 0)
         in_flight = self._in_flight_by_owner[owner]
-        if in_flight < min(self._max_lookups_per_owner, free_threads):
+        if in_flight < min(self._max_lookups_per_owner, max(free_threads, 1)):
             return
         self._count_refused()
         if free_threads > 0:
@@ -163,7 +164,7 @@ class Resolver:
                 f"{in_flight} DNS look-ups for {owner} are in flight; no more start until one ends"
             )
         raise LookupLimitError(
-            f"{self._max_lookups} DNS look-ups are in flight; no more start until one ends"
+            f"{len(self._in_flight)} DNS look-ups are in flight; no more start until one ends"
         )
 
     def _finish(

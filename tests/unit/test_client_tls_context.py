@@ -103,10 +103,8 @@ def ask_api_server(tmp_path: Path) -> Ask:
 
 
 @pytest.fixture
-def ask_registry(
-    monkeypatch: pytest.MonkeyPatch,
-) -> Ask:
-    """Look up an image with this CA as SSL_CERT_FILE, and return the error."""
+def ask_registry(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Ask:
+    """Look up an image with this CA as SSL_CERT_FILE, and return the error and its cause."""
 
     async def ask(host: str, trusted: Authority) -> str:
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted.file))
@@ -116,7 +114,7 @@ def ask_registry(
         finally:
             await lookup.aclose()
         assert isinstance(answer, Unavailable)
-        return answer.why
+        return f"{answer.why}\n{caplog.text}"
 
     return ask
 

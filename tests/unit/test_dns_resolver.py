@@ -127,9 +127,18 @@ async def test_look_up_is_refused_and_not_queued_if_all_threads_hang(
     await hang(resolver, "a", "1")
     await hang(resolver, "b", "2")
     with pytest.raises(LookupLimitError, match=r"^2 DNS look-ups are in flight; no more start"):
-        await ask(resolver, "c")
+        await ask(resolver, "b")
     assert refused.times == 1
     assert "quick" not in name_server.asked
+
+
+async def test_owner_without_a_look_up_gets_one_although_all_threads_hang(
+    name_server: NameServer,
+) -> None:
+    resolver = Resolver(2, 2, resolve=name_server)
+    for owner in "abcd":
+        await hang(resolver, owner, owner)
+    assert await ask(resolver, "e") == [ADDRESS]
 
 
 async def test_callers_share_a_look_up_until_it_is_stuck(

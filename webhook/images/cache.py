@@ -34,6 +34,8 @@ class SingleFlightCache(Generic[K, V]):
     `ttl` returns the seconds for which a value is valid. To cache failures too, return them as
     values. `size_of` returns the memory of a value in bytes. All cached values together take at
     most `max_bytes`, because tenants and registries choose the values and their sizes.
+
+    While `max_in_flight` fetches are under way, only an owner without a fetch may start one.
     """
 
     def __init__(
@@ -98,10 +100,13 @@ class SingleFlightCache(Generic[K, V]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _check_capacity(self, owner: Hashable) -> None:
-        """Raise TooManyError if one more fetch for `owner` would exceed a limit."""
-        if len(self._in_flight) >= self._max_in_flight:
-            raise TooManyError(f"{self._max_in_flight} look-ups are under way")
+        """Raise TooManyError if one more fetch for `owner` would exceed a limit.
+
+        An owner without a fetch may always start one, so that other owners cannot block it.
+        """
         owned = sum(in_flight.owner == owner for in_flight in self._in_flight.values())
+        if owned and len(self._in_flight) >= self._max_in_flight:
+            raise TooManyError(f"{len(self._in_flight)} look-ups are under way")
         if owned >= self._max_per_owner:
             raise TooManyError(f"{owned} look-ups for {owner} are under way")
 

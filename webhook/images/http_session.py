@@ -3,16 +3,23 @@
 Every address is checked before podsettle connects to it (`webhook.images.ssrf`). The size of a body
 is limited. A proxy resolves the names of registries itself, so podsettle cannot check the addresses
 to which the proxy connects.
+
+The author of a pod chooses the host, and reads the error. So each failed connection has the same
+error: the cause would show which address a name of the cluster has, and which ports are open. The
+cause is in the log, for the operator.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from time import monotonic
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -26,10 +33,13 @@ from webhook.images.errors import LookupFailedError
 from webhook.images.proxy import Proxy
 from webhook.images.ssrf import is_forbidden, parse_ip_literal
 
-# More than the look-ups of several namespaces can take. aiohttp counts a connection from the start
-# of its DNS look-up, so names that do not resolve hold connections, too.
-_MAX_CONNECTIONS = 256
+log = logging.getLogger(__name__)
+
 _MAX_CONNECTIONS_PER_HOST = 4
+_NO_CONNECTION = "podsettle gets no answer; its log has the cause"
+# Authors of pods choose the hosts, so the log lines about them are limited in number.
+_MAX_LOG_LINES = 20
+_LOG_INTERVAL_SECONDS = 10.0
 _FORBIDDEN = "loopback, link-local or metadata address"
 
 # The owner of the current request. aiohttp passes only the name to a resolver, but calls it in the
@@ -47,7 +57,9 @@ class HttpSession:
         """
         self._proxy = Proxy.from_environment(os.environ)
         connector = aiohttp.TCPConnector(
-            limit=_MAX_CONNECTIONS,
+            # The number of look-ups is limited. A limit for all connections together would let the
+            # slow hosts of one namespace delay another namespace.
+            limit=0,
             limit_per_host=_MAX_CONNECTIONS_PER_HOST,
             ssl=context,
             resolver=SsrfSafeResolver(
@@ -67,6 +79,7 @@ class HttpSession:
             auto_decompress=False,
             headers={"User-Agent": "podsettle", "Accept-Encoding": "identity"},
         )
+        self._causes = CauseLog()
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -100,7 +113,34 @@ class HttpSession:
                 error.os_error, LookupLimitError
             ):
                 raise TooManyError(str(error.os_error)) from None
-            raise LookupFailedError(_describe_cause(error, url)) from None
+            host = _quoted_host(url)
+            self._causes.write(f"{host}: {_describe_cause(error)}")
+            raise LookupFailedError(f"{host}: {_text_for_author(error, url)}") from None
+
+
+class CauseLog:
+    """The causes of failed requests in the log, of which at most 20 lines in 10 s are written."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._written_at: deque[float] = deque(maxlen=_MAX_LOG_LINES)
+        self._suppressed = 0
+
+    def write(self, cause: str) -> None:
+        """Log a cause, or count it if there were too many lines."""
+        now = self._clock()
+        is_full = len(self._written_at) == _MAX_LOG_LINES
+        if is_full and now - self._written_at[0] < _LOG_INTERVAL_SECONDS:
+            self._suppressed += 1
+            return
+        self._written_at.append(now)
+        suppressed, self._suppressed = self._suppressed, 0
+        more = f" ({suppressed} more were not logged)" if suppressed else ""
+        log.warning("image look-up: %s%s", cause, more)
+
+
+class ForbiddenAddressError(OSError):
+    """A name that has only forbidden addresses."""
 
 
 class SsrfSafeResolver(AbstractResolver):
@@ -121,13 +161,13 @@ class SsrfSafeResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the allowed addresses of a name. Raises OSError if none of them is allowed."""
+        """Return the allowed addresses of a name. Raises ForbiddenAddressError if there is none."""
         results = await self._inner.resolve(host, port, family)
         if host == self._unchecked_host:
             return results
         allowed = [result for result in results if not is_forbidden(result["host"])]
         if results and not allowed:
-            raise OSError(f"refusing to connect to {host}: {_FORBIDDEN}")
+            raise ForbiddenAddressError(f"refusing to connect to {host}: {_FORBIDDEN}")
         return allowed
 
     async def close(self) -> None:
@@ -167,26 +207,37 @@ def _quoted_host(url: URL) -> str:
     return repr((url.raw_authority or str(url))[:100])
 
 
-def _describe_cause(error: Exception, url: URL) -> str:
+def _text_for_author(error: Exception, url: URL) -> str:
+    """Return the text about a failed request that the author of the pod may read."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        if isinstance(cause, ForbiddenAddressError):
+            return str(cause)
+        if error.host != url.raw_host:
+            return f"the proxy: {_describe_os_error(cause)}"
+    return _NO_CONNECTION
+
+
+def _describe_cause(error: Exception) -> str:
     """Return the cause of a failed request, without text that the server may have chosen."""
     if isinstance(error, TimeoutError):
-        return f"{_quoted_host(url)} did not answer in time"
+        return "no answer in time"
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"{_quoted_host(url)}: the proxy answers {error.status}"
-    if isinstance(error, aiohttp.ClientConnectorError) and error.host != url.raw_host:
-        cause = error.os_error
-        # Do not use asyncio's message, which contains the address. A negative errno is an error of
-        # the resolver, which `strerror` does not know.
-        known = (cause.errno or 0) > 0
-        why = os.strerror(cause.errno or 0) if known else cause.strerror or type(cause).__name__
-        return f"{_quoted_host(url)}: the proxy: {why}"
-    inner = error
+        return f"the proxy answers {error.status}"
+    inner: Exception = error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         inner = error.certificate_error
     elif isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
     if isinstance(inner, ssl.SSLError):
-        return f"{_quoted_host(url)}: TLS: {inner.reason or type(inner).__name__}"
+        return f"TLS: {inner.reason or type(inner).__name__}"
     if isinstance(inner, OSError):
-        return f"{_quoted_host(url)}: {inner.strerror or inner}"
-    return f"{_quoted_host(url)}: {type(inner).__name__}"
+        return inner.strerror or str(inner)
+    return type(inner).__name__
+
+
+def _describe_os_error(error: OSError) -> str:
+    """Return the meaning of an error number, without asyncio's message, which has the address."""
+    # A negative errno is an error of the resolver, which `strerror` does not know.
+    known = (error.errno or 0) > 0
+    return os.strerror(error.errno or 0) if known else error.strerror or type(error).__name__

@@ -39,6 +39,7 @@ LookupTask = asyncio.Task[ImageConfig | Unavailable]
 
 # Real values have a few hundred bytes, hostile ones up to 1 MiB, and ten times that as objects.
 MAX_CACHED_KEYRING_BYTES = MAX_CACHED_CONFIG_BYTES = 16 * 1024 * 1024
+# Beyond this number, a namespace has one look-up at a time.
 _MAX_CONCURRENT = 64
 _MAX_CONCURRENT_PER_NAMESPACE = 12  # one tenant's slow registries leave look-ups for others
 _MAX_DETACHED = 256  # look-ups that continue after their caller's timeout
@@ -254,7 +255,7 @@ class ImageLookup:
 
     async def _keyring(self, query: ImageQuery) -> Keyring:
         reader = self._pull_secrets
-        if reader is None:
+        if reader is None or not query.namespace:
             return Keyring()
         key = (query.namespace, query.pull_secrets, query.service_account)
 
@@ -307,8 +308,11 @@ def _load_client(
 
 
 def _owner(query: ImageQuery) -> str:
-    """Return the owner against whose limits a query counts. Messages contain the owner."""
-    return f"namespace {query.namespace}"
+    """Return the owner against whose limits a query counts. Messages contain the owner.
+
+    The queries of previews have no namespace.
+    """
+    return f"namespace {query.namespace}" if query.namespace else "previews"
 
 
 def _summarize(problems: tuple[str, ...]) -> tuple[str, ...]:

@@ -208,7 +208,9 @@ async def test_hanging_request_ends_at_its_timeout(ca: trustme.CA, new_lookup: N
         raise AssertionError
 
     async with start_server(ca, hang) as server:
-        assert await unavailable_reason(lookup, server) == "'SERVER' did not answer in time"
+        assert await unavailable_reason(lookup, server) == (
+            "'SERVER': podsettle gets no answer; its log has the cause"
+        )
 
 
 async def test_failed_platform_cancels_the_requests_for_the_others(
@@ -269,13 +271,3 @@ async def test_next_credential_is_tried_after_any_refusal(
 async def test_invalid_port_of_a_mirror_is_reported_with_the_image(lookup: ImageLookup) -> None:
     asked = query("quay.io/a:1", mirrors={"quay.io": "mirror.example:99999"})
     assert await look_up(lookup, asked) == Unavailable("quay.io/a:1: Port out of range 0-65535")
-
-
-async def test_refused_connection_is_reported(ca: trustme.CA, lookup: ImageLookup) -> None:
-    async with start_server(ca, handler_of()) as server:
-        pass
-    assert await unavailable_reason(
-        lookup, server
-    ) == "'SERVER': Connect call failed ('127.0.0.1', {})".format(
-        server.host.rpartition(":")[2]
-    ) or "refused" in await unavailable_reason(lookup, server)

@@ -104,7 +104,8 @@ async def test_hanging_registry_names_block_no_other_thread_and_no_other_namespa
         assert NEVER_ASKED in await unavailable_reason(hanging, "localhost/a:1", namespace="b")
     assert not any(each.done() for each in pods)
     names.answer.set()
-    assert ["no name server answered" in each for each in await asyncio.gather(*pods)] == [True] * 3
+    reasons = await asyncio.gather(*pods)
+    assert ["podsettle gets no answer" in each for each in reasons] == [True] * 3
 
 
 async def test_refusal_at_the_limit_of_a_namespace_is_not_cached(

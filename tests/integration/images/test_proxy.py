@@ -135,12 +135,15 @@ async def test_forbidden_address_is_not_requested_through_a_proxy(
 
 
 async def test_error_of_the_proxy_is_reported_as_such(
-    new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
+    new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start_proxy("407 Proxy Authentication Required") as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
         answer = await look_up(new_lookup(), query(f"{NAME}/a:1"))
-    assert answer == Unavailable(f"{NAME}/a:1: '{NAME}': the proxy answers 407")
+    assert answer == Unavailable(
+        f"{NAME}/a:1: '{NAME}': podsettle gets no answer; its log has the cause"
+    )
+    assert f"'{NAME}': the proxy answers 407" in caplog.text
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     answer = await look_up(new_lookup(), query(f"{NAME}/a:1"))
     assert answer == Unavailable(f"{NAME}/a:1: '{NAME}': the proxy: Connection refused")

@@ -111,6 +111,16 @@ async def test_fetches_are_limited_in_total(clock: Clock) -> None:
     assert await memory.get("c", asked) == 3
 
 
+async def test_owner_without_a_fetch_gets_one_above_the_total(clock: Clock) -> None:
+    memory, asked = cache(clock, max_in_flight=2), Asked()
+    waiting = [asyncio.create_task(memory.get(key, asked, key)) for key in "abc"]
+    await asked.started.wait()
+    with pytest.raises(TooManyError, match="3 look-ups are under way"):
+        await memory.get("d", asked, "c")
+    asked.go.set()
+    assert await asyncio.gather(*waiting) == [3, 3, 3]
+
+
 async def test_fetches_are_limited_per_owner(clock: Clock) -> None:
     memory, asked = cache(clock, max_per_owner=2), Asked()
     waiting = [asyncio.create_task(memory.get(key, asked, "mine")) for key in "ab"]

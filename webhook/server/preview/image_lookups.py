@@ -5,7 +5,8 @@ would then send requests from inside the cluster to addresses of this author's c
 answer would show the results (SSRF). So only the look-up rules of policies in force count.
 
 A client can name any namespace in a preview, and could otherwise read images with the pull secrets
-of that namespace. So look-ups use no pull secrets.
+of that namespace, and use up its share of the look-ups. So look-ups have no namespace and no pull
+secrets, and all previews together have one share.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class LookedUpImages(Mapping[ImageQuery, ImageConfig | Unavailable]):
     """The results of the look-ups for a preview. Images without a result count as unavailable."""
 
     def __init__(self, results: Mapping[ImageQuery, ImageConfig | Unavailable]) -> None:
-        """`results` has queries without pull secrets."""
+        """`results` has queries without the fields of a pod."""
         self._results = results
 
     def __getitem__(self, query: ImageQuery) -> ImageConfig | Unavailable:
-        return self._results.get(_without_pull_secrets(query), _TOO_MANY)
+        return self._results.get(_without_pod(query), _TOO_MANY)
 
     def __iter__(self) -> Iterator[ImageQuery]:
         return iter(self._results)
@@ -63,7 +64,7 @@ async def look_up_images(
     rules_in_force = lookup_rules_of(policies)
     results: dict[ImageQuery, ImageConfig | Unavailable] = {}
     allowed: list[ImageQuery] = []
-    for query in dict.fromkeys(map(_without_pull_secrets, missing)):
+    for query in dict.fromkeys(map(_without_pod, missing)):
         try:
             parse_reference(query.image)
         except ValueError as error:
@@ -91,5 +92,5 @@ def lookup_rules_of(policies: PolicySet) -> frozenset[LookupRules]:
     return frozenset(each for each in rules if each is not None)
 
 
-def _without_pull_secrets(query: ImageQuery) -> ImageQuery:
-    return ImageQuery(query.image, query.rules, query.architectures, query.namespace)
+def _without_pod(query: ImageQuery) -> ImageQuery:
+    return ImageQuery(query.image, query.rules, query.architectures)

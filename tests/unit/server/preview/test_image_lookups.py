@@ -39,12 +39,10 @@ def query(image: str = "registry.example/a:1", rules: LookupRules = RULES) -> Im
     return ImageQuery(image, rules, frozenset({"amd64"}), "ci", ("secret",), "builder")
 
 
-async def test_preview_looks_images_up_without_pull_secrets() -> None:
+async def test_preview_looks_images_up_without_pull_secrets_and_share_of_a_namespace() -> None:
     resolver = Resolver()
     images = await look_up_images(resolver, [query()], IN_FORCE, 60)
-    assert resolver.queries == [
-        ImageQuery("registry.example/a:1", RULES, frozenset({"amd64"}), "ci")
-    ]
+    assert resolver.queries == [ImageQuery("registry.example/a:1", RULES, frozenset({"amd64"}))]
     assert images[query()] == CONFIG
 
 
