@@ -111,7 +111,7 @@ def _find_termination(watch: PodWatch, container: str) -> Termination | None:
     if state is not None:
         raise PodDeletedError(
             f"{watch.name} was deleted, and its container {container} may have been started again "
-            f"after the exit code {state.get('exitCode', 0)} that was last seen"
+            f"after the exit code {state['exitCode']} that was last seen"
         )
     raise PodDeletedError(
         f"{watch.name} was deleted before its container {container} was seen to end; "
@@ -120,15 +120,17 @@ def _find_termination(watch: PodWatch, container: str) -> Termination | None:
 
 
 def _parse_terminated(container: str, state: Json) -> Termination:
-    """Convert a terminated state. Raise NotAPodError if its exit code is not a number."""
-    code = state.get("exitCode", 0)
-    if not isinstance(code, int):
-        raise NotAPodError(f"container {container}: {code!r} is not an exit code")
+    """Convert a terminated state. Raise NotAPodError if it has no exit code that is a number."""
+    code = state.get("exitCode")
+    if not isinstance(code, int) or isinstance(code, bool):
+        found = "has no exitCode" if code is None else f"has the exitCode {code!r}"
+        raise NotAPodError(f"container {container}: its terminated state {found}")
+    reason, finished_at = state.get("reason"), state.get("finishedAt")
     return Termination(
         container,
         code,
-        state.get("reason") or "",
-        state.get("finishedAt"),
+        reason if isinstance(reason, str) else "",
+        finished_at if isinstance(finished_at, str) else None,
     )
 
 

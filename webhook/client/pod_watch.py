@@ -23,6 +23,7 @@ from webhook.client.retry import Backoff, log
 from webhook.client.stream_settings import StreamSettings
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 
 # The API server ends a watch after this time. The next watch resumes from the last
@@ -168,7 +169,7 @@ class PodWatch:
                 raise
             # 410 Gone: the API server no longer has this resource version. Read the pod again.
             self.resource_version = None
-        except (msgspec.DecodeError, Unreachable) as error:
+        except (*DECODE_ERRORS, Unreachable) as error:
             lasted = time.monotonic() - answered_at
             if not any_event and lasted < self._settings.stable_after_seconds:
                 raise self._as_unreachable(error) from None

@@ -13,7 +13,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.stop import stop_before_delay
 from tenacity.wait import wait_exponential
 
-from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 
 log = logging.getLogger("webhook.client")
 
@@ -89,7 +89,7 @@ def is_retryable(error: BaseException) -> bool:
     """
     if isinstance(error, ApiError):
         return error.status >= 500 or error.status in _RETRYABLE_CLIENT_STATUSES
-    return isinstance(error, Unreachable | NotYetError)
+    return isinstance(error, Unreachable | NotYetError) and not isinstance(error, TooLargeError)
 
 
 def _log_retry(state: RetryCallState) -> None:

@@ -11,9 +11,11 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
+from aiohttp.http_exceptions import LineTooLong
 
 from webhook.cluster.client_configuration import from_kubeconfig, from_the_cluster_around
 from webhook.cluster.errors import (
@@ -29,6 +31,7 @@ from webhook.cluster.own_pod import in_cluster
 from webhook.cluster.raw_responses import Page, RawAnswer, decode_page
 from webhook.cluster.rest_client import Configuration, RestClient
 from webhook.cluster.watch import WatchLimits, lines_until_silent
+from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 
 _decode = msgspec.json.Decoder().decode
@@ -37,21 +40,30 @@ _TIMEOUT_SECONDS = 10.0
 # aiohttp needs this time to close TLS connections. The number is from the section "Graceful
 # Shutdown" of its client documentation.
 _CLOSE_SECONDS = 0.25
-# The default limit for a response of `fetch`. /metrics of an API server has up to about 10 MiB.
-_MAX_FETCH_BYTES = 32 * 1024 * 1024
+# The limit for a response. etcd stores at most 1.5 MiB of an object, which become 9 MiB of JSON if
+# each character is escaped. /metrics of an API server has up to about 10 MiB.
+_MAX_RESPONSE_BYTES = 32 * 1024 * 1024
+# The page size of client-go and kubectl.
+_PAGE_ITEMS = 500
 
 
 class ApiServer:
     """A client for one API server. Use it with `async with`, which closes its connections."""
 
     def __init__(
-        self, configuration: Configuration, namespace: str = "default", context: str = ""
+        self,
+        configuration: Configuration,
+        namespace: str = "default",
+        context: str = "",
+        *,
+        max_response_bytes: int = _MAX_RESPONSE_BYTES,
     ) -> None:
         self.namespace = namespace
         """The default namespace of commands."""
         self.context = context
         """The kubeconfig's context. Empty if there is no kubeconfig."""
         self._configuration = configuration
+        self._max_response_bytes = max_response_bytes
         self._rest = RestClient(configuration)
         self.url: str = configuration.host
 
@@ -123,13 +135,14 @@ class ApiServer:
     ) -> Json:
         """Send one request and return the decoded response.
 
-        `path` includes the query. `timeout` is in seconds. Raises ApiError and Unreachable.
+        `path` includes the query. `timeout` is in seconds. Raises ApiError, and Unreachable also
+        for a response that is too large or nested too deeply.
         """
         content = await self._request_bytes(method, path, body, content_type, accept, timeout)
         try:
             answer: Json = _decode(content)
-        except msgspec.DecodeError:
-            raise Unreachable(f"{method} {path}: the response is not JSON") from None
+        except DECODE_ERRORS as error:
+            raise self._malformed(f"{method} {path}", "JSON", error) from None
         return answer
 
     async def fetch(
@@ -141,24 +154,50 @@ class ApiServer:
         accept: str = "*/*",
         content_type: str = "application/json",
         timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
-        max_bytes: int = _MAX_FETCH_BYTES,
+        max_bytes: int | None = None,
     ) -> RawAnswer:
         """Send one request and return the response, whatever its status and content type.
 
         It is for callers that read headers, or bodies that are not JSON. Raises Unreachable if
-        there is no response, and TooLargeError if its body has more than `max_bytes`.
+        there is no response, and TooLargeError if its body has more than `max_bytes`, or more than
+        the limit of this client.
         """
         try:
             response = await self._send(method, path, body, content_type, accept, timeout)
             async with response:
-                content = bytearray()
-                while chunk := await response.content.readany():
-                    content += chunk
-                    if len(content) > max_bytes:
-                        raise TooLargeError(f"{method} {path}: more than {max_bytes} bytes")
+                content = await self._read(response, f"{method} {path}", max_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {path}: {describe(error)}") from None
-        return RawAnswer(response.status, response.headers, bytes(content))
+        return RawAnswer(response.status, response.headers, content)
+
+    async def pages(
+        self,
+        path: str,
+        accept: str,
+        query: Mapping[str, str] | None = None,
+        timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
+    ) -> AsyncIterator[Page]:
+        """Yield the pages of a list. Raises ApiError and Unreachable.
+
+        A page that is too large is requested again with half as many objects. A tenant with many
+        namespaces could otherwise make the list of namespaces unreadable.
+        """
+        limit, token = _PAGE_ITEMS, ""
+        while True:
+            parameters = {"limit": str(limit), **(query or {})}
+            if token:
+                parameters["continue"] = token
+            try:
+                page = await self.page(f"{path}?{urlencode(parameters)}", accept, timeout)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit //= 2
+                continue
+            yield page
+            token = page.metadata.next
+            if not token:
+                return
 
     async def page(
         self,
@@ -166,12 +205,12 @@ class ApiServer:
         accept: str,
         timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> Page:
-        """Request one page of a list. Raises ApiError and Unreachable."""
+        """Request one page of a list. Raises ApiError, Unreachable and TooLargeError."""
         content = await self._request_bytes("GET", path, None, "application/json", accept, timeout)
         try:
             return decode_page(content)
-        except msgspec.DecodeError:
-            raise Unreachable(f"GET {path}: the response is not a list") from None
+        except DECODE_ERRORS as error:
+            raise self._malformed(f"GET {path}", "a list", error) from None
 
     @asynccontextmanager
     async def watch(
@@ -181,7 +220,7 @@ class ApiServer:
 
         Each line contains one event. The iterator ends after `seconds`, or when no line arrives for
         `limits.silent_seconds`. Raises ApiError. Raises Unreachable if the connection fails, or if
-        the API server does not answer in time.
+        the API server does not answer in time, and TooLargeError if a line is too long.
         """
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
@@ -189,8 +228,12 @@ class ApiServer:
                 response = await self._send("GET", path, None, "application/json", accept, timeout)
             async with response, _aborted_unless_read(response):
                 if response.status >= 300:
-                    raise ApiError(response.status, status_message(await response.read()))
+                    content = await self._read(response, f"GET {path}")
+                    raise ApiError(response.status, status_message(content))
                 yield lines_until_silent(response.content, limits.silent_seconds)
+        except LineTooLong:
+            # aiohttp's limit is twice the read buffer of `kubernetes.aio`, so 4 MiB.
+            raise self._too_large(f"GET {path}", "a line that is too long") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"GET {path}: {describe(error)}") from None
 
@@ -207,7 +250,8 @@ class ApiServer:
             response = await self._send("GET", path, None, "application/json", "*/*", timeout)
             async with response, _aborted_unless_read(response):
                 if response.status >= 300:
-                    raise ApiError(response.status, status_message(await response.read()))
+                    content = await self._read(response, f"GET {path}")
+                    raise ApiError(response.status, status_message(content))
                 while chunk := await response.content.readany():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -225,12 +269,34 @@ class ApiServer:
         """Send one request and return the response body. Raises ApiError and Unreachable."""
         try:
             response = await self._send(method, path, body, content_type, accept, timeout)
-            content = await response.read()
+            async with response:
+                content = await self._read(response, f"{method} {path}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {path}: {describe(error)}") from None
         if response.status >= 300:
             raise ApiError(response.status, status_message(content))
         return content
+
+    async def _read(
+        self, response: aiohttp.ClientResponse, request: str, max_bytes: int | None = None
+    ) -> bytes:
+        """Return the body of a response. Raises TooLargeError."""
+        max_bytes = max_bytes or self._max_response_bytes
+        content = bytearray()
+        while chunk := await response.content.readany():
+            content += chunk
+            if len(content) > max_bytes:
+                raise self._too_large(request, f"more than {max_bytes} bytes")
+        return bytes(content)
+
+    def _too_large(self, request: str, what: str) -> TooLargeError:
+        return TooLargeError(f"{request}: the response has {what}; is {self.url} an API server?")
+
+    def _malformed(self, request: str, expected: str, error: Exception) -> Unreachable:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        return Unreachable(
+            f"{request}: the response is not {expected}: {why}; is {self.url} an API server?"
+        )
 
     async def _send(
         self,

@@ -9,12 +9,17 @@ from collections.abc import Mapping
 import aiohttp
 import msgspec
 
+from webhook.core.pod import DECODE_ERRORS
+
+# Longer than the API server's messages about invalid objects with many faults.
+_MAX_MESSAGE_CHARACTERS = 4000
+
 
 class ApiError(Exception):
     """An error response of the API server: its HTTP status and message."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}")
+        super().__init__(f"{status}: {_shortened(message)}")
         self.status = status
 
 
@@ -47,6 +52,14 @@ def status_message(content: bytes) -> str:
     """Return the message of a Kubernetes `Status`, or the beginning of a body that is not JSON."""
     try:
         status = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return content[:200].decode(errors="replace").strip()
-    return str(status.get("message", status)) if isinstance(status, Mapping) else str(status)
+    return _shortened(
+        str(status.get("message", status)) if isinstance(status, Mapping) else str(status)
+    )
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= _MAX_MESSAGE_CHARACTERS:
+        return message
+    return f"{message[:_MAX_MESSAGE_CHARACTERS]}…"

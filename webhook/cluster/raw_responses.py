@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from webhook.cluster.errors import Unreachable
+from webhook.core.pod import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -41,7 +42,7 @@ class Page(msgspec.Struct):
         for raw_item in self.raw_items or ():
             try:
                 yield _decode(raw_item)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except DECODE_ERRORS as error:
                 raise Unreachable(f"list: an object is not valid JSON: {error}") from None
 
 

@@ -30,8 +30,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.watch import WatchLimits
+from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 from webhook.process_memory import malloc_trim
 
@@ -44,8 +45,6 @@ METADATA_ONLY = (
     "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json;q=0.5"
 )
 
-# The page size of client-go and kubectl.
-_PAGE_ITEMS = 500
 # The duration of a watch: a little less than client-go's minimum of 5 minutes.
 _WATCH_TIMEOUT_SECONDS = 290
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
@@ -137,23 +136,19 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Replace the stored values with a list of all objects, and record its version."""
         objects: dict[str, T] = {}
-        query = {"limit": str(_PAGE_ITEMS), **self._field_selector}
-        while True:
-            try:
-                page = await self._server.page(
-                    f"{self._path}?{urlencode(query)}", self._accept("List")
-                )
-            except ApiError as error:
-                raise _convert_410(error) from None
-            for item in page.items:
-                value = self._decode(item)
-                if value is not None:
-                    objects[item["metadata"]["name"]] = value
-            if not page.metadata.next:
-                break
-            query["continue"] = page.metadata.next
+        version = None
+        try:
+            pages = self._server.pages(self._path, self._accept("List"), self._field_selector)
+            async for page in pages:
+                for item in page.items:
+                    value = self._decode(item)
+                    if value is not None:
+                        objects[item["metadata"]["name"]] = value
+                version = page.metadata.resource_version
+        except ApiError as error:
+            raise _convert_410(error) from None
         self.objects = objects
-        self._resource_version = page.metadata.resource_version
+        self._resource_version = version
         self._mark_connected()
         self.synced.set()
         self._on_change()
@@ -180,11 +175,14 @@ class Reflector(Generic[T]):
                     self._apply_event(_decode_json(line))
         except ApiError as error:
             raise _convert_410(error) from None
+        except TooLargeError:
+            # The same line would come again. A list continues behind it.
+            raise _Gone from None
         except Unreachable as error:
             if time.monotonic() - answered_at < self._limits.stable_seconds:
                 raise
             log.debug("watch %s: interrupted: %s; watching again", self._path, error)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise Unreachable(f"watch {self._path}: incomplete event: {error}") from None
 
     def _apply_event(self, event: Json) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -37,8 +36,6 @@ Kind: TypeAlias = Literal["settlepolicies", "namespaces", "runtimeclasses", "nod
 ALL: tuple[Kind, ...] = ("settlepolicies", "namespaces", "runtimeclasses", "nodes")
 
 NOT_INSTALLED = "podsettle is not installed"
-
-_PAGE_ITEMS = 500
 
 
 class _Resource(NamedTuple):
@@ -187,9 +184,8 @@ class _Reading:
         resource = _RESOURCES[kind]
         accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
         objects: dict[str, Any] = {}
-        path = f"{resource.path}?limit={_PAGE_ITEMS}"
-        while True:
-            page = await self._server.page(path, accept, self._timeout_seconds)
+        pages = self._server.pages(resource.path, accept, timeout=self._timeout_seconds)
+        async for page in pages:
             for item in page.items:
                 name = item["metadata"]["name"]
                 try:
@@ -200,10 +196,7 @@ class _Reading:
                     self.created[name] = datetime.fromisoformat(
                         item["metadata"]["creationTimestamp"]
                     )
-            if not page.metadata.next:
-                return objects
-            query = urlencode({"limit": _PAGE_ITEMS, "continue": page.metadata.next})
-            path = f"{resource.path}?{query}"
+        return objects
 
     async def _get_namespaces(self) -> dict[str, Namespace] | None:
         """Return the named namespaces that exist, or None if there are none to read.

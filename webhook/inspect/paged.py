@@ -15,6 +15,7 @@ from webhook.cluster.errors import TooLargeError, Unreachable, status_message
 from webhook.cluster.raw_responses import Page, decode_page
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
+from webhook.core.pod import DECODE_ERRORS
 from webhook.inspect.findings import Area, Looked
 
 T = TypeVar("T")
@@ -132,7 +133,7 @@ class PagedReader:
                     try:
                         # A copy, so that an object that is kept does not keep the whole page.
                         value = decode(bytes(raw))
-                    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    except DECODE_ERRORS:
                         malformed += 1
                     else:
                         yield value
@@ -164,7 +165,7 @@ class PagedReader:
         if answer.status == _OK:
             try:
                 page = decode_page(answer.content)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except DECODE_ERRORS:
                 raise _ListError("the response is not a list") from None
             return page, page.metadata.next, len(answer.content)
         if answer.status == _GONE and (token := _token_of(answer.content)):
@@ -201,7 +202,7 @@ def _token_of(content: bytes) -> str:
     """Return the token in the answer 410, with which an expired list continues. It may be empty."""
     try:
         return _decode_status(content).metadata.next
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         return ""
 
 

@@ -193,14 +193,24 @@ async def test_unexpected_error_exits_with_2(command: tuple[str, ...], tmp_path:
             assert " is not known: AttributeError: " in ran.stderr
 
 
-async def test_exit_code_that_is_not_a_number_exits_with_2(tmp_path: Path) -> None:
-    odd = pod("Failed", {"terminated": {"exitCode": None}}, restartPolicy="Never")
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({}, "its terminated state has no exitCode"),
+        ({"exitCode": None}, "its terminated state has no exitCode"),
+        ({"exitCode": False}, "its terminated state has the exitCode False"),
+    ],
+)
+async def test_exit_code_that_is_not_a_number_exits_with_2(
+    state: Json, told: str, tmp_path: Path
+) -> None:
+    odd = pod("Succeeded", {"terminated": state}, restartPolicy="Never")
     async with FakeApiServer.started(odd) as api:
         kubeconfig = api.kubeconfig(tmp_path)
         with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
             assert ran.stdout == b""
-            assert "None is not an exit code" in ran.stderr
+            assert told in ran.stderr
 
 
 LAST = terminated(1)

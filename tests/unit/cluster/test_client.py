@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from tests.support.waiting import eventually
+from webhook.client import is_retryable
 from webhook.cluster import reflector
 from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import Unreachable
+from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.rest_client import Configuration
+from webhook.cluster.watch import WatchLimits
 from webhook.tasks import supervise
 
 PAGES: dict[str, dict[str, Any]] = {
@@ -30,7 +33,9 @@ PAGES: dict[str, dict[str, Any]] = {
 
 
 @asynccontextmanager
-async def serving(pages: Mapping[str, object]) -> AsyncIterator[ApiServer]:
+async def serving(
+    pages: Mapping[str, object], *, max_response_bytes: int = 1000
+) -> AsyncIterator[ApiServer]:
     """Serve one list; `pages` maps each continue token to its page."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -38,6 +43,14 @@ async def serving(pages: Mapping[str, object]) -> AsyncIterator[ApiServer]:
             return web.Response()
         return web.json_response(pages[request.query.get("continue", "")])
 
+    async with serving_answers(answer, max_response_bytes) as server:
+        yield server
+
+
+@asynccontextmanager
+async def serving_answers(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]], max_response_bytes: int = 1000
+) -> AsyncIterator[ApiServer]:
     app = web.Application()
     app.router.add_get("/things", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -46,7 +59,7 @@ async def serving(pages: Mapping[str, object]) -> AsyncIterator[ApiServer]:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         configuration = Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}")
         configuration.retries = None
-        async with ApiServer(configuration) as server:
+        async with ApiServer(configuration, max_response_bytes=max_response_bytes) as server:
             yield server
     finally:
         await runner.cleanup()
@@ -73,6 +86,125 @@ async def test_response_that_is_not_a_list_is_an_error(answer: object) -> None:
     async with serving({"": answer}) as server:
         with pytest.raises(Unreachable, match="GET /things: the response is not a list"):
             await server.page("/things", "application/json")
+
+
+async def _request(server: ApiServer) -> None:
+    await server.request("GET", "/things")
+
+
+async def _fetch(server: ApiServer) -> None:
+    await server.fetch("GET", "/things")
+
+
+async def _page(server: ApiServer) -> None:
+    await server.page("/things", "application/json")
+
+
+async def _pages(server: ApiServer) -> None:
+    async for _ in server.pages("/things", "application/json"):
+        pass
+
+
+async def _stream(server: ApiServer) -> None:
+    async with aclosing(server.stream("/things", 30)) as chunks:
+        async for _ in chunks:
+            pass
+
+
+async def _watch(server: ApiServer) -> None:
+    async with server.watch("/things", "application/json", 30, WatchLimits()) as lines:
+        async for _ in lines:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("read", "status"),
+    [
+        (_request, 200),
+        (_request, 500),
+        (_fetch, 200),
+        (_page, 200),
+        (_pages, 200),
+        (_stream, 500),
+        (_watch, 500),
+        (_watch, 200),
+    ],
+)
+async def test_endless_response_is_an_error_that_is_not_retried(
+    read: Callable[[ApiServer], Awaitable[None]], status: int
+) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status)
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 65536)
+
+    async with serving_answers(endless) as server, asyncio.timeout(30):
+        with pytest.raises(TooLargeError) as caught:
+            await read(server)
+    text = str(caught.value)
+    assert text.startswith("GET /things")
+    assert ("more than 1000 bytes" in text) or ("a line that is too long" in text)
+    assert text.endswith(f"; is {server.url} an API server?")
+    assert not is_retryable(caught.value)
+
+
+@pytest.mark.parametrize("read", [_request, _page, _pages])
+async def test_response_that_is_nested_too_deeply_is_an_error(
+    read: Callable[[ApiServer], Awaitable[None]],
+) -> None:
+    async def deep(_request: web.Request) -> web.Response:
+        return web.Response(body=b'{"a":' * 200_000)
+
+    async with serving_answers(deep, 2_000_000) as server:
+        with pytest.raises(Unreachable, match="it is nested too deeply; is http://"):
+            await read(server)
+
+
+async def test_message_of_an_error_response_is_cut() -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.json_response({"message": "x" * 100_000}, status=403)
+
+    async with serving_answers(refuse, 1_000_000) as server:
+        with pytest.raises(ApiError) as caught:
+            await server.request("GET", "/things")
+    assert len(str(caught.value)) < 5000
+
+
+async def test_page_that_is_too_large_is_requested_again_with_fewer_objects() -> None:
+    things = [{"metadata": {"name": f"thing-{number}"}} for number in range(100)]
+
+    async def answer(request: web.Request) -> web.Response:
+        start = int(request.query.get("continue", "0"))
+        end = start + int(request.query["limit"])
+        following = {"continue": str(end)} if end < len(things) else {}
+        metadata = {"resourceVersion": "7", **following}
+        return web.json_response({"metadata": metadata, "items": things[start:end]})
+
+    async with serving_answers(answer) as server:
+        pages = [page async for page in server.pages("/things", "application/json")]
+    assert [item for page in pages for item in page.items] == things
+
+
+async def test_reflector_lists_again_after_an_event_that_is_too_long() -> None:
+    lists = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal lists
+        if "watch" not in request.query:
+            lists += 1
+            return web.json_response(PAGES["on"])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if lists == 1:
+            await response.write(b" " * 5_000_000)
+        await asyncio.Event().wait()
+        return response
+
+    async with serving_answers(answer) as server:
+        listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
+        async with supervise(listed.run):
+            await eventually(lambda: lists == 2)
 
 
 async def test_reflector_contains_the_objects_of_all_pages() -> None:

@@ -18,6 +18,7 @@ from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.cluster.view_reader import ReadView, read_view
 from webhook.core.images import ImageResolver
+from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 from webhook.inspect.doctor.model import State
 from webhook.inspect.installation import Installation
@@ -190,6 +191,6 @@ def _port(pod: Json) -> int:
 def _decode_object(content: bytes) -> Json:
     try:
         found = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return {}
     return dict(found) if isinstance(found, Mapping) else {}

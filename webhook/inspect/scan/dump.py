@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from webhook.cluster.manifest_loader import manifest_files
+from webhook.core.pod import DECODE_ERRORS
 from webhook.core.preview.document import DocumentError
 from webhook.core.preview.yaml_documents import iterate_documents
 from webhook.inspect.findings import Area, Looked
@@ -78,7 +79,7 @@ class DumpReader:
         for content in encoded:
             try:
                 value = decode(content)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except DECODE_ERRORS as error:
                 malformed += 1
                 self.problems.append(f"{resource.kind}: {error}")
                 continue
