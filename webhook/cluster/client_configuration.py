@@ -3,11 +3,18 @@
 Every fault of a kubeconfig is a NoClusterError that names the file. kubectl stops at a credential
 plugin that fails. `kubernetes.aio` only logs the failure, and goes on as an anonymous user, so that
 each request would fail for want of a right.
+
+The messages of `kubernetes.aio` repeat the output of a plugin, which contains credentials. An error
+of podsettle can become part of a JSON document or a CI log. So what a plugin wrote to standard
+output is never shown, and what it wrote to standard error is logged, as kubectl passes it on.
 """
 
 from __future__ import annotations
 
+import ast
 import logging
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -17,6 +24,7 @@ import yaml
 from webhook.cluster.errors import NoClusterError
 from webhook.cluster.own_pod import own_namespace
 from webhook.cluster.rest_client import (
+    ConfigException,
     Configuration,
     list_kube_config_contexts,
     load_incluster_config,
@@ -25,6 +33,13 @@ from webhook.cluster.rest_client import (
 
 _TOKEN = "BearerToken"  # noqa: S105 (a key of the client's settings)
 _LIBRARY_LOGGER = "kubernetes.aio.config"
+# The message of `ExecProvider`, with the bytes of standard error as a Python literal.
+_PLUGIN_FAILED = re.compile(
+    r"exec: process returned (?P<code>-?\d+)(\. (?P<stderr>b(['\"]).*\4))?", re.DOTALL
+)
+_MAX_STDERR_BYTES = 4000
+
+log = logging.getLogger(__name__)
 
 
 class Chosen(NamedTuple):
@@ -112,15 +127,17 @@ def _logged_errors() -> Iterator[list[str]]:
     texts: list[str] = []
     handler = _Collector(texts)
     logger = logging.getLogger(_LIBRARY_LOGGER)
+    propagated, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
         yield texts
     finally:
         logger.removeHandler(handler)
+        logger.propagate = propagated
 
 
 class _Collector(logging.Handler):
-    """A handler that keeps the messages of errors."""
+    """A handler that keeps the messages of errors, without the output of plugins."""
 
     def __init__(self, texts: list[str]) -> None:
         super().__init__(logging.ERROR)
@@ -128,7 +145,27 @@ class _Collector(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a message as one line."""
-        self._texts.append(" ".join(record.getMessage().split()))
+        # The library logs the text of an error while it handles the error.
+        error = sys.exc_info()[1]
+        text = record.getMessage() if error is None else _describe_plugin_error(error)
+        self._texts.append(" ".join(text.split()))
+
+
+def _describe_plugin_error(error: BaseException) -> str:
+    """Return what failed, without the output of the plugin. Log its standard error."""
+    if isinstance(error, OSError):
+        return f"exec: {error.strerror}: {error.filename}"  # The plugin was not started.
+    failed = _PLUGIN_FAILED.fullmatch(str(error)) if isinstance(error, ConfigException) else None
+    if failed is None:
+        return (
+            "exec: the output of the credential plugin is not an ExecCredential with the "
+            "apiVersion of the kubeconfig; it is not shown, because it can contain credentials"
+        )
+    if failed["stderr"]:
+        written = ast.literal_eval(failed["stderr"])[:_MAX_STDERR_BYTES]
+        for line in written.decode(errors="replace").splitlines():
+            log.warning("credential plugin: %s", line)
+    return f"exec: the credential plugin ended with exit code {failed['code']}"
 
 
 def _clean_token(configuration: Configuration, path: str) -> None:

@@ -6,6 +6,7 @@ import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import (
+    ConfigException,
     list_kube_config_contexts,
     load_incluster_config,
     load_kube_config,
@@ -15,6 +16,7 @@ from webhook.aiohttp_resolver import ThreadResolver
 from webhook.dns_resolver import Resolver
 
 __all__ = [
+    "ConfigException",
     "Configuration",
     "RestClient",
     "list_kube_config_contexts",

@@ -53,27 +53,50 @@ def plugin(directory: Path, script: str) -> dict[str, Any]:
     return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path)}}
 
 
+_CREDENTIAL = '{{"apiVersion": "{}", "kind": "ExecCredential", "status": {}}}'
+_VERSION = "client.authentication.k8s.io/v1"
+
+
 @pytest.mark.parametrize(
-    ("script", "cause"),
+    ("output", "cause"),
     [
-        ("echo please log in >&2; exit 3", "process returned 3. b'please log in'"),
-        ("echo garbage", "failed to decode process output"),
-        ("echo '{}'", "missing key 'apiVersion'"),
+        ("s3cret", "is not an ExecCredential"),
+        ("{}", "is not an ExecCredential"),
+        (_CREDENTIAL.format("s3cret", '{"token": "s3cret"}'), "is not an ExecCredential"),
         (
-            """echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential","""
-            """ "status": {}}'""",
-            "missing token or clientCertificateData",
+            _CREDENTIAL.format(_VERSION, '{"token": "t", "expirationTimestamp": "s3cret"}'),
+            "is not an ExecCredential",
+        ),
+        (_CREDENTIAL.format(_VERSION, '"s3cret token"'), "is not an ExecCredential"),
+        (_CREDENTIAL.format(_VERSION, "{}"), "missing token or clientCertificateData"),
+        (
+            _CREDENTIAL.format(_VERSION, '{"clientCertificateData": "s3cret"}'),
+            "missing clientKeyData",
         ),
     ],
-    ids=["failure", "garbage", "empty", "no credentials"],
 )
-async def test_failed_credential_plugin_is_an_error_and_no_anonymous_user(
-    script: str, cause: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+async def test_output_of_a_failed_credential_plugin_is_not_shown(
+    output: str,
+    cause: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    text = await error_of(kubeconfig(tmp_path, user=plugin(tmp_path, script)))
+    text = await error_of(kubeconfig(tmp_path, user=plugin(tmp_path, f"echo '{output}'")))
     assert "getting credentials: exec: " in text
     assert cause in text
-    assert capfd.readouterr().err == "", "the cause is in the error alone"
+    assert "s3cret" not in text + caplog.text + capfd.readouterr().err
+
+
+@pytest.mark.parametrize("quoted", ["please log in", 'it\'s "x"', "line\n  break"])
+async def test_standard_error_of_a_failed_credential_plugin_is_logged(
+    quoted: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "told").write_text(quoted)
+    script = f"echo s3cret; cat {tmp_path}/told >&2; exit 3"
+    text = await error_of(kubeconfig(tmp_path, user=plugin(tmp_path, script)))
+    assert text.endswith("getting credentials: exec: the credential plugin ended with exit code 3")
+    assert caplog.messages == [f"credential plugin: {line}" for line in quoted.split("\n")]
 
 
 async def test_missing_credential_plugin_is_an_error(tmp_path: Path) -> None:
