@@ -94,6 +94,11 @@ def main(context: click.Context) -> None:
     The output is coloured in a terminal. NO_COLOR in the environment switches colours off, and
     FORCE_COLOR switches them on.
     """
+    # Without a handler of podsettle, Python would print warnings of libraries as they are.
+    if context.invoked_subcommand != "serve":  # It has a format and a level of its own.
+        from webhook.cli.logging import set_up_client_logging
+
+        set_up_client_logging()
     # https://no-color.org and https://force-color.org: any value but the empty one counts.
     if os.environ.get("NO_COLOR"):
         context.color = False

@@ -17,8 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import click
-
+from webhook.cli.echo import echo_message, echo_text
 from webhook.cli.logging import LogFormat, LogLevel, set_up_server_logging
 from webhook.cli.options import PLACEHOLDER_IMAGE, InputError, load_manifests
 from webhook.cli.start_message import banner, listening_line
@@ -121,7 +120,7 @@ def run_server(options: ServeOptions) -> None:
     if options.log_format == "json":
         log.info("%s", message.partition("\n")[0])
     else:
-        click.echo(message)
+        echo_text(f"{message}\n")
     serve(create_app(components), components, context, listener)
 
 
@@ -307,4 +306,4 @@ def _warn(options: ServeOptions, message: str) -> None:
     if options.log_format == "json":
         log.warning("%s", message.removeprefix("warning: "))
     else:
-        click.echo(f"podsettle: {message}", err=True)
+        echo_message(message)

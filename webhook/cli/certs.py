@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from webhook.cli.echo import echo
 from webhook.cli.options import InputError, certs_dir_option
 from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
 from webhook.tls.development_certificates import DEVELOPMENT_NAMES, ensure_development_certificates
@@ -41,7 +42,7 @@ def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
     except CertificateError as error:
         raise InputError(str(error)) from None
     verb = "made" if created else "kept"
-    click.echo(f"{verb} {directory.certificate} for {hosts}, valid until {expiry:%Y-%m-%d}")
-    click.echo(f"let clients trust {directory.ca}")
+    echo(f"{verb} {directory.certificate} for {hosts}, valid until {expiry:%Y-%m-%d}")
+    echo(f"let clients trust {directory.ca}")
     if created and had_ca:
-        click.echo("the CA is new: copy it to clients and webhook configurations again")
+        echo("the CA is new: copy it to clients and webhook configurations again")

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from webhook.cli.echo import echo, echo_json, echo_message
 from webhook.cli.open_cluster import open_cluster_if_any
 from webhook.cli.options import (
     InputError,
@@ -41,7 +42,6 @@ from webhook.core.constants import KIND
 from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.preview.policies import replace_policies
-from webhook.core.printable import printable
 from webhook.inspect.known_cluster import KnownCluster
 
 
@@ -93,13 +93,13 @@ def check(
     needed |= {namespace} if namespace is not None else set()
     with open_cluster_if_any(view, needed) as cluster:
         for line in _hints(list(policies.values())[::-1], _by_kind(objects), cluster, namespace):
-            click.echo(f"podsettle: {printable(line)}", err=True)
+            echo_message(line)
     if output == "json":
-        click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
+        echo_json(json.dumps([_as_json(problem) for problem in problems], indent=2))
     else:
         for problem in problems:
-            click.echo(printable(str(problem)))
-        click.echo(_summary(len(policies), len(problems)), err=True)
+            echo(str(problem))
+        echo_message(_summary(len(policies), len(problems)))
     if problems:
         context.exit(1)
 
@@ -184,5 +184,5 @@ def _summary(policies: int, problems: int) -> str:
     """Return the last line of output, from the numbers of valid policies and of problems."""
     valid = "1 policy is fine" if policies == 1 else f"{policies} policies are fine"
     if not problems:
-        return f"podsettle: {valid}"
-    return f"podsettle: {problems} problem{'s' if problems > 1 else ''}; {valid}"
+        return valid
+    return f"{problems} problem{'s' if problems > 1 else ''}; {valid}"

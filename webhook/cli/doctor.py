@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
-from webhook.cli.logging import set_up_client_logging
+from webhook.cli.echo import Styled, echo, echo_json
 from webhook.cli.open_cluster import cluster_errors
 from webhook.cli.options import (
     Cluster,
@@ -19,7 +19,6 @@ from webhook.cli.options import (
     check_object_name,
     cluster_options,
 )
-from webhook.core.printable import printable, printable_json
 from webhook.inspect.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
@@ -109,7 +108,6 @@ def doctor(
     The checks read the cluster with your own rights, and change nothing. The exit code is 1 if
     there is a fault, and 2 if the installation could not be looked at.
     """
-    set_up_client_logging()
     if yes and not kill_switch:
         raise click.UsageError("--yes has no effect without --kill-switch")
     if suspended and not yes:
@@ -180,10 +178,10 @@ def _print(report: DoctorReport, output: str) -> None:
     from webhook.inspect.doctor.text import report_lines
 
     if output == "json":
-        click.echo(printable_json(msgspec.json.format(msgspec.json.encode(report)).decode()))
+        echo_json(msgspec.json.format(msgspec.json.encode(report)).decode())
         return
     for label, text in report_lines(report):
-        click.echo(click.style(label, fg=_COLORS.get(label.strip())) + text)
+        echo(Styled(label, _COLORS.get(label.strip())), text)
 
 
 async def _switch_off(server: ApiServer, choice: _Choice, yes: bool, suspended: bool) -> None:
@@ -201,4 +199,4 @@ async def _switch_off(server: ApiServer, choice: _Choice, yes: bool, suspended: 
     except KillSwitchError as error:
         raise InputError(f"kill switch: {error}") from None
     for line in "\n".join(lines).split("\n"):
-        click.echo(printable(line))
+        echo(line)

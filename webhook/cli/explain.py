@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from webhook.cli.echo import echo_json, echo_message, echo_text
 from webhook.cli.open_cluster import OpenCluster, open_cluster
 from webhook.cli.options import InputError, ViewChoice, namespace_option, view_options
-from webhook.core.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from webhook.inspect.explain.found import Found
@@ -68,15 +68,15 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
         with open_cluster(view, namespaces=namespaces) as opened:
             found = _find(parsed, namespace, view, opened)
         for problem in opened.known.problems:
-            click.echo(f"podsettle: {printable(str(problem))}", err=True)
+            echo_message(str(problem))
         try:
             answer = explain_object(parsed, found, opened.known)
         except DECODE_ERRORS as error:
             raise InputError(f"{parsed}: the pod cannot be read: {error}") from None
     if output == "json":
-        click.echo(printable_json(answer.model_dump_json(by_alias=True, indent=2)))
+        echo_json(answer.model_dump_json(by_alias=True, indent=2))
     else:
-        click.echo(as_text(answer), nl=False)
+        echo_text(as_text(answer))
 
 
 def _find(

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from webhook.core.printable import printable
+from webhook.cli.echo import echo, echo_message
 
 _EXIT_CODE = 2
 """Python exits with 1, which means that `scan`, `check` or `doctor` has found something."""
@@ -28,9 +28,8 @@ class ReportingGroup(click.Group):
         except Exception as error:
             import traceback
 
-            # The text of an exception may contain what a tenant wrote.
             for line in traceback.format_exc().splitlines():
-                click.echo(printable(line), err=True)
+                echo(line, err=True)
             what = f"internal error: {type(error).__name__}"
-            click.echo(f"podsettle: {what}: please report it with the lines above", err=True)
+            echo_message(f"{what}: please report it with the lines above")
             ctx.exit(_EXIT_CODE)

@@ -26,11 +26,12 @@ def kubectl_complete() -> None:
     )
     for item in items:
         if item.type == "plain":
-            click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+            # The names and help texts of commands and options. A tab is part of the format.
+            click.echo(f"{item.value}\t{item.help}" if item.help else item.value)  # noqa: TID251
     types = {item.type for item in items}
     directive = _NO_FILES
     if "file" in types:
         directive = _FILES_ALLOWED
     elif "dir" in types:
         directive = _DIRECTORIES_ONLY
-    click.echo(f":{directive}")
+    click.echo(f":{directive}")  # noqa: TID251

@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 from time import gmtime
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from webhook.cli.echo import echo, echo_message
+from webhook.core.printable import printable
+
 LogFormat: TypeAlias = Literal["text", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -26,14 +29,15 @@ class PrefixEachLineFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
         """Return the message with time and level in front of each line."""
         prefix = f"{record.asctime} {record.levelname} "
-        return prefix + record.message.replace("\n", f"\n{prefix}")
+        return "\n".join(prefix + printable(line) for line in record.message.split("\n"))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 (logging's name)
         """Return a traceback with indented lines.
 
         The text of an exception can contain text from a pod. Indented, it cannot forge a line.
         """
-        return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())
+        lines = super().formatException(ei).splitlines()
+        return "\n".join(f"  {printable(line)}" for line in lines)
 
     def usesTime(self) -> bool:  # noqa: N802 (logging's name)
         """Return True, because `formatMessage` needs `asctime`."""
@@ -91,7 +95,18 @@ def set_up_server_logging(log_format: LogFormat, level: LogLevel) -> None:
     logging.getLogger("webhook").setLevel(number)
 
 
+class _EchoHandler(logging.Handler):
+    """A handler that prints a message as one line, so that text from a pod cannot forge a line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message to standard error."""
+        echo_message(record.getMessage())
+        if record.exc_info:
+            for line in logging.Formatter().formatException(record.exc_info).splitlines():
+                echo(f"  {line}", err=True)
+
+
 def set_up_client_logging() -> None:
-    """Log retries, and the reasons for which a command waits, to standard error."""
-    logging.basicConfig(format="podsettle: %(message)s")
+    """Log warnings, retries, and why a command waits, to standard error."""
+    logging.basicConfig(handlers=[_EchoHandler()])
     logging.getLogger("webhook.client").setLevel(logging.INFO)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.backoff import backoff_options, report_errors
-from webhook.cli.logging import set_up_client_logging
 from webhook.cli.options import (
     Cluster,
     cluster_options,
@@ -51,7 +50,6 @@ def logs(
     Exit codes: 0 the whole log was read; 1 the program that reads the output has closed it; 2 any
     other error.
     """
-    set_up_client_logging()
     with report_errors(backoff, f"the rest of the log of {pod}"):
         asyncio.run(
             _copy_to_stdout(pod, namespace, container, follow, timestamps, cluster, backoff)
@@ -83,5 +81,6 @@ async def _copy_to_stdout(
 
 
 def _write_to_stdout(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    output = sys.stdout.buffer  # noqa: TID251 (the bytes of a log are not escaped)
+    output.write(data)
+    output.flush()

@@ -11,6 +11,7 @@ import click
 import yaml
 from click.core import ParameterSource
 
+from webhook.cli.echo import echo_text
 from webhook.cli.options import InputError
 from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME
 from webhook.core.defects.versions import Version
@@ -167,7 +168,7 @@ def crio(
     except UnsupportedError as error:
         raise InputError(str(error)) from None
     if output == "dropin":
-        click.echo(drop_in, nl=False)
+        echo_text(drop_in)
         return
     objects = []
     if output in ("machineconfig", "all"):
@@ -183,7 +184,7 @@ def crio(
     if output == "all":
         caveats = crio_nodes.caveats(Mode(mode), role, oldest)
         comments = (*caveats, "", f"{crio_nodes.DROP_IN}, on each node:", "", drop_in)
-    click.echo(_to_yaml(comments, objects), nl=False)
+    echo_text(_to_yaml(comments, objects))
 
 
 @node_config.command()
@@ -245,7 +246,7 @@ def containerd(
         raise InputError(str(error)) from None
     drop_in = containerd_nodes.volatile_drop_in(version)
     if output == "dropin":
-        click.echo(drop_in, nl=False)
+        echo_text(drop_in)
         return
     comments: tuple[str, ...] = ()
     if output == "all":
@@ -257,7 +258,7 @@ def containerd(
             drop_in,
         )
     runtime_class = runtime_class_manifest(class_name, handler, _parse_node_selector(node_selector))
-    click.echo(_to_yaml(comments, [runtime_class]), nl=False)
+    echo_text(_to_yaml(comments, [runtime_class]))
 
 
 def _reject_options_without_effect(

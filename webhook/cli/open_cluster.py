@@ -7,8 +7,7 @@ from collections.abc import Collection, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import click
-
+from webhook.cli.echo import echo_message
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
     Cluster,
@@ -19,7 +18,6 @@ from webhook.cli.options import (
 from webhook.cluster.kubeconfig import kubeconfig_paths
 from webhook.cluster.own_pod import in_cluster
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.printable import printable
 from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
@@ -188,8 +186,7 @@ def open_cluster_if_any(
             except InputError as error:
                 if chosen:
                     raise
-                text = f"podsettle: not compared with a cluster: {error}"
-                click.echo(printable(text), err=True)
+                echo_message(f"not compared with a cluster: {error}")
         yield known
 
 

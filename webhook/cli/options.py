@@ -14,12 +14,12 @@ import click
 from click.core import ParameterSource
 
 from webhook import __version__
+from webhook.cli.echo import echo_text
 from webhook.cluster.manifest_loader import ManifestsError
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.docs_url import docs_url_problem
 from webhook.core.durations import parse_duration
-from webhook.core.printable import printable
 
 # RFC 2606 reserves the domain `example`, so an attacker cannot publish an image with this name.
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
@@ -30,11 +30,11 @@ class InputError(click.ClickException):
 
     exit_code = 2
 
-    def show(self, file: IO[Any] | None = None) -> None:
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 (the name is click's)
         """Print the message without the prefix and the usage that click adds."""
-        # A message of the API server may contain control characters, which a terminal executes.
-        message = "\n".join(map(printable, self.format_message().split("\n")))
-        click.echo(f"podsettle: {message}", file=file, err=True)
+        # Indented, a line of the API server's message cannot be mistaken for another message.
+        message = self.format_message().replace("\n", "\n  ")
+        echo_text(f"podsettle: {message}\n", err=True)
 
 
 _IMAGE_REFERENCE = re.compile(

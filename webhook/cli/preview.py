@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.documents import read_documents
+from webhook.cli.echo import Part, echo_json, echo_message, echo_text
 from webhook.cli.open_cluster import OpenCluster, open_cluster
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
@@ -35,7 +36,6 @@ from webhook.core.preview.pod_before_and_after import to_yaml
 from webhook.core.preview.pods_in_document import PassedOver
 from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import Preview, preview_all, render
-from webhook.core.printable import printable
 from webhook.inspect.known_cluster import KnownCluster
 
 # No API server waits for a preview, so look-ups may take longer than in the webhook.
@@ -127,14 +127,14 @@ def preview(
     documents, errors = read_documents(paths)
     if not documents and errors:
         for text in errors:
-            _print_message(text)
+            echo_message(text)
         context.exit(2)
     with open_cluster(
         view, linger_image=linger_image, namespaces=_namespaces_in(documents, namespace)
     ) as opened:
         cluster = opened.known
         for line in (*cluster.problems, *cluster.notes):
-            _print_message(str(line))
+            echo_message(str(line))
         replacements: dict[str, SettlePolicy] = {}
         for document in reversed(documents):  # Of two policies with one name, the first counts.
             replacements |= policies_in(document.value)
@@ -165,25 +165,25 @@ def preview(
             known = asyncio.run(_look_up_images(missing))
             results = _preview_documents(documents, preview_pods, known, find_created_pods)
     for text in (*errors, *map(str, results.unreadable), *map(str, results.passed_over)):
-        _print_message(text)
+        echo_message(text)
     if not results.previews and not errors:
-        _print_message("no object in the input has a pod")
+        echo_message("no object in the input has a pod")
     for note in dict.fromkeys(note for preview in results.previews for note in preview.notes):
-        _print_message(note)
+        echo_message(note)
     if results.previews:
         for note in _assumptions(cluster, policies, results.previews):
-            _print_message(note)
-    click.echo(
-        _as_json(results) if output == "json" else _FORMATS[output](results.previews), nl=False
-    )
+            echo_message(note)
+    if output == "json":
+        echo_json(_as_json(results))
+    elif output == "patch":
+        if results.previews:
+            echo_json(_as_patch(results.previews))
+    else:
+        echo_text(*_FORMATS[output](results.previews))
     if cluster.has_invalid_input or errors or results.unreadable or not results.previews:
         context.exit(2)
     if fail_on_change and any(preview.operations for preview in results.previews):
         context.exit(1)
-
-
-def _print_message(text: str) -> None:
-    click.echo(f"podsettle: {printable(text)}", err=True)
 
 
 def _namespaces_in(documents: Iterable[Document], namespace: str | None) -> set[str]:
@@ -267,28 +267,26 @@ def _as_json(results: _Results) -> str:
         passed_over=results.passed_over,
         unreadable=results.unreadable,
     )
-    return json.dumps(answer.model_dump(mode="json", by_alias=True), indent=2) + "\n"
+    return json.dumps(answer.model_dump(mode="json", by_alias=True), indent=2)
 
 
 def _as_patch(previews: list[Preview]) -> str:
     """Return the JSON Patch of one pod, or a list of JSON Patches for several pods."""
-    if not previews:
-        return ""
     patches = [list(preview.operations) for preview in previews]
-    return json.dumps(patches[0] if len(patches) == 1 else patches, indent=2) + "\n"
+    return json.dumps(patches[0] if len(patches) == 1 else patches, indent=2)
 
 
-def _as_diff(previews: list[Preview]) -> str:
-    return "".join(colour_diff(preview.diff) for preview in previews)
+def _as_diff(previews: list[Preview]) -> Iterator[Part]:
+    for preview in previews:
+        yield from colour_diff(preview.diff)
 
 
-def _as_yaml(previews: list[Preview]) -> str:
-    return "---\n".join(to_yaml(preview.after) for preview in previews)
+def _as_yaml(previews: list[Preview]) -> list[Part]:
+    return ["---\n".join(to_yaml(preview.after) for preview in previews)]
 
 
-_FORMATS: dict[str, Callable[[list[Preview]], str]] = {
+_FORMATS: dict[str, Callable[[list[Preview]], Iterable[Part]]] = {
     "text": previews_as_text,
     "diff": _as_diff,
-    "patch": _as_patch,
     "yaml": _as_yaml,
 }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-import click
-
+from webhook.cli.echo import Part, Styled
 from webhook.core.preview.preview import Preview
 from webhook.core.printable import printable
 from webhook.core.reasons import Outcome
@@ -13,42 +12,53 @@ from webhook.core.reasons import Outcome
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def previews_as_text(previews: Sequence[Preview]) -> str:
-    """Return one block for each pod. With several pods, a line for each of them comes first."""
-    blocks = [_pod_text(preview) for preview in previews]
+def previews_as_text(previews: Sequence[Preview]) -> Iterator[Part]:
+    """Yield one block for each pod. With several pods, a line for each of them comes first."""
     if len(previews) > 1:
-        blocks.insert(0, "".join(f"{_overview_line(preview)}\n" for preview in previews))
-    return "\n".join(blocks)
+        for preview in previews:
+            title = f"{preview.namespace}/{preview.workload.title}"
+            yield from _line(Styled(title, bold=True), f": {preview.decided.summary}")
+        yield "\n"
+    for number, preview in enumerate(previews):
+        if number:
+            yield "\n"
+        yield from _pod_text(preview)
 
 
-def _overview_line(preview: Preview) -> str:
-    title = printable(f"{preview.namespace}/{preview.workload.title}")
-    return f"{click.style(title, bold=True)}: {printable(preview.decided.summary)}"
+def _line(*parts: Part) -> Iterator[Part]:
+    """Yield the parts of a line, in which line breaks of names are escaped."""
+    for part in parts:
+        if isinstance(part, str):
+            yield printable(part)
+        else:
+            yield part._replace(text=printable(part.text))
+    yield "\n"
 
 
-def _pod_text(preview: Preview) -> str:
+def _pod_text(preview: Preview) -> Iterator[Part]:
     decision = preview.decision
-    title = click.style(printable(preview.workload.title), bold=True)
-    policies = f"  policies: {printable(', '.join(decision.policies))}" if decision.policies else ""
-    lines = [f"{title} in namespace {printable(preview.namespace)}{policies}"]
-    lines.append(f"  {printable(preview.decided.summary)}")
-    lines += [f"  {_outcome_text(outcome)}" for outcome in decision.outcomes]
-    return "\n".join(lines) + "\n" + colour_diff(preview.diff)
+    policies = f"  policies: {', '.join(decision.policies)}" if decision.policies else ""
+    title = Styled(preview.workload.title, bold=True)
+    yield from _line(title, f" in namespace {preview.namespace}{policies}")
+    yield from _line(f"  {preview.decided.summary}")
+    for outcome in decision.outcomes:
+        yield from _outcome_line(outcome)
+    yield from colour_diff(preview.diff)
 
 
-def _outcome_text(outcome: Outcome) -> str:
-    """Return `REASON REMEDY CONTAINER: SENTENCE (by POLICY)`, with a colour for the reason."""
+def _outcome_line(outcome: Outcome) -> Iterator[Part]:
+    """Yield `REASON REMEDY CONTAINER: SENTENCE (by POLICY)`, with a colour for the reason."""
     colour = "green" if outcome.changed else "yellow" if outcome.reason.warns else None
-    reason = click.style(str(outcome.reason), fg=colour)
-    subject = printable(" ".join(filter(None, (outcome.remedy, outcome.container))))
-    sentence = printable(outcome.sentence)
-    policy = f" (by {printable(outcome.policy)})" if outcome.policy else ""
-    return f"{reason} {subject}: {sentence}{policy}" if subject else f"{reason}: {sentence}{policy}"
+    names = " ".join(filter(None, (outcome.remedy, outcome.container)))
+    subject = f" {names}" if names else ""
+    policy = f" (by {outcome.policy})" if outcome.policy else ""
+    reason = Styled(str(outcome.reason), colour)
+    yield from _line("  ", reason, f"{subject}: {outcome.sentence}{policy}")
 
 
-def colour_diff(diff: str) -> str:
-    """Return a unified diff with a colour for each line."""
-    return "\n".join(
-        click.style(line, fg=_DIFF_COLOURS[line[0]]) if line[:1] in _DIFF_COLOURS else line
-        for line in diff.split("\n")
-    )
+def colour_diff(diff: str) -> Iterator[Part]:
+    """Yield the lines of a unified diff, each with a colour."""
+    for number, line in enumerate(diff.split("\n")):
+        if number:
+            yield "\n"
+        yield Styled(line, _DIFF_COLOURS.get(line[:1]))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
+from webhook.cli.echo import ProgressLine, echo_json, echo_message, echo_text
 from webhook.cli.open_cluster import OpenCluster, open_cluster
 from webhook.cli.options import InputError, ViewChoice, view_options
 from webhook.core.constants import OBJECT_NAME
-from webhook.core.printable import printable
 from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def scan(context: click.Context, namespace: str | None, output: str, view: ViewC
     Exit codes: 0 nothing was found; 1 a symptom was found, or a pod is not settled; 2 an error, or
     nothing could be read.
     """
-    progress = _Progress()
+    progress = ProgressLine()
     with open_cluster(view, namespaces=[namespace] if namespace else []) as opened:
         if namespace is not None and _is_missing(opened.known, namespace):
             raise InputError(f"scan: namespace {namespace} does not exist")
@@ -67,7 +66,7 @@ def scan(context: click.Context, namespace: str | None, output: str, view: ViewC
     if _saw_nothing(report):
         limits = ", ".join(area.limit for area in report.areas)
         raise InputError(f"scan: nothing could be read: {limits}")
-    click.echo(_render(report, output), nl=False)
+    _print(report, output)
     if report.found:
         context.exit(1)
 
@@ -89,7 +88,7 @@ def _scan(
         reader = DumpReader(choice.manifests)
         report = asyncio.run(scan_cluster(reader, cluster, namespace))
         for problem in reader.problems:
-            click.echo(f"podsettle: {printable(problem)}", err=True)
+            echo_message(problem)
         if reader.problems and _saw_nothing(report):
             raise click.exceptions.Exit(2)  # The messages say why.
         return report
@@ -113,38 +112,16 @@ def _is_missing(cluster: KnownCluster, namespace: str) -> bool:
     )
 
 
-def _render(report: ScanReport, output: str) -> str:
+def _print(report: ScanReport, output: str) -> None:
     if output == "html":
         from webhook.inspect.scan.html import render_html
 
-        return render_html(report)
-    if output == "json":
+        echo_text(render_html(report))
+    elif output == "json":
         from webhook.inspect.scan.model import to_json
 
-        return to_json(report)
-    from webhook.inspect.scan.text import render_text
+        echo_json(to_json(report))
+    else:
+        from webhook.inspect.scan.text import render_text
 
-    return render_text(report)
-
-
-class _Progress:
-    """A line on standard error that says how far a command is, if that is a terminal."""
-
-    def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
-        self._shown = False
-
-    def show(self, text: str) -> None:
-        """Replace the line."""
-        if self._is_terminal:
-            self._shown = True
-            self._write(f"\r\x1b[K{text}")
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            self._write("\r\x1b[K")
-
-    def _write(self, text: str) -> None:
-        # Without `color`, click would remove the code that clears the line. It is no colour.
-        click.echo(text, err=True, nl=False, color=True)
+        echo_text(render_text(report))

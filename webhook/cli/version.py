@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from webhook import __version__
+from webhook.cli.echo import echo, echo_json
 from webhook.cli.open_cluster import OPTIONAL_SECONDS, connect
 from webhook.cli.options import Cluster, InputError, cluster_options
-from webhook.core.printable import printable
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
@@ -50,13 +50,13 @@ def version(client: bool, cluster: Cluster, output: str) -> None:
         answer: dict[str, object] = {"client": __version__}
         if server is not None:
             answer["server"] = server._asdict()
-        click.echo(json.dumps(answer, indent=2))
+        echo_json(json.dumps(answer, indent=2))
         return
-    click.echo(f"client: {__version__}")
+    echo(f"client: {__version__}")
     if server is not None:
         found = f"{server.image} (Deployment {server.deployment})"
         text = f"not known: {server.why}" if server.image is None else found
-        click.echo(f"server: {printable(text)}")
+        echo(f"server: {text}")
 
 
 def _find_server(cluster: Cluster) -> _Server:

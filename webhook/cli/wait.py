@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.backoff import backoff_options, report_errors
-from webhook.cli.logging import set_up_client_logging
+from webhook.cli.echo import echo, echo_json
 from webhook.cli.options import (
     Cluster,
     cluster_options,
@@ -67,10 +67,12 @@ def wait(
     the container's exit code was known, if there was still no terminated state after
     --backoff-total, or after another error.
     """
-    set_up_client_logging()
     with report_errors(backoff, f"the exit code of {pod}"):
         termination = asyncio.run(_wait_terminated(pod, namespace, container, cluster, backoff))
-    click.echo(_as_json(pod, termination) if output == "json" else _as_text(pod, termination))
+    if output == "json":
+        echo_json(_as_json(pod, termination))
+    else:
+        echo(_as_text(pod, termination))
     context.exit(
         termination.exit_code if 0 <= termination.exit_code <= _MAX_EXIT_CODE else _MAX_EXIT_CODE
     )

@@ -99,6 +99,16 @@ def test_text_format_prefixes_each_line_and_leaves_fields_out() -> None:
     assert second.endswith(" WARNING b")
 
 
+def test_text_format_escapes_characters_that_control_a_terminal() -> None:
+    try:
+        raise ValueError("\x1b]0;x\x07")
+    except ValueError:
+        entry = record("a\x1b[2J\u202e\rb", exc_info=sys.exc_info())
+    text = PrefixEachLineFormatter().format(entry)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert "a\\x1b[2J\\u202e\\rb" in text
+
+
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
 def test_text_of_an_exception_cannot_forge_a_line(end: str) -> None:
     try:

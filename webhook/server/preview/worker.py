@@ -213,7 +213,7 @@ def main() -> None:
     _set_soft_limit(resource.RLIMIT_CPU, cpu_seconds)
     signal.signal(signal.SIGPROF, pause)
     signal.setitimer(signal.ITIMER_PROF, _WORK_SECONDS, _WORK_SECONDS)
-    channel = _Channel(sys.stdin.buffer, sys.stdout.buffer)
+    channel = _Channel(sys.stdin.buffer, sys.stdout.buffer)  # noqa: TID251 (pipes of the server)
     try:
         channel.send()  # The process has started.
         _preview(channel)
