@@ -19,7 +19,7 @@ from bench.interleave import interleave
 from bench.measurement import Measurement
 from bench.report_table import ReportTable
 from bench.run import Run
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.apply_plan import apply_plan
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider, OperatorSettings

@@ -33,8 +33,8 @@ from bench.servers import (
 from tests.support.helm import named
 from tests.support.kube.cluster import KubeCluster
 from webhook.core.constants import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK, cluster_webhooks
 from webhook.core.policy.model import parse_policy
-from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK, cluster_webhooks
 from webhook.core.policy.webhook_selectors import CLUSTER_WEBHOOK, webhook_selectors
 
 NAME = "end-to-end"

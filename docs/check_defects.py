@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from webhook.core.defects.defect import Defect
 from webhook.core.json_path import json_path
-from webhook.core.policy.errors import ManifestProblem, field_error
+from webhook.core.policy.validation_errors import ManifestProblem, field_error
 from webhook.core.preview.document import Document, DocumentError, ValuePath
 from webhook.core.preview.yaml_documents import load_documents
 

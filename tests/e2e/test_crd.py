@@ -29,8 +29,8 @@ from tests.support.policy_documents import REMEDIES as GENERATED_REMEDIES
 from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that
 from webhook.core.policy.crd import CRD_NAME
-from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.policy.validation_errors import InvalidPolicyError
 from webhook.core.remedies import REMEDIES
 
 DEFINITION = f"{DEFINITIONS}/{CRD_NAME}"

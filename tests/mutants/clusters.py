@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from tests.support.factories import IMAGE, MODERN, Json, namespace, node, policy, view
 from tests.support.paths import EXAMPLES
 from webhook.cluster.decode import read_namespace
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.versions import Version

@@ -18,7 +18,7 @@ from tests.support.patches import without_pod_notes
 from tests.support.paths import DATA, DOCS
 from tests.support.process import podsettle
 from tests.support.reviews import patch_of, review
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 
 PODS = DATA / "pods"
 

@@ -25,7 +25,7 @@ from tests.support.process import (
     run_server,
 )
 from tests.support.server_fixtures import make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits, PreviewLimits

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import NamespaceLookup
 from webhook.server.connections.protocol import ReviewProtocol, State
 from webhook.server.reviews.request import ADMISSION_PATHS

@@ -16,7 +16,7 @@ from tests.support.http_client import InProcess, in_process
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
 from tests.support.protocol_server import DelegatedReviews, Served, Start
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
 from webhook.server.components import Components, build_components

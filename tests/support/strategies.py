@@ -26,8 +26,8 @@ from webhook.core.defects.versions import Version
 from webhook.core.durations import DURATION_PATTERN
 from webhook.core.globs import CONTAINER_GLOB_PATTERN
 from webhook.core.pod import ContainerFields, SecurityContext, SpecFields
-from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.validation_errors import InvalidPolicyError
 
 HELPER = "podsettle-linger"
 GATE = "podsettle-kubelet-gate"

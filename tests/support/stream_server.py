@@ -16,10 +16,10 @@ from tests.support.byte_streams import UNKNOWN_NAMESPACE
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
 from webhook.cluster.access import Access, AccessDecision
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.view import Namespace
-from webhook.core.policy.errors import ManifestProblem
+from webhook.core.policy.validation_errors import ManifestProblem
 
 
 class LookupSource:

@@ -39,8 +39,8 @@ from webhook.cluster.manifest_loader import (
 )
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import KIND
-from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.policies import replace_policies
 from webhook.inspect.known_cluster import KnownCluster
 

@@ -52,7 +52,7 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
     from webhook.core.pod import DECODE_ERRORS
     from webhook.core.reasons import Reason
     from webhook.inspect.explain.found import explain as explain_object
-    from webhook.inspect.explain.reason import explain_reason
+    from webhook.inspect.explain.reason_code import explain_reason
     from webhook.inspect.explain.target import TargetError, parse_target
     from webhook.inspect.explain.text import as_text
 

@@ -15,7 +15,7 @@ from webhook.cli.options import (
     ViewChoice,
     load_manifests,
 )
-from webhook.cluster.kubeconfig import kubeconfig_paths
+from webhook.cluster.kubeconfig_paths import kubeconfig_paths
 from webhook.cluster.own_pod import in_cluster
 from webhook.core.admission.decider import OperatorSettings
 from webhook.process_memory import imports_excluded_from_gc

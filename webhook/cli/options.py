@@ -15,8 +15,8 @@ from click.core import ParameterSource
 
 from webhook import __version__
 from webhook.cli.echo import echo_text
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.manifest_loader import ManifestsError
-from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.docs_url import docs_url_problem
 from webhook.core.durations import parse_duration

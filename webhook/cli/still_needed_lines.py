@@ -9,7 +9,7 @@ from webhook.core.cluster.remedy_need import list_nodes, survey
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.policy.status import all_nodes, still_needed
+from webhook.core.policy.still_needed import all_nodes, still_needed
 
 _ANSWERS = {
     "True": "still needed",

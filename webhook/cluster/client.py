@@ -26,7 +26,7 @@ from webhook.cluster.errors import (
     describe,
     status_message,
 )
-from webhook.cluster.kubeconfig import kubeconfig_paths
+from webhook.cluster.kubeconfig_paths import kubeconfig_paths
 from webhook.cluster.own_pod import in_cluster
 from webhook.cluster.raw_responses import Page, RawAnswer, decode_page
 from webhook.cluster.rest_client import Configuration, RestClient

@@ -15,7 +15,7 @@ from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import Check
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdComparison, CrdDifference
-from webhook.core.policy.status import crd_note
+from webhook.core.policy.status_conditions import crd_note
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

@@ -23,10 +23,10 @@ from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import API_VERSION, DNS_LABEL_NAME, KIND
 from webhook.core.defects.versions import Version, parse_version
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.policy.status import accepted
+from webhook.core.policy.status_conditions import accepted
+from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.core.types import Json
 from webhook.tasks import supervise

@@ -11,8 +11,8 @@ import msgspec
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.core.constants import GROUP, KIND
 from webhook.core.json_path import json_path
-from webhook.core.policy.errors import InvalidPolicyError, ManifestProblem
 from webhook.core.policy.model import parse_policy
+from webhook.core.policy.validation_errors import InvalidPolicyError, ManifestProblem
 from webhook.core.preview.document import Document, DocumentError
 from webhook.core.preview.yaml_documents import iterate_documents
 

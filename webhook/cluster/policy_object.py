@@ -8,8 +8,8 @@ from typing import Any
 
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.json_path import json_path
-from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem
 from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.policy.validation_errors import FieldError, InvalidPolicyError, ManifestProblem
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.validation_errors import ManifestProblem
 
 
 class Check(NamedTuple):

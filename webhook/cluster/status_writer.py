@@ -16,15 +16,14 @@ from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.policy_object import PolicyObject
 from webhook.cluster.webhook_configuration import APPLY, FIELD_MANAGER
 from webhook.core.constants import API_VERSION, KIND
-from webhook.core.policy.status import (
+from webhook.core.policy.status_conditions import (
     accepted,
-    all_nodes,
     crd_current,
     merge_conditions,
     runtime_classes_found,
-    still_needed,
     webhook_scoped,
 )
+from webhook.core.policy.still_needed import all_nodes, still_needed
 from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.types import Json
 from webhook.tasks import supervise

@@ -27,8 +27,8 @@ from webhook.core.cluster.view import Namespace
 from webhook.core.constants import API_VERSION, GROUP, OBJECT_NAME
 from webhook.core.defects.versions import parse_version
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.types import Json
 
 Kind: TypeAlias = Literal["settlepolicies", "namespaces", "runtimeclasses", "nodes"]

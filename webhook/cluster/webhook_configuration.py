@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.reflector import Reflector
-from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK, cluster_webhooks
+from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK, cluster_webhooks
 from webhook.core.policy.webhook_selectors import WebhookSelectors, is_cluster_webhook
 from webhook.core.types import Json
 from webhook.tasks import supervise

@@ -21,8 +21,8 @@ from webhook.core.image_reference import is_digest
 from webhook.dns_resolver import Resolver
 from webhook.images.errors import LookupFailedError, RefusedError
 from webhook.images.http_session import HttpSession, read_body
+from webhook.images.image_manifest import ACCEPT, MAX_DOCUMENT_BYTES
 from webhook.images.keyring import Credential
-from webhook.images.manifest import ACCEPT, MAX_DOCUMENT_BYTES
 from webhook.images.registry import Registry
 from webhook.images.www_authenticate import Challenge, parse_challenges
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from webhook.core.images import ImageConfig, Unavailable
 from webhook.images.errors import LookupFailedError, RefusedError
-from webhook.images.keyring import Credential
-from webhook.images.manifest import (
+from webhook.images.image_manifest import (
     MAX_DOCUMENT_BYTES,
     config_descriptor,
     parse_config,
     platform_entries,
 )
+from webhook.images.keyring import Credential
 from webhook.images.registry import Registry
 
 if TYPE_CHECKING:

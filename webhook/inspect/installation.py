@@ -15,7 +15,7 @@ from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import GROUP, OBJECT_NAME
 from webhook.core.docs_url import docs_url_problem
 from webhook.core.types import Json
-from webhook.inspect.webhook_configurations import CONFIGURATIONS_RIGHT
+from webhook.inspect.webhook_configurations_api import CONFIGURATIONS_RIGHT
 
 DEPLOYMENTS = "/apis/apps/v1"
 _NAME_LABEL = "app.kubernetes.io/name"

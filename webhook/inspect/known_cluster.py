@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 

@@ -15,11 +15,11 @@ from webhook.cluster.unread import NotAllowedError
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.labels import Labels
-from webhook.core.policy.webhook_rules import OWN_MATCH_CONDITIONS
+from webhook.core.policy.cluster_webhooks import OWN_MATCH_CONDITIONS
 from webhook.core.types import Json
 from webhook.inspect.installation import own_webhooks
 from webhook.inspect.selectors import selector_matches
-from webhook.inspect.webhook_configurations import CONFIGURATIONS_RIGHT
+from webhook.inspect.webhook_configurations_api import CONFIGURATIONS_RIGHT
 
 
 class Called(StrEnum):

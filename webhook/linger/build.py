@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from webhook.linger.libc import compile_libc
+from webhook.linger.musl_build import compile_libc
 from webhook.linger.zig import BuildError, run_zig
 
 HERE = Path(__file__).resolve().parent
@@ -49,7 +49,7 @@ COMPILE_FLAGS = ("-std=c11", "-D_GNU_SOURCE", *CODE_FLAGS)
 LINK_FLAGS = ("-static", "-nostdlib", "-Wl,--gc-sections,--strip-all,--build-id=none")
 
 _UNDEFINED_SYMBOL_HINT = (
-    "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/libc.py"
+    "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/musl_build.py"
 )
 
 

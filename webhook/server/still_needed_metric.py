@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.policy.status import all_nodes, remedy_needs
+from webhook.core.policy.still_needed import all_nodes, remedy_needs
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from tests.support.patches import without_notes
 from tests.support.registry import Image, RunningRegistry, serving, start_server
 from tests.support.reviews import patch_of, review
 from tests.support.server_fixtures import make_app
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.metrics import BUCKETS
 from webhook.server.reviews.handler import IMAGE_LOOKUP_SHARE, NAMESPACE_LOOKUP_SECONDS
 from webhook.server.reviews.request import answer_seconds

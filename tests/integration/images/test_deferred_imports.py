@@ -27,7 +27,7 @@ import asyncio, json, sys
 from pathlib import Path
 import webhook.cli.serve
 from tests.support.server_fixtures import make_app
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 import httpx
 
 async def main():

@@ -130,7 +130,10 @@ def test_undefined_symbol_error_says_which_list_to_extend(
     assert main(["--out", str(tmp_path), "--arch", host_arch()], source) == 1
     error = capsys.readouterr().err
     assert "undefined symbol: fflush" in error
-    assert "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/libc.py" in error
+    assert (
+        "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/musl_build.py"
+        in error
+    )
 
 
 def test_build_command_builds_only_the_given_architecture(

@@ -27,7 +27,7 @@ from tests.support.preview_page import (
     wait_for_answer,
 )
 from tests.support.server_fixtures import make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 
 __all__ = ["http", "page", "server"]
 

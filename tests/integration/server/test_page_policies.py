@@ -29,7 +29,7 @@ from tests.support.preview_page import (
     wait_for_policies,
 )
 from tests.support.server_fixtures import SETTINGS, make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.remedies.shell_wrapper import SCRIPT
 from webhook.server.page.examples import examples

@@ -13,7 +13,7 @@ from tests.support.chromium import ENTER, SHIFT, TAB, Chromium
 from tests.support.http_client import in_process
 from tests.support.preview_page import overflowing
 from tests.support.server_fixtures import make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 
 _POD = "{apiVersion: v1, kind: Pod, metadata: {name: pod}, spec: {containers: []}}"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.factories import container, pod, policy_document
 from tests.support.http_client import in_process
 from tests.support.server_fixtures import SETTINGS, make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.preview.frames import MAX_POLICIES, MAX_POLICY_BYTES
 

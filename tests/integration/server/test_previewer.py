@@ -34,12 +34,12 @@ from tests.support.process import process_status, start_server
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_components
 from tests.support.waiting import await_that
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.snapshot import Snapshot
 from webhook.server.components import Components
 from webhook.server.limits import PreviewLimits
-from webhook.server.preview.budgeted_answer import PreviewError
+from webhook.server.preview.answer_memory import PreviewError
 from webhook.server.preview.preview_run import PreviewOptions
 from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.worker_process import worker_niceness

@@ -12,7 +12,7 @@ from tests.support.complexity import grows_linearly
 from tests.support.factories import policy
 from webhook.core.durations import format_duration, parse_duration
 from webhook.core.globs import compile_globs, glob_matches
-from webhook.core.policy.errors import InvalidPolicyError
+from webhook.core.policy.validation_errors import InvalidPolicyError
 
 
 @pytest.mark.parametrize(

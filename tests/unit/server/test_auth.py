@@ -16,7 +16,7 @@ from starlette.routing import Route
 from tests.support.authorizer import Known
 from tests.support.reviews import review
 from tests.support.server_fixtures import make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.app import create_app
 from webhook.server.auth import guard
 

@@ -14,7 +14,7 @@ from tests.support.http_client import Client, InProcess, in_process, mutate, rev
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.server_fixtures import STEADY, make_components
 from tests.support.waiting import await_that
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
 from webhook.server.app import create_app

@@ -13,7 +13,7 @@ import pytest
 from tests.support.factories import container, namespace, pod, policy, view
 from tests.support.reviews import review
 from tests.support.server_fixtures import make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.review import Request
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Outcome

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from webhook import __version__
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 
 
 async def test_probes_answer_ok(client: httpx.AsyncClient) -> None:

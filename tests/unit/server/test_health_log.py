@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import eventually
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import Check
 from webhook.server.health import log_check_changes
 from webhook.tasks import supervise

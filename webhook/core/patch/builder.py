@@ -19,7 +19,7 @@ import msgspec
 from webhook.core.constants import HELPER, OWN_ANNOTATIONS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.patch.edits import Edit
-from webhook.core.patch.received_values import field_segments, received_values
+from webhook.core.patch.received_value_at_path import field_segments, received_values
 from webhook.core.patch.self_check import Operation, PatchError, verify_operations
 
 ContainerList: TypeAlias = Literal["initContainers", "containers"]

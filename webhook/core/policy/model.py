@@ -20,13 +20,13 @@ from pydantic import model_validator as _model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.constants import DNS_SUBDOMAIN, KIND
-from webhook.core.policy.errors import InvalidPolicyError, field_error, model_of
 from webhook.core.policy.image_config import ImageConfigSettings
 from webhook.core.policy.one_runtime_class import (
     check_one_runtime_class,
     one_runtime_class_rules,
 )
 from webhook.core.policy.selectors import LabelSelector
+from webhook.core.policy.validation_errors import InvalidPolicyError, field_error, model_of
 from webhook.core.remedies import REMEDIES
 from webhook.core.types import StrictModel
 

@@ -2,7 +2,7 @@
 
 A webhook has one `namespaceSelector` and one `objectSelector`, and a selector has no "or". So each
 distinct pair of a policy's `namespaceSelector` and `podSelector` needs a webhook of its own.
-`webhook_rules` makes the entries of the MutatingWebhookConfiguration from these pairs.
+`cluster_webhooks` makes the entries of the MutatingWebhookConfiguration from these pairs.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def _find_policy_errors(document: Mapping[str, Any], object_steps: Steps) -> Ite
     """Yield one object for each error in a policy, or one for a policy that the preview uses."""
     # Imported here, because the imports of the model take longer than most previews, and few texts
     # contain a policy.
-    from webhook.core.policy.errors import InvalidPolicyError
     from webhook.core.policy.model import parse_policy
+    from webhook.core.policy.validation_errors import InvalidPolicyError
 
     name = _name_of(document)
     try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy, is_policy, parse_policy
 from webhook.core.policy.plan import compile_policy
+from webhook.core.policy.validation_errors import InvalidPolicyError
 from webhook.core.preview.list_items import find_objects
 
 

@@ -2,7 +2,7 @@
 
 Scalars and keys have the same meaning as for a Kubernetes client (`yaml_scalars`). Duplicate keys
 are errors. The size of a document, its nesting and the copies that aliases make are bounded
-(`yaml_builder`).
+(`yaml_composer`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from webhook.core.preview.document import Document, DocumentError
-from webhook.core.preview.yaml_builder import CopyBudget, DocumentBuilder
+from webhook.core.preview.yaml_composer import CopyBudget, DocumentBuilder
 
 _MAX_DIRECTIVES = 16
 """The maximum number of lines that begin with `%`. libyaml compares each `%TAG` directive with all

@@ -11,7 +11,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
-from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK
+from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK
 from webhook.core.types import Json
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.installation import (
@@ -21,7 +21,7 @@ from webhook.inspect.installation import (
     own_configurations,
     service_namespace,
 )
-from webhook.inspect.webhook_configurations import (
+from webhook.inspect.webhook_configurations_api import (
     CONFIGURATION_GROUP,
     CONFIGURATIONS,
     CONFIGURATIONS_RESOURCE,

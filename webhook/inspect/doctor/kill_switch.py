@@ -20,7 +20,7 @@ from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.deleted_configuration import KillSwitchError, Switch
 from webhook.inspect.doctor.rivals import Rival, rivals
-from webhook.inspect.webhook_configurations import (
+from webhook.inspect.webhook_configurations_api import (
     CONFIGURATION_GROUP,
     CONFIGURATIONS,
     CONFIGURATIONS_RESOURCE,

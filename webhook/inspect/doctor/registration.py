@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK
+from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK
 from webhook.core.types import Json
 from webhook.inspect.doctor.commands import helm_upgrade, json_patch
 from webhook.inspect.doctor.model import Advice

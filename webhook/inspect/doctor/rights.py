@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from webhook.core.policy.crd import CRD_NAME
 from webhook.inspect.installation import Installation
-from webhook.inspect.webhook_configurations import CONFIGURATION_GROUP, CONFIGURATIONS_RESOURCE
+from webhook.inspect.webhook_configurations_api import CONFIGURATION_GROUP, CONFIGURATIONS_RESOURCE
 
 
 class Rule(NamedTuple):

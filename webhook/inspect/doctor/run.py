@@ -15,7 +15,6 @@ from webhook.cluster.unread import NotAllowedError
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.checks import CHECKS
 from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.installed import Installed, NewImageResolver
 from webhook.inspect.doctor.model import (
     Advice,
     CheckResult,
@@ -25,6 +24,7 @@ from webhook.inspect.doctor.model import (
     not_looked_at,
     unknown,
 )
+from webhook.inspect.doctor.round_readings import Installed, NewImageResolver
 from webhook.inspect.installation import Absent, find_installation
 
 _PAUSE_SECONDS = 2.0

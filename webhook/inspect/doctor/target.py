@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from webhook.core.policy.model import SettlePolicy
-from webhook.inspect.doctor.installed import Installed
+from webhook.inspect.doctor.round_readings import Installed
 from webhook.inspect.installation import own_webhooks
 from webhook.inspect.selectors import matching_labels
 from webhook.inspect.webhook_calls import Called, WebhookCalls

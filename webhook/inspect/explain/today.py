@@ -8,7 +8,7 @@ from typing import Any
 from webhook.cluster.rights import Right
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.policy.status import all_nodes, remedy_needs
+from webhook.core.policy.still_needed import all_nodes, remedy_needs
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.reasons import Reason
@@ -17,7 +17,7 @@ from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.explain.model import NodeNeed, Unknown
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.webhook_calls import Called, WebhookCall
-from webhook.inspect.webhook_configurations import CONFIGURATIONS_RESOURCE, CONFIGURATIONS_RIGHT
+from webhook.inspect.webhook_configurations_api import CONFIGURATIONS_RESOURCE, CONFIGURATIONS_RIGHT
 
 _ACTS = frozenset(
     {

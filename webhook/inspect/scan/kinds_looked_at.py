@@ -9,7 +9,7 @@ from webhook.cluster.unread import Unread
 from webhook.cluster.view_reader import Kind
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.known_cluster import KnownCluster
-from webhook.inspect.webhook_configurations import CONFIGURATIONS_RESOURCE, CONFIGURATIONS_RIGHT
+from webhook.inspect.webhook_configurations_api import CONFIGURATIONS_RESOURCE, CONFIGURATIONS_RIGHT
 
 _KINDS: tuple[Kind, ...] = ("nodes", "runtimeclasses", "namespaces", "settlepolicies")
 

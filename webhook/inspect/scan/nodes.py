@@ -10,7 +10,7 @@ from webhook.core.cluster.view import ClusterView
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.status import all_nodes, remedy_needs
+from webhook.core.policy.still_needed import all_nodes, remedy_needs
 from webhook.inspect.scan.model import DefectNodes, NodeDefect, NodeGroup, PolicyNeed
 
 _MAX_NAMES = 5

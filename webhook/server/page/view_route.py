@@ -14,8 +14,8 @@ from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.types import CamelCaseModel
 from webhook.server.limits import ViewLimits
-from webhook.server.paced_response import PacedResponse
 from webhook.server.preview.route import Problem
+from webhook.server.response_in_pieces import PacedResponse
 from webhook.server.reviews.http_answer import PIECE_BYTES
 
 _DEFAULT_LIMITS = ViewLimits()

@@ -22,7 +22,7 @@ from webhook.core.policy.plan import compile_policy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE, PodDecider
 from webhook.server.limits import MIB, PreviewLimits
-from webhook.server.preview.budgeted_answer import PreviewAnswerText
+from webhook.server.preview.answer_memory import PreviewAnswerText
 from webhook.server.preview.frames import (
     MAX_PODS,
     MAX_POLICIES,

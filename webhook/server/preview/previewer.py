@@ -17,7 +17,7 @@ from webhook.core.images import ImageResolver
 from webhook.core.policy.snapshot import Snapshot
 from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.metric_labels import PreviewResult
-from webhook.server.preview.budgeted_answer import PreviewAnswerText, PreviewError
+from webhook.server.preview.answer_memory import PreviewAnswerText, PreviewError
 from webhook.server.preview.frames import OUT_OF_MEMORY_EXIT_CODE
 from webhook.server.preview.preview_run import PreviewOptions, PreviewRun, RefusedPreviewError
 from webhook.server.preview.worker_process import WorkerError, WorkerProcess

@@ -15,10 +15,10 @@ from starlette.requests import ClientDisconnect
 
 from webhook.core.preview.model import PreviewAnswer
 from webhook.server.limits import PreviewLimits
-from webhook.server.paced_response import PacedResponse
-from webhook.server.preview.budgeted_answer import PreviewAnswerText, PreviewError
+from webhook.server.preview.answer_memory import PreviewAnswerText, PreviewError
 from webhook.server.preview.preview_run import PreviewOptions
 from webhook.server.preview.previewer import Previewer
+from webhook.server.response_in_pieces import PacedResponse
 from webhook.server.reviews.load_shedding import MemoryBudget
 
 MAX_BODY_BYTES = 4 * 1024 * 1024

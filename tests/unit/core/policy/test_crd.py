@@ -14,9 +14,9 @@ from tests.data.invalid_policies import EXAMPLE_POLICIES, RIGHT, WRONG
 from tests.support.factories import Json
 from tests.support.json_schema import EDITOR, errors
 from webhook.core.policy.crd import crd
-from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicySpec, parse_policy
 from webhook.core.policy.structural_schema import structural_schema
+from webhook.core.policy.validation_errors import InvalidPolicyError
 
 CRD = crd()
 (VERSION,) = CRD["spec"]["versions"]

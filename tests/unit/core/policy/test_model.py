@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.factories import policy, policy_document
 from webhook.cluster.manifest_loader import parse_manifest
-from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem
 from webhook.core.policy.model import is_policy, parse_policy
+from webhook.core.policy.validation_errors import FieldError, InvalidPolicyError, ManifestProblem
 
 HEAD = """\
 apiVersion: podsettle.dev/v1alpha1

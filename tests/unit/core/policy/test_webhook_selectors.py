@@ -13,8 +13,8 @@ from tests.support.factories import Json, container, decide_pod, namespace, pod,
 from tests.support.webhook_configuration import ENTRY
 from tests.support.webhook_matching import asks
 from webhook.core.admission.decider import OperatorSettings
+from webhook.core.policy.cluster_webhooks import cluster_webhooks
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.webhook_rules import cluster_webhooks
 from webhook.core.policy.webhook_selectors import (
     CLUSTER_WEBHOOK,
     MAX_SELECTOR_BYTES,

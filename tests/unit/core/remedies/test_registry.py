@@ -28,9 +28,9 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import DECODE_ERRORS, decode_pod
-from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import Remedies
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.validation_errors import InvalidPolicyError
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Remedy

@@ -21,8 +21,8 @@ from webhook.inspect.doctor.checks.helper_image import waiting_states
 from webhook.inspect.doctor.checks.policies import judge_handler
 from webhook.inspect.doctor.checks.reachability import count_failures
 from webhook.inspect.doctor.commands import json_patch, merge_patch
-from webhook.inspect.doctor.installed import ReadinessLine, parse_readiness
 from webhook.inspect.doctor.model import State
+from webhook.inspect.doctor.round_readings import ReadinessLine, parse_readiness
 from webhook.inspect.selectors import matching_labels, selector_matches
 
 NAME = "kubernetes.io/metadata.name"

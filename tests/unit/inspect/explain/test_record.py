@@ -8,7 +8,7 @@ import pytest
 from tests.support.factories import container, mutate_pod, pod
 from tests.support.paths import DATA, EXAMPLES
 from tests.support.reviews import PODS, load_pod
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.pod import decode_pod
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.explain.record import record_of

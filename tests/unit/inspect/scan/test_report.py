@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, dump
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import parse_policy
 from webhook.inspect.cluster_flags import ClusterFlags

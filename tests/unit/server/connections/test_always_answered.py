@@ -18,7 +18,7 @@ from tests.support.factories import container, namespace, policy, view
 from tests.support.reviews import UID, patch_of, review
 from tests.support.server_fixtures import make_app
 from tests.support.strategies import JUNK, PODS, VIEWS
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import NamespaceLookup
 from webhook.core.admission.handler import Answer
 from webhook.core.policy.snapshot import Snapshot

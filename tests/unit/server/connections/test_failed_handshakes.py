@@ -14,7 +14,7 @@ import trustme
 from tests.support.http_client import InProcess, in_process
 from tests.support.server_fixtures import make_components
 from tests.support.waiting import await_that
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.connections.failed_handshakes import (
     LOG_INTERVAL_SECONDS,
     MAX_LINES_PER_INTERVAL,

@@ -13,7 +13,7 @@ from tests.support.protocol_server import (
     review_with_uid,
     uid_in,
 )
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.connections.protocol import State
 
 

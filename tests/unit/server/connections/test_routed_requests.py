@@ -24,7 +24,7 @@ from tests.support.protocol_server import (
 )
 from tests.support.reviews import review
 from tests.support.server_fixtures import make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.handler import Answer
 from webhook.server.connections.protocol import State
 from webhook.server.reviews.handler import ReviewTiming

@@ -10,7 +10,7 @@ from fastapi import HTTPException
 
 from tests.support.factories import namespace, policy, view
 from tests.support.server_fixtures import make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.server.app import create_app

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.factories import SETTINGS, policy_document, view
 from webhook.server.limits import PreviewLimits
-from webhook.server.preview.budgeted_answer import PreviewAnswerText
+from webhook.server.preview.answer_memory import PreviewAnswerText
 from webhook.server.preview.frames import MAX_PODS, MAX_POLICIES, MAX_POLICY_BYTES, header
 from webhook.server.preview.preview_run import PreviewOptions, PreviewRun
 from webhook.server.preview.worker_process import WorkerError, WorkerProcess

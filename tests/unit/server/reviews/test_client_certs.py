@@ -12,7 +12,7 @@ import trustme
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.server_fixtures import make_components
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.reviews.client_certs import ClientCAError, request_client_certificate
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))

@@ -19,7 +19,7 @@ from tests.support.factories import SETTINGS, container, namespace, pod, policy,
 from tests.support.image_factories import image_policy
 from tests.support.reviews import review
 from tests.support.strategies import JUNK, PODS, VIEWS
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.policy.snapshot import Snapshot
 from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits

@@ -14,7 +14,7 @@ import pytest
 from tests.support.reviews import PODS, UID, load_pod, patch_of, review
 from tests.support.server_fixtures import make_components
 from tests.support.waiting import eventually
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import NamespaceLookup
 from webhook.server.app import create_app
 from webhook.server.limits import DEFAULT_LIMITS

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support.http_client import InProcess, mutate, review_in
 from tests.support.protocol_server import REVIEW, is_settled
 from tests.support.waiting import await_that
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import NamespaceLookup
 
 Serve = Callable[..., InProcess]

@@ -16,7 +16,7 @@ from tests.support.factories import SETTINGS
 from tests.support.reviews import PODS, UID, load_pod, review
 from tests.support.waiting import eventually
 from webhook.cli.logging import JsonFormatter
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import Answer, admit

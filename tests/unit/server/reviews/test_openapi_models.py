@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.server_fixtures import SETTINGS, make_app
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import admit
 from webhook.server.reviews.openapi_models import AdmissionReview

@@ -23,7 +23,7 @@ from tests.support.http_client import mutate as request_bytes
 from tests.support.reviews import PODS, load_pod, patch_of, review
 from tests.support.server_fixtures import SETTINGS, STEADY, make_app, make_components
 from tests.support.waiting import await_that
-from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import admit
 from webhook.server.app import create_app

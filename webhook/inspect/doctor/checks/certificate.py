@@ -9,9 +9,9 @@ from webhook.cluster.unread import NotAllowedError
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.configuration import CONFIGURATION
 from webhook.inspect.doctor.commands import helm_upgrade
-from webhook.inspect.doctor.installed import Installed, Probe, lines_of
 from webhook.inspect.doctor.model import Advice, Result, State, fault, ok, unknown, warning
 from webhook.inspect.doctor.registration import wrong_address
+from webhook.inspect.doctor.round_readings import Installed, Probe, lines_of
 
 _SOON = timedelta(days=7)
 """The remaining lifetime that is a warning if podsettle does not renew the certificate itself."""

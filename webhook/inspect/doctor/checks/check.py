@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result
+from webhook.inspect.doctor.round_readings import Installed
 
 
 class DoctorCheck(NamedTuple):

@@ -7,12 +7,12 @@ from typing import Any
 
 from webhook.cluster.rights import Right
 from webhook.core.constants import LABEL_NAMESPACE_NAME, LABEL_POLICY
-from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK
+from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK
 from webhook.core.types import Json
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import helm_upgrade, json_patch
-from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
+from webhook.inspect.doctor.round_readings import Installed
 from webhook.inspect.installation import own_webhooks
 from webhook.inspect.selectors import selector_matches
 

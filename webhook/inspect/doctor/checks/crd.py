@@ -5,10 +5,10 @@ from __future__ import annotations
 from webhook.cluster.rights import Right
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdComparison
-from webhook.core.policy.status import crd_note
+from webhook.core.policy.status_conditions import crd_note
 from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result, fault, ok, warning
+from webhook.inspect.doctor.round_readings import Installed
 
 _APPLY = "kubectl apply --server-side --force-conflicts -f charts/podsettle/crds"
 

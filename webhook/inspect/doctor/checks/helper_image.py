@@ -17,8 +17,8 @@ from webhook.core.types import Json
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.policies import acting
 from webhook.inspect.doctor.commands import helm_upgrade
-from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
+from webhook.inspect.doctor.round_readings import Installed
 from webhook.inspect.doctor.target import find_target
 
 _PULL_SECONDS = 10.0

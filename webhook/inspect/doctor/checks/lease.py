@@ -11,8 +11,8 @@ from webhook.cluster.rights import Right
 from webhook.core.types import Json
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import helm_upgrade, merge_patch
-from webhook.inspect.doctor.installed import Installed, is_ready
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
+from webhook.inspect.doctor.round_readings import Installed, is_ready
 
 _POLL_SECONDS = 0.5
 _OBSERVED_SECONDS = 6.0

@@ -11,9 +11,9 @@ from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import helm_upgrade, json_patch
-from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result, fault, ok
 from webhook.inspect.doctor.rights import Rule, required_rules
+from webhook.inspect.doctor.round_readings import Installed
 from webhook.inspect.installation import Installation
 
 _MAX_CONCURRENT_REQUESTS = 8

@@ -11,8 +11,8 @@ from webhook.core.pod import SpecFields
 from webhook.core.policy.model import SettlePolicy
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import only_report
-from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
+from webhook.inspect.doctor.round_readings import Installed
 
 _NODE_CONFIG_BY_CLASS = {
     "selinux-fix-runtime-class": "podsettle node-config crio --selinux",

@@ -15,7 +15,6 @@ from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.configuration import CONFIGURATION
 from webhook.inspect.doctor.checks.replicas import READINESS
 from webhook.inspect.doctor.commands import helm_upgrade
-from webhook.inspect.doctor.installed import Installed, is_ready
 from webhook.inspect.doctor.model import Result, State, fault, ok, unknown, warning
 from webhook.inspect.doctor.registration import (
     Deviation,
@@ -23,6 +22,7 @@ from webhook.inspect.doctor.registration import (
     restoring_advice,
     wrong_address,
 )
+from webhook.inspect.doctor.round_readings import Installed, is_ready
 from webhook.inspect.doctor.target import NotSent, Target, find_target
 
 _MARK = "podsettle-doctor"

@@ -9,8 +9,8 @@ from webhook.cluster.unread import NotAllowedError
 from webhook.core.types import Json
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import merge_patch
-from webhook.inspect.doctor.installed import Installed, Probe, is_ready
 from webhook.inspect.doctor.model import Result, fault, not_looked_at, ok, unknown, warning
+from webhook.inspect.doctor.round_readings import Installed, Probe, is_ready
 from webhook.inspect.installation import Installation
 
 _MIN_REPLICAS = 2

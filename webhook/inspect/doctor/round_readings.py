@@ -22,7 +22,7 @@ from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 from webhook.inspect.doctor.model import State
 from webhook.inspect.installation import Installation
-from webhook.inspect.webhook_configurations import CONFIGURATION_GROUP, CONFIGURATIONS_RESOURCE
+from webhook.inspect.webhook_configurations_api import CONFIGURATION_GROUP, CONFIGURATIONS_RESOURCE
 
 NewImageResolver: TypeAlias = Callable[[ApiServer], ImageResolver]
 """Returns a resolver that reads pull secrets of this cluster. The caller closes it."""

@@ -26,9 +26,9 @@ from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import KIND
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

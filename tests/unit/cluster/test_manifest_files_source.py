@@ -15,8 +15,8 @@ import yaml
 from tests.support.factories import namespace, node, policy_document, runtime_class
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
+from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.manifest_loader import ManifestsError
-from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.defects.versions import Runtime, Version
 from webhook.core.policy.plan import CompiledPolicy
 
@@ -277,7 +277,7 @@ async def logged_after(source: ManifestsSource, change: Callable[[], object]) ->
             errors.append(record.getMessage())
 
     handler = Errors(logging.ERROR)
-    logger = logging.getLogger("webhook.cluster.manifest_source")
+    logger = logging.getLogger("webhook.cluster.manifest_files_source")
     logger.addHandler(handler)
     try:
         async with source.running():

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.factories import policy
 from tests.support.webhook_configuration import ENTRY
+from webhook.core.policy.cluster_webhooks import cluster_webhooks
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.webhook_rules import cluster_webhooks
 from webhook.core.policy.webhook_selectors import webhook_selectors
 
 

@@ -120,7 +120,7 @@ def _sources(directory: Path, architecture: str) -> list[Path]:
             if source is None:
                 raise BuildError(
                     f"musl: {directory / subdirectory / name}.c does not exist; "
-                    "see MUSL_SOURCES in webhook/linger/libc.py"
+                    "see MUSL_SOURCES in webhook/linger/musl_build.py"
                 )
             sources.append(source)
     return sources

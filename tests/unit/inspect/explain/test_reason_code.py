@@ -9,7 +9,7 @@ from tests.support.paths import DOCS
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.explain.advice import ADVICE
-from webhook.inspect.explain.reason import explain_reason
+from webhook.inspect.explain.reason_code import explain_reason
 from webhook.inspect.explain.text import as_text
 
 PAGE = Page(DOCS / "why-was-my-pod-changed.md")

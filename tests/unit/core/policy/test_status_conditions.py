@@ -11,21 +11,19 @@ from tests.support.defects import PINNED
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.crd_comparison import CrdDifference
-from webhook.core.policy.errors import FieldError
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.policy.status import (
+from webhook.core.policy.status_conditions import (
     Condition,
     accepted,
-    all_nodes,
     crd_current,
     merge_conditions,
-    remedy_needs,
     runtime_classes_found,
-    still_needed,
     webhook_scoped,
 )
+from webhook.core.policy.still_needed import all_nodes, remedy_needs, still_needed
+from webhook.core.policy.validation_errors import FieldError
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.core.remedies.policy_nodes import PolicyNodes
 
