@@ -401,15 +401,7 @@ class ReviewProtocol(asyncio.Protocol):
         if text.count(b"\r\n") - 2 > limits.max_headers:
             self._refuse(400, f"There are more than {limits.max_headers} headers.")
             return
-        connection = UvicornConnection(
-            self._transport,
-            head,
-            places=self._server.places,
-            budget=self._budget,
-            limits=limits,
-            loop=self._loop,
-        )
-        if not self._server.places.take(connection, limits):
+        if not self._server.places.take(self._transport, limits, is_probe=head.is_probe):
             self._refuse(503, "Too many requests are in progress.")
             return
         self._leave()
@@ -423,8 +415,17 @@ class ReviewProtocol(asyncio.Protocol):
             app_state=app_state,
             _loop=self._loop,
         )
+        connection = UvicornConnection(
+            self._transport,
+            inner,
+            head,
+            places=self._server.places,
+            budget=self._budget,
+            limits=limits,
+            loop=self._loop,
+        )
         self._transport.set_protocol(connection)
-        connection.begin(inner, text, write_paused=self._write_paused)
+        connection.begin(text, write_paused=self._write_paused)
         connection.data_received(rest)
 
     # Reviews

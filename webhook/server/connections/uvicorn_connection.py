@@ -45,6 +45,7 @@ class UvicornConnection(asyncio.Protocol):
     def __init__(
         self,
         transport: asyncio.Transport,
+        inner: HttpToolsProtocol,
         head: RequestHead,
         *,
         places: Places,
@@ -52,80 +53,58 @@ class UvicornConnection(asyncio.Protocol):
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.is_probe = head.is_probe
-        self.address = client_address(transport)
-        """The address of the client without its port."""
         self._transport = transport
+        self._inner = inner
         self._body = ChunkedBody() if head.is_chunked else CountedBody(head.length)
         self._places = places
         self._budget = budget
-        self._limits = limits
+        self._write_timeout_seconds = limits.write_timeout_seconds
         self._loop = loop
         self._head_bytes = 0
-        self._inner: HttpToolsProtocol | None = None
-        self._lifetime: asyncio.Handle | None = None
+        seconds = (
+            limits.probe_timeout_seconds if head.is_probe else limits.handed_over_timeout_seconds
+        )
+        self._lifetime = loop.call_later(seconds, transport.abort)
         self._write_timer: asyncio.Handle | None = None
 
-    def begin(self, inner: HttpToolsProtocol, head: bytes, *, write_paused: bool) -> None:
+    def begin(self, head: bytes, *, write_paused: bool) -> None:
         """Pass the head to the inner protocol. `data_received` passes on what follows it.
 
         `write_paused` says that the transport has called `pause_writing` of the protocol before.
         """
-        limits = self._limits
         self._head_bytes = len(head)
         self._budget.used_bytes += self._head_bytes
-        self._lifetime = self._loop.call_later(
-            limits.probe_timeout_seconds if self.is_probe else limits.handed_over_timeout_seconds,
-            self._transport.abort,
-        )
-        self._inner = inner
-        inner.connection_made(self._transport)
+        self._inner.connection_made(self._transport)
         if write_paused:
             self.pause_writing()
-        request_line, line_end, headers = head.partition(b"\r\n")
-        inner.data_received(b"%b\r\nConnection: close%b%b" % (request_line, line_end, headers))
+        line, line_end, headers = head.partition(b"\r\n")
+        self._inner.data_received(b"%b\r\nConnection: close%b%b" % (line, line_end, headers))
 
     def data_received(self, data: bytes) -> None:
         """Pass on the part of the data that belongs to the body. The rest is discarded."""
         body = self._body.take(data)
-        if body and self._inner is not None and not self._transport.is_closing():
+        if body and not self._transport.is_closing():
             self._inner.data_received(body)
-
-    def eof_received(self) -> None:
-        """Pass the event on. The transport then closes itself."""
-        if self._inner is not None:
-            self._inner.eof_received()
 
     def pause_writing(self) -> None:
         """Start the write timeout, because an unread answer occupies memory."""
         self._write_timer = self._loop.call_later(
-            self._limits.write_timeout_seconds, self._transport.abort
+            self._write_timeout_seconds, self._transport.abort
         )
-        if self._inner is not None:
-            self._inner.pause_writing()
+        self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         """Cancel the write timeout, and let the inner protocol write more."""
         self._cancel_write_timer()
-        if self._inner is not None:
-            self._inner.resume_writing()
+        self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back the place and the memory, and cancel the timers."""
-        self._places.leave(self)
+        self._places.leave(self._transport)
         self._budget.used_bytes -= self._head_bytes
-        self._head_bytes = 0
         self._cancel_write_timer()
-        if self._lifetime is not None:
-            self._lifetime.cancel()
-        # Both objects are then freed without a garbage collection.
-        inner, self._inner = self._inner, None
-        if inner is not None:
-            inner.connection_lost(exc)
-
-    def abort(self) -> None:
-        """Abort the connection."""
-        self._transport.abort()
+        self._lifetime.cancel()
+        self._inner.connection_lost(exc)
 
     def _cancel_write_timer(self) -> None:
         if self._write_timer is not None:
@@ -135,31 +114,32 @@ class UvicornConnection(asyncio.Protocol):
 
 @dataclass(slots=True)
 class Places:
-    """The connections that are handed over, from the oldest to the newest."""
+    """The addresses of the clients of connections that are handed over, the oldest one first."""
 
-    probes: dict[UvicornConnection, None] = field(default_factory=dict)
-    others: dict[UvicornConnection, None] = field(default_factory=dict)
+    probes: dict[asyncio.Transport, str] = field(default_factory=dict)
+    others: dict[asyncio.Transport, str] = field(default_factory=dict)
 
-    def take(self, connection: UvicornConnection, limits: Limits) -> bool:
+    def take(self, transport: asyncio.Transport, limits: Limits, *, is_probe: bool) -> bool:
         """Give a connection a place. Return False if its client, or all clients, have too many.
 
         A probe gets its place from the oldest one. If it were refused, a client that does not close
         its connections could keep the kubelet's probes away.
         """
-        places = self.probes if connection.is_probe else self.others
-        max_places = limits.max_probes if connection.is_probe else limits.max_handed_over
-        of_client = [found for found in places if found.address == connection.address]
+        address = client_address(transport)
+        places = self.probes if is_probe else self.others
+        max_places = limits.max_probes if is_probe else limits.max_handed_over
+        of_client = [found for found, its_address in places.items() if its_address == address]
         if len(of_client) >= limits.max_handed_over_per_client or len(places) >= max_places:
-            if not connection.is_probe:
+            if not is_probe:
                 return False
             is_full = len(of_client) < limits.max_handed_over_per_client
             oldest = next(iter(places if is_full else of_client))
             self.leave(oldest)
             oldest.abort()
-        places[connection] = None
+        places[transport] = address
         return True
 
-    def leave(self, connection: UvicornConnection) -> None:
+    def leave(self, transport: asyncio.Transport) -> None:
         """Give a place back. Further calls do nothing."""
-        self.probes.pop(connection, None)
-        self.others.pop(connection, None)
+        self.probes.pop(transport, None)
+        self.others.pop(transport, None)
