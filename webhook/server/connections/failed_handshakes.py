@@ -113,7 +113,7 @@ def _host_and_port(address: object) -> tuple[str, int | None]:
     if not isinstance(address, tuple) or len(address) < 2:
         return "an unknown client", None
     host, port = address[0], address[1]
-    ip = ip_address(host.partition("%")[0])
+    ip = ip_address(host)
     if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
         # A socket for all addresses shows IPv4 addresses in this way.
         host = str(ip.ipv4_mapped)
