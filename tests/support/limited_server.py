@@ -1,7 +1,7 @@
 """A server process with the limits of a test.
 
 `podsettle serve` has no options for its limits, and a test cannot wait for the default ones. The
-process runs this module: `python -m tests.support.limited_server DIRECTORY PORT LIMITS`.
+process runs this module: `python -m tests.support.limited_server DIRECTORY PORT TOKENS LIMITS`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.support.process import (
     run_server,
 )
 from tests.support.server_fixtures import make_components
+from tests.support.stream_server import NoAccess
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
@@ -40,8 +41,12 @@ _CLOSING = ("close_timeout_seconds", "shutdown_idle_timeout_seconds")
 
 
 @contextmanager
-def limited_server(directory: Path, **limits: Any) -> Iterator[RunningServer]:
+def limited_server(
+    directory: Path, *, checks_tokens: bool = False, **limits: Any
+) -> Iterator[RunningServer]:
     """Run a server on the examples' policies with some limits, and with no other timeouts.
+
+    If it checks tokens, it accepts none.
 
     All other timeouts are an hour, so that none of them ends an abuse in place of a given limit. At
     the end, fail if the process has used more memory than the chart allows.
@@ -50,7 +55,8 @@ def limited_server(directory: Path, **limits: Any) -> Iterator[RunningServer]:
     assert made.returncode == 0, made.stderr
     port = free_port()
     given = json.dumps(_hours(Limits) | {"preview": _hours(PreviewLimits)} | limits)
-    command = [sys.executable, "-m", __name__, str(directory), str(port), given]
+    tokens = str(int(checks_tokens))
+    command = [sys.executable, "-m", __name__, str(directory), str(port), tokens, given]
     environment = {"PYTHONPATH": str(ROOT)}
     with run_server(command, directory, port, environment) as server:
         yield server
@@ -81,13 +87,14 @@ def memory_limit_bytes() -> int:
 
 def main() -> None:
     """Serve until a signal."""
-    directory, port, given = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+    directory, port, given = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[4])
+    authorizer = NoAccess() if int(sys.argv[3]) else None
     preview = PreviewLimits(**given.pop("preview"))
     limits = replace(Limits(goaway_chance=0), preview=preview, **given)
     source = ManifestsSource(EXAMPLES)
     source.refresh()
     drain = Drain(idle_seconds=0, timeout_seconds=1)
-    components = make_components(source, drain=drain, limits=limits)
+    components = make_components(source, drain=drain, limits=limits, authorizer=authorizer)
     context = CertificateDirectory(directory).ssl_context()
     serve(create_app(components), components, context, listen("127.0.0.1", port))
 

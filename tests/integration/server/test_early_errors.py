@@ -15,7 +15,7 @@ from tests.support.process import RunningServer
 from tests.support.waiting import TIMEOUT_SECONDS
 
 MIB = 1024 * 1024
-REQUESTS = 10
+REQUESTS = 20
 JSON = "application/json"
 # The path, the Content-Type and the length of a request, and the status of the answer.
 REFUSED = pytest.mark.parametrize(
@@ -26,7 +26,9 @@ REFUSED = pytest.mark.parametrize(
         ("/preview", JSON, 60 * MIB, 413),
         ("/livez", JSON, 60 * MIB, 405),
         ("/elsewhere", JSON, 60 * MIB, 404),
+        (f"/preview?{'x' * 30_000}", JSON, 60 * MIB, 400),
     ],
+    ids=["too long", "no JSON", "too long preview", "no body", "no route", "too long head"],
 )
 FRAMING = pytest.mark.parametrize("framing", ["length", "chunks"])
 
@@ -37,11 +39,41 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield found
 
 
+@pytest.fixture(
+    scope="module",
+    params=[({"checks_tokens": True}, 401), ({"max_handed_over": 0}, 503)],
+    ids=["no token", "no place"],
+)
+def refusing(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RunningServer, int]]:
+    """A server that refuses previews, and the status of its answer."""
+    options, status = request.param
+    with limited_server(tmp_path_factory.mktemp("certs"), **options) as found:
+        yield found, status
+
+
 @REFUSED
 @FRAMING
 def test_error_for_a_long_body_is_read_by_a_go_client(
     server: RunningServer, path: str, content_type: str, length: int, status: int, framing: str
 ) -> None:
+    check_go_client(server, path, content_type, length, framing, status)
+
+
+@pytest.mark.parametrize("length", [8 * MIB, 60 * MIB])
+@FRAMING
+def test_refusal_of_a_preview_is_read_by_a_go_client(
+    refusing: tuple[RunningServer, int], length: int, framing: str
+) -> None:
+    server, status = refusing
+    check_go_client(server, "/preview", JSON, length, framing, status)
+
+
+def check_go_client(
+    server: RunningServer, path: str, content_type: str, length: int, framing: str, status: int
+) -> None:
+    """Post bodies with Go's HTTP client, and check that it reads the same answer each time."""
     command = [poster(), server.ca, server.url + path, content_type, length, REQUESTS, framing]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=True
