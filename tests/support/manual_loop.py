@@ -31,12 +31,15 @@ class ManualLoop:
     """The methods of a loop that protocols use. Tasks run on the loop of the test."""
 
     def __init__(self) -> None:
+        self.timers_started = 0
+        """The number of all timers so far."""
         self._timers: list[ManualHandle] = []
         self._ready: list[ManualHandle] = []
 
     def call_later(
         self, delay: float, callback: Callable[..., Any], *arguments: Any, **_options: Any
     ) -> ManualHandle:
+        self.timers_started += 1
         self._timers.append(ManualHandle(delay, callback, *arguments))
         return self._timers[-1]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from time import time
 from typing import Any, cast
 
 from starlette.types import Receive, Scope, Send
@@ -14,6 +15,7 @@ from uvicorn.server import ServerState
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 from webhook.server.connections.protocol import ReviewProtocol, ReviewServer, State
+from webhook.server.connections.server_clock import ServerClock
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
 from webhook.server.reviews.body import ReviewBody
@@ -104,7 +106,13 @@ class Recorder:
 class MemoryServer:
     """What connections share, and the connections that a test makes."""
 
-    def __init__(self, *, needs_certificate: bool = False, **limits: Any) -> None:
+    def __init__(
+        self,
+        *,
+        needs_certificate: bool = False,
+        wall_clock: Callable[[], float] = time,
+        **limits: Any,
+    ) -> None:
         self.loop = ManualLoop()
         self.handler = EchoHandler()
         self.app = Recorder()
@@ -119,10 +127,12 @@ class MemoryServer:
             drain=self.drain,
             needs_certificate=needs_certificate,
             limits=self.limits,
+            clock=ServerClock(wall_clock),
         )
         self.uvicorn = ServerState()
         self._config = Config(self.app, log_config=None, lifespan="off", ws="none")
         self._config.load()
+        self._app_state = {"lifespan": "state"}
 
     def connect(self, **extra: Any) -> MemoryClient:
         """Return the client of a new connection. `extra` is what its transport knows."""
@@ -130,7 +140,7 @@ class MemoryServer:
             server=self.shared,
             config=self._config,
             server_state=self.uvicorn,
-            app_state={"lifespan": "state"},
+            app_state=self._app_state,
             _loop=cast(asyncio.AbstractEventLoop, self.loop),
         )
         return MemoryClient(self, protocol, MemoryTransport(protocol, **extra))

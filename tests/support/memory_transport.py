@@ -9,7 +9,7 @@ from typing import Any
 class MemoryTransport(asyncio.Transport):
     """The server's end of a connection. The test is the client, and calls the protocol's events."""
 
-    def __init__(self, protocol: asyncio.Protocol, **extra: Any) -> None:
+    def __init__(self, protocol: asyncio.BaseProtocol, **extra: Any) -> None:
         super().__init__(extra)
         self.protocol: Any = protocol
         """The protocol that receives the events. `set_protocol` replaces it."""
@@ -18,6 +18,8 @@ class MemoryTransport(asyncio.Transport):
         self.writes = 0
         self.capacity: int | None = None
         """The number of bytes after which writing is paused."""
+        self.write_limits: tuple[int | None, int | None] = None, None
+        """The high and the low water mark of the write buffer."""
         self.reading = True
         self.closed = False
         """Whether the protocol has closed the connection, or aborted it."""
@@ -50,7 +52,7 @@ class MemoryTransport(asyncio.Transport):
         self.reading = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
+        self.write_limits = high, low
 
     def is_closing(self) -> bool:
         return self.closed

@@ -19,10 +19,10 @@ class ServerClock:
     uvloop updates it at each call.
     """
 
-    __slots__ = ("_clock", "_second", "date", "json_head", "now")
+    __slots__ = ("_second", "_wall_clock", "date", "json_head", "now")
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self, wall_clock: Callable[[], float] = time) -> None:
+        self._wall_clock = wall_clock
         self._second = -1
         self.now = 0.0
         """The start of the iteration by `time.monotonic`, or 0 if `start` must be called."""
@@ -32,10 +32,10 @@ class ServerClock:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> float:
         """Set and return the start time, and update the Date header each second."""
-        self.now = self._clock()
+        self.now = monotonic()
         # The loop runs this callback after it has read from all clients.
         loop.call_soon(self._end)
-        second = int(time())
+        second = int(self._wall_clock())
         if second != self._second:
             self._second = second
             self.date = formatdate(second, usegmt=True).encode()

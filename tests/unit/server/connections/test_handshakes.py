@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from tests.support.http_client import InProcess
+from tests.support.memory_transport import MemoryTransport
+from tests.support.waiting import eventually
+from webhook.server.connections.failed_handshakes import FailedHandshakes
+from webhook.server.connections.handshakes import Handshakes
+from webhook.server.limits import DEFAULT_LIMITS
+from webhook.server.metric_labels import HandshakeFailure
 
 Serve = Callable[..., InProcess]
 
@@ -93,3 +101,35 @@ def test_handshake_that_is_not_complete_does_not_delay_the_exit(
     sockets.connect(server)
     assert server.connect().get("/livez").status == 200
     server.close()
+
+
+# Single events
+
+
+@pytest.fixture
+def counted() -> list[HandshakeFailure]:
+    return []
+
+
+@pytest.fixture
+def handshakes(counted: list[HandshakeFailure]) -> Handshakes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    failed = FailedHandshakes(counted.append)
+    return Handshakes(asyncio.Protocol, context, DEFAULT_LIMITS, failed)
+
+
+async def test_client_that_disconnects_before_its_handshake_is_counted(
+    handshakes: Handshakes, counted: list[HandshakeFailure]
+) -> None:
+    with socket.socket() as not_connected:
+        not_connected.setblocking(False)
+        handshakes.begin(not_connected, asyncio.Protocol)
+        await eventually(lambda: counted)
+    assert counted == [HandshakeFailure.DISCONNECTED]
+
+
+async def test_connection_without_a_file_descriptor_is_aborted(handshakes: Handshakes) -> None:
+    with socket.socket() as closed:
+        closed.close()
+        transport = MemoryTransport(handshakes(), socket=closed)
+    assert transport.aborted

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import count, pairwise
+from itertools import pairwise
+from time import monotonic
 from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.manual_loop import ManualLoop
 from tests.support.memory_server import LOOKUP, MemoryClient, MemoryServer, post
 from webhook.server.connections.protocol import State
 from webhook.server.connections.request_head import MAX_CACHED_HEAD_BYTES
@@ -26,6 +28,7 @@ CLOSE = DEFAULT_LIMITS.close_timeout_seconds
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 REVIEW = post(b"review")
+PREVIEW = post(b"body12", path="/preview")
 ECHO = (200, b"echo:review", False)
 LAST_ECHO = (200, b"echo:review", True)
 
@@ -90,10 +93,15 @@ async def test_complete_head_above_the_limit_is_refused() -> None:
 async def test_long_head_is_refused_if_the_memory_is_exhausted(
     client: MemoryClient, server: MemoryServer
 ) -> None:
+    long_head = b"GET / HTTP/1.1\r\nx: " + b"y" * (DEFAULT_LIMITS.guaranteed_body_bytes + 100)
+    other = server.connect()
+    other.send(long_head)
+    assert other.is_in(State.RECEIVING)
+    other.lose()
     server.budget.limit_bytes = 0
-    client.send(b"GET / HTTP/1.1\r\nx: " + b"y" * (DEFAULT_LIMITS.guaranteed_body_bytes - 100))
+    client.send(long_head[:-200])
     assert client.is_in(State.RECEIVING)
-    client.send(b"y" * 200)
+    client.send(long_head[-200:])
     ((status, _, closes),) = client.answers
     assert (status, closes) == (503, True)
     assert server.budget.used_bytes == 0
@@ -107,6 +115,31 @@ async def test_malformed_head_is_answered_400_before_its_end(
     assert client.answers == [(400, b"Invalid HTTP request received.", True)]
     assert client.is_in(State.CLOSING)
     await lose(client, server)
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/preview"])
+@pytest.mark.parametrize("size", [9, 1000])
+async def test_upgrade_is_refused_and_its_body_is_no_request(
+    client: MemoryClient, server: MemoryServer, path: str, size: int
+) -> None:
+    request = post(REVIEW, "Connection: Upgrade", "Upgrade: h2c", path=path)
+    client.send(*(request[at : at + size] for at in range(0, len(request), size)))
+    ((status, text, closes),) = client.answers
+    assert (status, closes) == (400, True)
+    assert b"send no Upgrade header" in text
+    assert client.transport.closed
+    await server.run()
+    assert not server.app.scopes
+    assert not server.handler.timings
+
+
+async def test_header_value_that_looks_like_a_review_is_no_request(
+    client: MemoryClient, server: MemoryServer
+) -> None:
+    client.send(b"GET /livez HTTP/1.1\r\nX: ", REVIEW)
+    await server.run()
+    assert client.answers == [(200, b"/livez:review", True)]
+    assert not server.handler.timings
 
 
 @pytest.mark.parametrize("excess", [0, 1])
@@ -202,6 +235,7 @@ async def test_internal_error_of_the_handler_is_answered_500_and_logged(
 async def test_client_that_does_not_read_is_aborted_by_the_write_timeout(
     client: MemoryClient, server: MemoryServer
 ) -> None:
+    assert client.transport.write_limits == (DEFAULT_LIMITS.write_high_water_bytes, None)
     client.transport.capacity = 1
     client.send(post(b"x" * 200_000))
     assert server.budget.used_bytes > 200_000
@@ -232,7 +266,8 @@ async def test_shutdown_lets_the_client_close_an_idle_connection(
 ) -> None:
     client.send(REVIEW)
     client.transport.sent.clear()
-    client.protocol.shutdown()
+    (connection,) = server.uvicorn.connections
+    connection.shutdown()
     assert client.transport.sent == CONTINUE
     assert not client.transport.closed
     assert server.loop.timers == [SHUTDOWN_IDLE]
@@ -332,8 +367,8 @@ async def test_refusal_of_the_handler_keeps_the_connection_unless_it_says_otherw
 async def test_connection_above_the_limit_closes_the_one_with_the_oldest_answer() -> None:
     server = MemoryServer(max_connections=3)
     first, second, third = (server.connect() for _ in range(3))
-    for client in (second, first):
-        client.send(REVIEW)
+    second.send(REVIEW)
+    first.send(post(b"x" * 100_000))
     # The third has had no answer since it was made, and the others have.
     fourth = server.connect()
     assert [c.transport.closed for c in (first, second, third, fourth)] == [0, 0, 1, 0]
@@ -347,22 +382,14 @@ async def test_connection_above_the_limit_closes_the_one_with_the_oldest_answer(
 
 async def test_oldest_closing_connection_is_aborted_if_there_are_too_many() -> None:
     server = MemoryServer(max_closing=2)
-    clients = [server.connect() for _ in range(4)]
-    for client in clients[:3]:
+    clients = [server.connect() for _ in range(5)]
+    for client in clients[:4]:
         client.send(post(b"review", "Connection: close"))
         assert client.is_in(State.CLOSING)
-    assert [client.transport.aborted for client in clients] == [True, False, False, False]
-    clients[1].lose()
-    clients[3].send(post(b"review", "Connection: close"))
-    assert not clients[2].transport.aborted
-
-
-async def test_clock_stands_still_until_all_clients_were_read(server: MemoryServer) -> None:
-    clock = ServerClock(clock=count(1.0).__next__)
-    loop = cast(asyncio.AbstractEventLoop, server.loop)
-    assert [clock.now or clock.start(loop) for _ in range(2)] == [1, 1]
-    server.loop.iterate()
-    assert [clock.now or clock.start(loop) for _ in range(2)] == [2, 2]
+    assert [client.transport.aborted for client in clients] == [True, True, False, False, False]
+    clients[2].lose()
+    clients[4].send(post(b"review", "Connection: close"))
+    assert not clients[3].transport.aborted
 
 
 async def test_reviews_read_in_one_iteration_have_the_same_time(server: MemoryServer) -> None:
@@ -373,6 +400,25 @@ async def test_reviews_read_in_one_iteration_have_the_same_time(server: MemorySe
     clients[0].send(REVIEW)
     first, second, third, later = (timing.received_at for timing in server.handler.timings)
     assert first == second == third < later
+
+
+def test_date_is_that_of_the_second() -> None:
+    clock = ServerClock(wall_clock=iter([1.1, 1.9, 2.0]).__next__)
+    seconds = []
+    for _ in range(3):
+        clock.start(cast(asyncio.AbstractEventLoop, ManualLoop()))
+        assert b"\r\ndate: %b\r\n" % clock.date in clock.json_head
+        seconds.append(clock.date[-6:])
+    assert seconds == [b"01 GMT", b"01 GMT", b"02 GMT"]
+
+
+async def test_date_of_an_answer_after_a_look_up_is_that_of_the_answer() -> None:
+    server = MemoryServer(wall_clock=iter([100.0, 200.0]).__next__)
+    client = server.connect()
+    client.send(post(LOOKUP))
+    server.handler.found.set()
+    await server.run()
+    assert b"\r\ndate: Thu, 01 Jan 1970 00:03:20 GMT\r\n" in client.transport.sent
 
 
 async def test_deadline_comes_from_the_query(client: MemoryClient, server: MemoryServer) -> None:
@@ -396,13 +442,40 @@ async def test_silent_clients_are_closed_and_then_aborted(server: MemoryServer) 
         server.check_released()
 
 
-async def test_header_timeout_is_not_extended_by_further_bytes(
+@pytest.mark.parametrize(
+    "request_", [REVIEW[:3], REVIEW[:-3], PREVIEW[:-3]], ids=["head", "body", "handed over"]
+)
+async def test_further_bytes_extend_no_timeout(
+    client: MemoryClient, server: MemoryServer, request_: bytes
+) -> None:
+    client.send(request_[:-2])
+    started = server.loop.timers_started
+    client.send(request_[-2:-1], request_[-1:])
+    assert server.loop.timers_started == started
+    assert len(server.loop.timers) == 1
+
+
+@pytest.mark.parametrize(("data", "is_extended"), [(REVIEW, True), (b"\r\n", False)])
+async def test_idle_timeout_counts_from_the_last_review(
+    client: MemoryClient, server: MemoryServer, data: bytes, is_extended: bool
+) -> None:
+    server.shared.clock.now = monotonic() + 100
+    client.send(data)
+    server.loop.expire(IDLE)
+    assert not client.transport.closed
+    (seconds,) = server.loop.timers
+    assert seconds is not None
+    assert (seconds > IDLE) is is_extended
+
+
+async def test_time_in_the_queue_is_a_part_of_the_body_timeout(
     client: MemoryClient, server: MemoryServer
 ) -> None:
-    client.send(REVIEW[:1])
-    client.send(REVIEW[1:2], REVIEW[2:30])
-    server.loop.expire(HEADER)
-    assert client.transport.closed
+    server.shared.clock.now = monotonic() - 2
+    client.send(post(b"begin", length=10))
+    (seconds,) = server.loop.timers
+    assert seconds is not None
+    assert seconds <= 3
 
 
 async def test_empty_lines_between_reviews_are_ignored(client: MemoryClient) -> None:
@@ -419,8 +492,11 @@ async def test_incomplete_body_is_answered_at_its_deadline_and_closes(
     (seconds,) = server.loop.timers
     assert seconds is not None
     assert 4 < seconds <= 5
+    expired_at = monotonic()
     server.loop.expire(seconds)
     await server.run()
+    # The client's time does not count as time in the queue.
+    assert server.handler.timings[-1].received_at >= expired_at
     assert client.answers == [(200, b"echo:begin", True)]
     assert client.transport.closed
     # The rest of the body is a review, which is not a request.
