@@ -1,15 +1,13 @@
-"""Connections to a server: slow clients, early answers, pipelining and upgrades."""
+"""Connections to a server over TLS: slow clients, refusals, and freed memory."""
 
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -18,12 +16,11 @@ from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.server.connections.protocol import ReviewProtocol
-from webhook.server.limits import DEFAULT_LIMITS, PreviewLimits
+from webhook.server.connections.uvicorn_connection import UvicornConnection
+from webhook.server.limits import PreviewLimits
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 WHOLE = mutate(REVIEW)
-
-
 Serve = Callable[..., InProcess]
 
 
@@ -32,8 +29,8 @@ def server(serve: Serve) -> InProcess:
     return serve()
 
 
-def is_settled(client: Client, query: str = "") -> bool:
-    client.send(mutate(REVIEW, query))
+def is_settled(client: Client) -> bool:
+    client.send(WHOLE)
     return "patch" in review_in(client.answer())
 
 
@@ -52,41 +49,6 @@ def test_header_timeout_closes_only_the_slow_connections(serve: Serve) -> None:
             dripping.send("x: y\r\n")
     assert is_settled(unused)
     assert is_settled(between)
-
-
-def test_header_timeout_applies_to_later_requests_on_a_connection(serve: Serve) -> None:
-    server = serve(header_timeout_seconds=0.2)
-    client = server.connect()
-    assert is_settled(client)
-    client.send(WHOLE[:30])
-    assert client.is_closed()
-
-
-def test_headers_in_pieces_are_read(server: InProcess) -> None:
-    client = server.connect()
-    for _ in range(2):
-        for part in (WHOLE[:20], WHOLE[20:60], WHOLE[60:]):
-            client.send(part)
-        assert "patch" in review_in(client.answer())
-
-
-def test_headers_in_pieces_within_the_timeout_keep_the_connection_open(serve: Serve) -> None:
-    server = serve(header_timeout_seconds=2)
-    client, slow = server.connect(), server.connect()
-    for part in (WHOLE[:20], WHOLE[20:]):
-        client.send(part)
-    assert "patch" in review_in(client.answer())
-    slow.send(WHOLE[:20])
-    assert slow.is_closed()
-    assert is_settled(client)
-
-
-def test_headers_that_are_too_long_are_answered_400(serve: Serve) -> None:
-    client = serve().connect()
-    client.send("GET /livez HTTP/1.1\r\n")
-    client.send(b"x: " + b"y" * (2 * DEFAULT_LIMITS.max_header_bytes + 1024 * 1024))
-    assert client.answer().status == 400
-    assert client.is_closed()
 
 
 def test_idle_timeout_closes_connections_without_requests(serve: Serve) -> None:
@@ -142,44 +104,14 @@ def test_client_that_disconnects_is_not_counted_as_refused(server: InProcess) ->
     await_that(nothing_is_in_flight, "the review has ended")
 
 
-# Load balancing
-
-
-def test_answer_closes_its_connection_with_the_goaway_chance(
-    server: InProcess, serve: Serve
-) -> None:
-    client = server.connect()
-    client.send(WHOLE)
-    assert client.answer().getheader("Connection") is None
-    client = serve(goaway_chance=1).connect()
-    client.send(WHOLE)
-    answer = client.answer()
-    assert "patch" in review_in(answer)
-    assert answer.getheader("Connection") == "close"
-    assert client.is_closed()
-
-
-# Other protocols
-
-UPGRADES = [
-    "Connection: Upgrade\r\nUpgrade: h2c\r\n",
-    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\n",
-    "connection: keep-alive, upgrade\r\nupgrade: x\r\n",
-    "Upgrade: h2c\r\n",
-]
-SMUGGLED = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-def asking(path: str, headers: str, body: bytes = SMUGGLED, method: str = "POST") -> bytes:
-    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{headers}"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+# Refusals
 
 
 @pytest.mark.parametrize(
     ("headers", "cause"),
     [
         ("Content-Length: 5\r\n", "more than one Content-Length"),
-        (UPGRADES[0], "This server supports HTTP/1.1 only: send no Upgrade header"),
+        ("Upgrade: h2c\r\n", "This server supports HTTP/1.1 only: send no Upgrade header"),
     ],
 )
 def test_refused_request_is_counted_and_logged_at_debug_with_its_client(
@@ -188,51 +120,12 @@ def test_refused_request_is_counted_and_logged_at_debug_with_its_client(
     caplog.set_level(logging.DEBUG, "webhook")
     client = server.connect()
     host, port = client.socket.getsockname()
-    client.send(asking("/mutate", headers, b"12345"))
+    client.send(WHOLE.replace(b"Host: x\r\n", b"Host: x\r\n" + headers.encode()))
     assert client.answer().status == 400
     metrics = server.connect().get("/metrics").body  # type: ignore[attr-defined]
     assert b'podsettle_requests_refused_total{status="400"} 1.0' in metrics
     (line,) = [each for each in caplog.messages if "answered 400" in each]
     assert line.startswith(f"request from {(host, port)}: answered 400: {cause}")
-
-
-@pytest.mark.parametrize("headers", UPGRADES)
-@pytest.mark.parametrize("path", ["/mutate", "/preview", "/livez", "/", "/nowhere"])
-@pytest.mark.parametrize("parts", [1, 2, 3])
-def test_upgrade_request_is_refused_and_its_body_not_parsed(
-    server: InProcess, headers: str, path: str, parts: int
-) -> None:
-    body = json.dumps(REVIEW).encode()
-    request = asking(path, headers, body if path == "/mutate" else SMUGGLED)
-    client = server.connect()
-    with suppress(ssl.SSLError, OSError):
-        for part in (
-            (request, b"") if parts == 1 else (request[:90], request[90:-20], request[-20:])
-        ):
-            client.send(part)
-    answer = client.answer()
-    assert answer.status == 400
-    assert b"send no Upgrade header" in answer.body  # type: ignore[attr-defined]
-    assert answer.getheader("connection") == "close"
-    assert client.is_closed()
-    assert server.drain.reviews == 0
-
-
-def test_connect_request_is_refused(server: InProcess) -> None:
-    client = server.connect()
-    client.send(b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n" + SMUGGLED)
-    assert client.answer().status == 400
-    assert client.is_closed()
-
-
-def test_upgrade_during_another_request_is_not_answered_in_its_place(server: InProcess) -> None:
-    client = server.connect()
-    client.send(mutate(REVIEW, "?timeout=5s")[:-10])
-    await_that(lambda: server.components.in_flight.requests, "the review is under way")
-    client.send(mutate(REVIEW)[-10:] + asking("/mutate", UPGRADES[0]))
-    with suppress(ssl.SSLError, OSError):
-        found = client.socket.recv(65536)
-        assert found == b"" or found.startswith(b"HTTP/1.1 200 ")
 
 
 # Memory
@@ -248,17 +141,18 @@ def _no_garbage_collection() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_no_garbage_collection")
 @pytest.mark.parametrize("broken", [False, True], ids=["closed", "broken"])
-@pytest.mark.parametrize("delegated", [False, True], ids=["plain", "delegated"])
+@pytest.mark.parametrize("request_", ["review", "answered by uvicorn", "incomplete"])
 def test_closed_connection_is_freed_without_garbage_collection(
-    server: InProcess, broken: bool, delegated: bool
+    server: InProcess, broken: bool, request_: str
 ) -> None:
     client = server.connect()
-    if delegated:
-        # The request is incomplete, so the connection has an inner protocol.
-        client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
-        await_that(lambda: server.components.in_flight.requests, "the request is delegated")
-    else:
+    if request_ == "review":
         assert is_settled(client)
+    elif request_ == "answered by uvicorn":
+        assert client.get("/livez").status == 200
+    else:
+        client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
+        await_that(lambda: server.components.in_flight.requests, "the request is handed over")
     if broken:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
@@ -267,5 +161,5 @@ def test_closed_connection_is_freed_without_garbage_collection(
 
 def _connections() -> list[object]:
     """Connections and requests in memory, including unreachable ones."""
-    kinds = ReviewProtocol, HttpToolsProtocol, RequestResponseCycle
+    kinds = ReviewProtocol, UvicornConnection, HttpToolsProtocol, RequestResponseCycle
     return [found for found in gc.get_objects() if isinstance(found, kinds)]

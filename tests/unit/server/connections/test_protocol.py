@@ -173,16 +173,3 @@ def test_reviews_read_in_one_iteration_have_the_same_time(
     assert first < together[0] < last
     # Each of them has waited for those that were read before it.
     assert set(together) == {together[0]}
-
-
-def test_connection_above_the_limit_closes_the_one_with_the_oldest_answer(start: Start) -> None:
-    served = start(max_connections=3)
-    clients = [served.connect() for _ in range(3)]
-    for client in (clients[1], clients[0], clients[2]):
-        client.send(WHOLE)
-        review_in(client.answer())
-    fourth = served.connect()
-    assert clients[1].is_closed()
-    for client in (clients[0], clients[2], fourth):
-        client.send(WHOLE)
-        review_in(client.answer())

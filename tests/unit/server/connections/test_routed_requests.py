@@ -1,4 +1,4 @@
-"""Tests of requests that the protocol delegates, and of reviews that it cannot answer at once."""
+"""Requests that are handed over to the application, and reviews that wait for a look-up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.support.factories import SETTINGS, container, pod, policy_document
 from tests.support.http_client import mutate, review_in
 from tests.support.image_factories import image_policy
 from tests.support.protocol_server import (
-    REVIEW,
     SETTLED,
     WHOLE,
     NewNamespaces,
@@ -26,7 +25,6 @@ from tests.support.reviews import review
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.handler import Answer
-from webhook.server.connections.protocol import State
 from webhook.server.reviews.handler import ReviewTiming
 
 
@@ -54,61 +52,6 @@ def test_other_requests_are_answered_by_the_application(
         assert not refused
     else:
         assert refused == {f'podsettle_requests_refused_total{{status="{status}"}}': 1}
-
-
-def test_review_with_a_chunked_body_is_delegated(served: Served) -> None:
-    client = served.connect()
-    body = json.dumps(REVIEW).encode()
-    head = (
-        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n"
-    )
-    chunks = (body[:1000], body[1000:1001], body[1001:])
-    client.send(head + b"".join(b"%x\r\n%b\r\n" % (len(c), c) for c in chunks) + b"0\r\n\r\n")
-    answer = client.answer()
-    assert "patch" in review_in(answer)
-    assert answer.getheader("connection") == "close"
-    assert client.is_closed()
-    assert served.delegated.requests == 1
-
-
-def test_review_with_headers_in_pieces_is_not_delegated(served: Served) -> None:
-    client = served.connect()
-    client.send(WHOLE[:20])
-    served.await_state(State.RECEIVING)
-    client.send(WHOLE[20:])
-    assert "patch" in review_in(client.answer())
-    assert is_settled(client)
-    assert served.delegated.requests == 0
-
-
-@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
-@pytest.mark.parametrize("wish", [b"close", b"keep-alive", None])
-def test_connection_closes_if_the_client_asks_for_it(
-    served: Served, version: bytes, wish: bytes | None
-) -> None:
-    request = WHOLE.replace(b"HTTP/1.1", version)
-    if wish:
-        request = request.replace(b"Host: x", b"Host: x\r\nConnection: " + wish)
-    client = served.connect()
-    client.send(request)
-    answer = client.answer()
-    assert "patch" in review_in(answer)
-    stays = version == b"HTTP/1.1" and wish != b"close"
-    assert answer.getheader("connection") == (None if stays else "close")
-    assert is_settled(client) if stays else client.is_closed()
-
-
-@pytest.mark.parametrize("with_body", [True, False])
-def test_expect_100_continue_is_answered(served: Served, with_body: bool) -> None:
-    client = served.connect()
-    request = WHOLE.replace(b"Host: x", b"Host: x\r\nExpect: 100-continue")
-    head, body = request.split(b"\r\n\r\n")
-    client.send(head + b"\r\n\r\n" + (body if with_body else b""))
-    interim = b"HTTP/1.1 100 Continue\r\n\r\n"
-    assert client.socket.recv(len(interim)) == interim
-    client.send(b"" if with_body else body)
-    assert "patch" in review_in(client.answer())
 
 
 def test_unknown_namespace_is_looked_up_by_the_protocol(
@@ -157,13 +100,3 @@ def test_review_is_answered_if_the_first_attempt_raises(
     assert "no outcomes" in review_in(client.answer())["warnings"][0]
     assert [record.levelname for record in caplog.records].count("ERROR") == 1
     assert served.metrics()['podsettle_outcomes_total{reason="InternalError",remedy=""}'] == 1
-
-
-def test_malformed_chunked_body_is_answered_400_and_closes(served: Served) -> None:
-    client = served.connect()
-    client.send(
-        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\nno length\r\n"
-    )
-    assert client.answer().status == 400
-    assert client.is_closed()
