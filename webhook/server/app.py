@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -86,6 +87,7 @@ def create_app(components: Components) -> FastAPI:
     )
     async def get_metrics() -> Response:
         components.metrics.set_checks(components.checks())
+        components.metrics.tasks.set(len(asyncio.all_tasks()))
         await components.metrics.needed_policies.refresh()
         return Response(
             generate_latest(components.metrics.registry), media_type=CONTENT_TYPE_LATEST

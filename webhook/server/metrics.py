@@ -253,6 +253,12 @@ class Metrics:
             "that does not have to wait is answered immediately, and is not counted.",
             registry=self.registry,
         )
+        self.tasks = Gauge(
+            "podsettle_tasks",
+            "Tasks of the event loop. The number rises and falls with the requests in progress. A "
+            "number that only rises is a defect of podsettle.",
+            registry=self.registry,
+        )
         self._check_ready = Gauge(
             "podsettle_check_ready",
             "1 if a check of /readyz passes, else 0. `shutdown` is 0 while podsettle shuts down.",

@@ -76,6 +76,7 @@ def test_dashboard_and_alerts_use_the_metrics_that_are_for_operators() -> None:
         "podsettle_dns_lookups_stuck",
         "podsettle_dns_lookups_refused_total",
         "podsettle_namespace_lookups_total",
+        "podsettle_tasks",
         "process_virtual_memory_bytes",
         "process_start_time_seconds",
     }
