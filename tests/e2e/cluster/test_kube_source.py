@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from tests.support.waiting import eventually
 from webhook.cluster import client_configuration
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.kube_source import KubernetesSource
+from webhook.cluster.kube_source import NODES_INTERVAL_SECONDS, KubernetesSource
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import NamespaceLookup
 from webhook.tasks import supervise
@@ -89,6 +90,27 @@ async def test_view_contains_the_runtime_of_a_node(
     own_cluster.request("PATCH", "/api/v1/nodes/n1/status", status)
     await eventually(lambda: source.view.nodes.needing("postInitSleep"))
     own_cluster.request("DELETE", "/api/v1/nodes/n1")
+    await eventually(lambda: not source.view.nodes.all)
+
+
+async def test_nodes_that_join_in_a_row_are_processed_together(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    """To process thousands of nodes for each one that joins would delay reviews."""
+    processed = [source.view.nodes]
+
+    def observe() -> None:
+        if source.view.nodes is not processed[-1]:
+            processed.append(source.view.nodes)
+
+    source.observers.append(observe)
+    start = monotonic()
+    for number in range(100):
+        node = {"metadata": {"name": f"joins-{number}"}}
+        await asyncio.to_thread(own_cluster.create, "/api/v1/nodes", node)
+    await eventually(lambda: len(source.view.nodes.all) == 100)
+    assert len(processed) <= 2 + (monotonic() - start) / NODES_INTERVAL_SECONDS
+    own_cluster.request("DELETE", "/api/v1/nodes")
     await eventually(lambda: not source.view.nodes.all)
 
 
