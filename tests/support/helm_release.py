@@ -17,7 +17,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import count
@@ -99,9 +99,9 @@ class Installation:
         assert "STATUS: deployed" in notes
         self.cluster.namespace(NAMESPACE)
 
-    def start_ready(self) -> Replica:
+    def start_ready(self, *mounted: str) -> Replica:
         """Start a replica, and return it once it is ready."""
-        replica = self.start()
+        replica = self.start(*mounted)
         await_that(replica.is_ready, f"{replica.log} is ready")
         return replica
 
@@ -157,18 +157,32 @@ class Installation:
         self.admit(replica)
         return replica
 
-    def launch(self, *mounted: str, sources: Path | None = None) -> Replica:
-        """The same, but not behind the Service yet; of other sources, where these are given."""
+    def launch(
+        self,
+        *mounted: str,
+        sources: Path | None = None,
+        prefix: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+        api_server: Json | None = None,
+    ) -> Replica:
+        """The same, but not behind the Service yet; of other sources, where these are given.
+
+        `prefix` stands in front of the command, and has to end in the same process. `variables` are
+        further ones of the environment. `api_server` has other fields for the kubeconfig's cluster.
+        """
         deployment = self.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}")
         pod = deployment["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         kubeconfig = self._directory / f"kubeconfig-{next(self._numbers)}"
-        kubeconfig.write_text(json.dumps(self._kubeconfig()))
+        written = self._kubeconfig()
+        written["clusters"][0]["cluster"] |= api_server or {}
+        kubeconfig.write_text(json.dumps(written))
         environment, program = self._environment(pod), [PODSETTLE]
         if sources is not None:
             environment["PYTHONPATH"] = str(sources)
             program = [sys.executable, "-P", "-c", "from webhook.cli import main; main()"]
-        command = [*program, *container["args"], *mounted]
+        environment |= variables or {}
+        command = [*prefix, *program, *container["args"], *mounted]
         replica = Replica(self, command, kubeconfig, environment)
         self.replicas.append(replica)
         return replica
@@ -302,7 +316,8 @@ class Replica:
                 stderr=output,
                 env={**own, **environment, "KUBECONFIG": str(kubeconfig)},
             )
-        self._url = f"https://{of.address}:{self.port}"
+        self.pid = self._process.pid
+        self.url = f"https://{of.address}:{self.port}"
         self._of = of
 
     def request(
@@ -314,7 +329,7 @@ class Replica:
             cadata=base64.b64decode(secret["data"]["ca.crt"]).decode()
         )
         with httpx.Client(
-            base_url=self._url, verify=trust, trust_env=False, timeout=TIMEOUT_SECONDS
+            base_url=self.url, verify=trust, trust_env=False, timeout=TIMEOUT_SECONDS
         ) as client:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             return client.request(
@@ -322,17 +337,41 @@ class Replica:
             )
 
     def is_ready(self) -> bool:
-        assert self._process.poll() is None, self.log.read_text()
+        assert not self.has_ended, self.log.read_text()
+        answer = self.ask("/readyz")
+        return answer is not None and answer.status_code == 200
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def ask(
+        self,
+        path: str,
+        *,
+        token: str | None = None,
+        content: bytes | None = None,
+        seconds: float = TIMEOUT_SECONDS,
+    ) -> httpx.Response | None:
+        """Return the answer, or None without one, whatever certificate is shown.
+
+        The request is a GET, or a POST of JSON if it has a content.
+        """
         # A default context would load all CAs of this machine in each of many calls.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if content is not None:
+            headers["Content-Type"] = "application/json"
         try:
             with httpx.Client(
-                base_url=self._url, verify=context, trust_env=False, timeout=TIMEOUT_SECONDS
+                base_url=self.url, verify=context, trust_env=False, timeout=seconds
             ) as client:
-                return client.get("/readyz").status_code == 200
+                method = "GET" if content is None else "POST"
+                return client.request(method, path, headers=headers, content=content)
         except httpx.TransportError:
-            return False
+            return None
 
     def end(self, how: signal.Signals) -> None:
         self.signal(how)

@@ -15,15 +15,26 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import cycle
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.support.kube.cluster import KubeCluster
 
 _TIMEOUT_SECONDS = 60
 _SETTLED = b'"podsettle.dev/applied":'
+
+
+class Creation(NamedTuple):
+    """A creation that has ended."""
+
+    ended: float
+    """When, by the monotonic clock."""
+    seconds: float
+    failed: bool
+    settled: bool
 
 
 class Load:
@@ -40,8 +51,15 @@ class Load:
         """How long it went on; known at the end."""
         self.slowest = 0.0
         """Seconds that the slowest creation took."""
+        self._creations: list[Creation] = []
         self._lock = threading.Lock()
         self._over = threading.Event()
+
+    def take_creations(self) -> list[Creation]:
+        """Return the creations that have ended since the last call."""
+        with self._lock:
+            creations, self._creations = self._creations, []
+        return creations
 
     @property
     def per_second(self) -> float:
@@ -58,16 +76,16 @@ class Load:
 
 @contextmanager
 def creating_pods(
-    cluster: KubeCluster, pod: dict[str, Any], *, per_second: float, threads: int = 20
+    cluster: KubeCluster, *pods: dict[str, Any], per_second: float, threads: int = 20
 ) -> Iterator[Load]:
-    """Create pods until the block ends, all alike, each at its time.
+    """Create pods until the block ends, one after the other and again, each at its time.
 
     A thread waits for an answer before it takes its next turn, so that `threads` creations are
     under way at the most, and the rate falls where the API server cannot keep up.
     """
     load = Load()
-    turns = _Turns(1 / per_second)
-    workers = [_Worker(cluster, pod, turns, load) for _ in range(threads)]
+    turns = _Turns(1 / per_second, pods)
+    workers = [_Worker(cluster, turns, load) for _ in range(threads)]
     start = time.monotonic()
     for worker in workers:
         worker.start()
@@ -81,28 +99,29 @@ def creating_pods(
 
 
 class _Turns:
-    """Moments at even distances, each given away once."""
+    """Moments at even distances, each given away once with the path and the body of a pod."""
 
-    def __init__(self, distance: float) -> None:
+    def __init__(self, distance: float, pods: Sequence[dict[str, Any]]) -> None:
         self._distance = distance
+        self._requests = cycle([_request(pod) for pod in pods])
         self._next = time.monotonic()
         self._lock = threading.Lock()
 
-    def take(self) -> float:
+    def take(self) -> tuple[float, str, bytes]:
         with self._lock:
             # What could not be sent in time is not made up for.
             self._next = max(self._next + self._distance, time.monotonic() - 0.1)
-            return self._next
+            return self._next, *next(self._requests)
+
+
+def _request(pod: dict[str, Any]) -> tuple[str, bytes]:
+    namespace = pod["metadata"].get("namespace", "default")
+    return f"/api/v1/namespaces/{namespace}/pods?dryRun=All", json.dumps(pod).encode()
 
 
 class _Worker(threading.Thread):
-    def __init__(
-        self, cluster: KubeCluster, pod: dict[str, Any], turns: _Turns, load: Load
-    ) -> None:
+    def __init__(self, cluster: KubeCluster, turns: _Turns, load: Load) -> None:
         super().__init__(name="creating pods", daemon=True)
-        namespace = pod["metadata"].get("namespace", "default")
-        self._path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
-        self._body = json.dumps(pod).encode()
         self._headers = {
             "Authorization": f"Bearer {cluster.token}",
             "Content-Type": "application/json",
@@ -118,28 +137,34 @@ class _Worker(threading.Thread):
         self._load = load
 
     def run(self) -> None:
-        while not self._load._over.wait(max(0.0, self._turns.take() - time.monotonic())):
-            self._create()
+        while True:
+            at, path, body = self._turns.take()
+            if self._load._over.wait(max(0.0, at - time.monotonic())):
+                break
+            self._create(path, body)
         self._connection.close()
 
-    def _create(self) -> None:
+    def _create(self, path: str, sent: bytes) -> None:
         load = self._load
         start = time.monotonic()
+        problem, body, warning = "", b"", None
         try:
-            self._connection.request("POST", self._path, self._body, self._headers)
+            self._connection.request("POST", path, sent, self._headers)
             answer = self._connection.getresponse()
-            body = answer.read()
+            body, warning = answer.read(), answer.getheader("Warning")
+            if answer.status != 201:
+                problem = f"{answer.status} {body.decode(errors='replace')[:500]}"
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            with load._lock:
-                load.failed.append(f"{time.monotonic():.2f}: {error!r}")
-            return
+            problem = repr(error)
+        ended = time.monotonic()
+        settled = not problem and _SETTLED in body
         with load._lock:
-            load.slowest = max(load.slowest, time.monotonic() - start)
-            if answer.status != 201:
-                text = body.decode(errors="replace")
-                load.failed.append(f"{time.monotonic():.2f}: {answer.status} {text[:500]}")
+            load.slowest = max(load.slowest, ended - start)
+            load._creations.append(Creation(ended, ended - start, bool(problem), settled))
+            if problem:
+                load.failed.append(f"{ended:.2f}: {problem}")
                 return
             load.created += 1
-            if _SETTLED not in body:
-                load.unsettled.append(f"{time.monotonic():.2f}: {answer.getheader('Warning')}")
+            if not settled:
+                load.unsettled.append(f"{ended:.2f}: {warning}")
