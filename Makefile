@@ -156,7 +156,8 @@ matrix: $(VENV)/.dev linger ## Run the end-to-end tests on five releases of Kube
 .PHONY: nightly
 nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
 	@failed=; for check in test-long test-lowest test-image-python crio tekton node race matrix \
-	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' fuzz mutants; do \
+	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' \
+	  'soak MINUTES=1' 'faults FAULTS=--short' fuzz mutants; do \
 	  echo "nightly: make $$check"; $(MAKE) --no-print-directory $$check || failed="$$failed '$$check'"; done; \
 	  if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; else echo 'nightly: all passed'; fi
 
@@ -220,6 +221,14 @@ bench: kube peers linger ## Run the benchmark on the image's Python (takes minut
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Search for inputs that take too much CPU time (10 minutes; SECONDS=60, TARGETS=admit)
 	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600) $(TARGETS)
+
+.PHONY: soak
+soak: kube linger ## Create pods for an hour while everything changes, and fail if anything grows (MINUTES=10)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),60)
+
+.PHONY: faults
+faults: kube ## Make faults around podsettle while pods are created (45 minutes; root for some; FAULTS='--only sigkill')
+	$(BIN)/python -m tests.faults $(FAULTS)
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Compare decisions with and without the cache on 100,000 mutants (COUNT=1000)

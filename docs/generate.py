@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from docs import defects_page, limits_page, versions_page, why_page
+from docs import defects_page, limits_page, reliability_page, versions_page, why_page
 from webhook.cli import main
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
@@ -373,6 +373,9 @@ PAGES: dict[str, Callable[[], str]] = {
     **{name: _page_with_regions(name) for name in PAGES_WITH_REGIONS},
     "why-was-my-pod-changed.md": lambda: why_page.fill_regions(
         (HERE / "why-was-my-pod-changed.md").read_text(encoding="utf-8")
+    ),
+    "reliability.md": lambda: reliability_page.fill_regions(
+        (HERE / "reliability.md").read_text(encoding="utf-8")
     ),
     "http.md": lambda: limits_page.fill_regions((HERE / "http.md").read_text(encoding="utf-8")),
 }
