@@ -196,7 +196,7 @@ def test_switch_is_refused_until_the_tool_that_would_undo_it_is_suspended(
     refused = kill_switch(cluster.kubeconfig, tmp_path, "--yes")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "could be created again" in refused.stderr
-    assert "\n  Flux:\n    flux --kubeconfig=" in refused.stderr
+    assert "\n    Flux:\n      flux --kubeconfig=" in refused.stderr
     assert exists(release)
     assert list(tmp_path.iterdir()) == []
     done = kill_switch(cluster.kubeconfig, tmp_path, "--yes", "--suspended")
