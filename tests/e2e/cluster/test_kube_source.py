@@ -312,16 +312,30 @@ async def test_no_task_and_no_connection_remains(
     await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before + 1)
 
 
-async def test_watches_of_a_silent_api_server_end_with_their_source(tcp_proxy: TcpProxy) -> None:
+async def test_watches_of_a_silent_api_server_end_with_their_source(
+    own_cluster: KubeCluster, tcp_proxy: TcpProxy
+) -> None:
     before = len(os.listdir("/proc/self/fd"))
     async with await ApiServer.connect() as server:
         source = KubernetesSource(server)
         async with source.running():
             await eventually(lambda: all(r.connected for r in source.reflectors.values()))
+            # After a list, a reflector is connected too. Only a watch shows later objects.
+            counts = {kind: len(r.objects) for kind, r in source.reflectors.items()}
+            name = own_cluster.namespace("silent-")
+            own_cluster.create("/api/v1/nodes", {"metadata": {"name": name}})
+            runtime_class = {"metadata": {"name": name}, "handler": name}
+            own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", runtime_class)
+            own_cluster.create(POLICIES, policy_document(name))
+            await eventually(
+                lambda: all(len(r.objects) > counts[k] for k, r in source.reflectors.items())
+            )
             # Nothing answers the end of TLS any more.
             tcp_proxy.freeze()
         ends = len(os.listdir("/proc/self/fd"))
     closed = len(os.listdir("/proc/self/fd"))
+    for path in ("/api/v1/nodes", "/apis/node.k8s.io/v1/runtimeclasses", POLICIES):
+        own_cluster.request("DELETE", f"{path}/{name}")
     assert closed < ends
     # The proxy holds two sockets of each connection.
     assert closed - before <= 2 * tcp_proxy.accepted
