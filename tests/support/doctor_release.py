@@ -18,7 +18,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import CHART
 from tests.support.process import podsettle
 from tests.support.replica_controller import ReplicaController
-from webhook.cli.doctor import doctor
+from webhook.cli import main
 from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
 
 Json: TypeAlias = dict[str, Any]
@@ -109,7 +109,7 @@ class DoctorRelease:
         A process of its own would spend most of its time on imports.
         """
         options = ("--kubeconfig", str(self.cluster.kubeconfig), "-o", "json")
-        done = CliRunner().invoke(doctor, [*options, *flags])
+        done = CliRunner().invoke(main, ["doctor", *options, *flags])
         assert done.exit_code in (0, 1), done.output
         report = json.loads(done.stdout)
         lines = [_line(each) for each in report["checks"]]
