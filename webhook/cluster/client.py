@@ -164,7 +164,7 @@ class ApiServer:
         """
         try:
             response = await self._send(method, path, body, content_type, accept, timeout)
-            async with response:
+            async with response, _aborted_unless_read(response):
                 content = await self._read(response, f"{method} {path}", max_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {path}: {describe(error)}") from None
@@ -269,7 +269,7 @@ class ApiServer:
         """Send one request and return the response body. Raises ApiError and Unreachable."""
         try:
             response = await self._send(method, path, body, content_type, accept, timeout)
-            async with response:
+            async with response, _aborted_unless_read(response):
                 content = await self._read(response, f"{method} {path}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {path}: {describe(error)}") from None

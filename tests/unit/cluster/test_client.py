@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from aiohttp import web
 
 from tests.support.waiting import eventually
@@ -147,6 +151,41 @@ async def test_endless_response_is_an_error_that_is_not_retried(
     assert ("more than 1000 bytes" in text) or ("a line that is too long" in text)
     assert text.endswith(f"; is {server.url} an API server?")
     assert not is_retryable(caught.value)
+
+
+@pytest.mark.parametrize("read", [_request, _fetch, _watch, _stream])
+async def test_connection_of_a_response_that_is_too_large_is_aborted(
+    read: Callable[[ApiServer], Awaitable[None]], tmp_path: Path
+) -> None:
+    """A peer that does not answer the end of TLS would keep the socket for 30 s."""
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca.crt")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("127.0.0.1").configure_cert(context)
+
+    def answer_and_wait_for_the_end(listener: socket.socket) -> None:
+        plain, _ = listener.accept()
+        plain.settimeout(10)
+        with plain.dup() as beneath:
+            beneath.settimeout(10)
+            with context.wrap_socket(plain, server_side=True) as connection:
+                connection.recv(65536)
+                length = b"HTTP/1.1 500 Broken\r\nContent-Length: 9999\r\n\r\n"
+                connection.sendall(length + b"x" * 5000)
+                # These bytes are not decrypted, so nothing answers them.
+                with suppress(ConnectionResetError):
+                    while beneath.recv(65536):
+                        pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        configuration = Configuration(host=url, ssl_ca_cert=str(tmp_path / "ca.crt"))
+        configuration.retries = None
+        ended = asyncio.create_task(asyncio.to_thread(answer_and_wait_for_the_end, listener))
+        async with ApiServer(configuration, max_response_bytes=1000) as server:
+            with pytest.raises(TooLargeError):
+                await read(server)
+            await ended
 
 
 @pytest.mark.parametrize("read", [_request, _page, _pages])
