@@ -14,7 +14,6 @@ from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.expiring_cache import ExpiringCache
 from webhook.cluster.fair_slots import FairSlots, NoSlotError
-from webhook.cluster.limited_log import LimitedLog
 from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
 from webhook.cluster.reflector import METADATA_ONLY, Reflector
 from webhook.cluster.single_flight import SingleFlight
@@ -29,6 +28,7 @@ from webhook.core.policy.status_conditions import accepted
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.core.types import Json
+from webhook.limited_log import LimitedLog
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.expiring_cache import ExpiringCache
 from webhook.cluster.fair_slots import FIRST, FairSlots, NoSlotError
-from webhook.cluster.limited_log import LimitedLog
 from webhook.cluster.single_flight import SingleFlight
+from webhook.limited_log import LimitedLog
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,9 @@ import logging
 import os
 import socket
 import ssl
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from time import monotonic
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -32,6 +30,7 @@ from webhook.images.cache import TooManyError
 from webhook.images.errors import LookupFailedError
 from webhook.images.proxy import Proxy
 from webhook.images.ssrf import is_forbidden, parse_ip_literal
+from webhook.limited_log import LimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ class HttpSession:
             auto_decompress=False,
             headers={"User-Agent": "podsettle", "Accept-Encoding": "identity"},
         )
-        self._causes = CauseLog()
+        self._causes = LimitedLog(log, max_lines=_MAX_LOG_LINES, seconds=_LOG_INTERVAL_SECONDS)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -114,29 +113,8 @@ class HttpSession:
             ):
                 raise TooManyError(str(error.os_error)) from None
             host = _quoted_host(url)
-            self._causes.write(f"{host}: {_describe_cause(error)}")
+            self._causes.warning(f"image look-up: {host}: {_describe_cause(error)}")
             raise LookupFailedError(f"{host}: {_text_for_author(error, url)}") from None
-
-
-class CauseLog:
-    """The causes of failed requests in the log, of which at most 20 lines in 10 s are written."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._written_at: deque[float] = deque(maxlen=_MAX_LOG_LINES)
-        self._suppressed = 0
-
-    def write(self, cause: str) -> None:
-        """Log a cause, or count it if there were too many lines."""
-        now = self._clock()
-        is_full = len(self._written_at) == _MAX_LOG_LINES
-        if is_full and now - self._written_at[0] < _LOG_INTERVAL_SECONDS:
-            self._suppressed += 1
-            return
-        self._written_at.append(now)
-        suppressed, self._suppressed = self._suppressed, 0
-        more = f" ({suppressed} more were not logged)" if suppressed else ""
-        log.warning("image look-up: %s%s", cause, more)
 
 
 class ForbiddenAddressError(OSError):
