@@ -72,6 +72,7 @@ class KubernetesSource:
         """The policies whose current state has problems, by name."""
         self._uids_of_valid: dict[str, str] = {}
         self._rebuild_scheduled = self._nodes_stale = self._policies_stale = self._synced = False
+        self._nodes_scheduled = False
         self._nodes_due_at = 0.0
         """When nodes may be processed again, by the clock of the event loop."""
         # By client and namespace. If clients shared them, a client could request the name of a
@@ -213,9 +214,19 @@ class KubernetesSource:
             asyncio.get_running_loop().call_soon(self._rebuild)
 
     def _on_nodes_changed(self) -> None:
-        if not self._nodes_stale:
-            self._nodes_stale = True
-            asyncio.get_running_loop().call_at(self._nodes_due_at, self._schedule_rebuild)
+        if self._nodes_scheduled:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._nodes_due_at:
+            self._nodes_scheduled = True
+            loop.call_at(self._nodes_due_at, self._process_nodes)
+        else:  # Not by a timer: the view must contain the first list when it counts as synced.
+            self._process_nodes()
+
+    def _process_nodes(self) -> None:
+        self._nodes_scheduled, self._nodes_stale = False, True
+        self._nodes_due_at = asyncio.get_running_loop().time() + NODES_INTERVAL_SECONDS
+        self._schedule_rebuild()
 
     def _on_policies_changed(self) -> None:
         self._policies_stale = True
@@ -236,9 +247,8 @@ class KubernetesSource:
         )
         # Nodes and policies are processed only after they have changed. Namespaces change often,
         # and to process thousands of nodes for each change would take too long.
-        now = asyncio.get_running_loop().time()
-        if self._nodes_stale and now >= self._nodes_due_at:
-            self._nodes_stale, self._nodes_due_at = False, now + NODES_INTERVAL_SECONDS
+        if self._nodes_stale:
+            self._nodes_stale = False
             nodes = Nodes(self.nodes.objects.values())
             if nodes != view.nodes:  # They are often equal after the reflector lists again.
                 view = replace(view, nodes=nodes)
