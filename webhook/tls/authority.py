@@ -25,6 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from webhook.tls.issuing import KeyPair, clock_skew, issue_ca, issue_leaf
 
+# The API server refuses a CA that is not valid yet. So a CA must not begin at the time of a replica
+# whose clock is ahead. Only a clock that is ahead by months causes a new CA, because the default
+# lifetime of a CA is a year.
+_BACKDATE = timedelta(days=400)
+
 _CA, _CA_KEY = "ca.crt", "ca.key"
 _LEAF, _LEAF_KEY = "tls.crt", "tls.key"
 _CERTIFICATE_END, _KEY_END = b"-----END CERTIFICATE-----", b"-----END PRIVATE KEY-----"
@@ -117,7 +122,8 @@ class Authority:
         keys = tuple(key for key in self.keys if any(_is_key_of(key, ca) for ca in cas))
         signers = _usable_signers(cas, keys, now)
         if all(_is_due(ca.certificate, lifetimes.ca, now) for ca in signers):
-            new_ca = issue_ca(f"podsettle CA {now:%Y-%m-%dT%H:%M:%SZ}", lifetimes.ca, now)
+            name = f"podsettle CA {now:%Y-%m-%dT%H:%M:%SZ}"
+            new_ca = issue_ca(name, lifetimes.ca, now, _BACKDATE)
             cas, keys = _newest_first({new_ca.certificate, *cas}), (new_ca.key, *keys)
             signers = (new_ca, *signers)
         leaf = self.leaf
@@ -143,6 +149,11 @@ def fingerprint(certificate: x509.Certificate) -> str:
 def fingerprints(bundle: bytes) -> frozenset[str]:
     """Return the fingerprints of all readable certificates in a PEM bundle."""
     return frozenset(map(fingerprint, _parse_certificates(bundle)))
+
+
+def has_issuer(bundle: bytes, leaf: x509.Certificate) -> bool:
+    """Return whether a CA in a PEM bundle has issued a leaf, whatever the time is."""
+    return any(_has_issued(ca, leaf) for ca in _parse_certificates(bundle))
 
 
 def _newest_first(cas: Collection[x509.Certificate]) -> tuple[x509.Certificate, ...]:

@@ -51,14 +51,22 @@ class KeyPair:
         )
 
 
-def issue_ca(common_name: str, lifetime: timedelta, now: datetime | None = None) -> KeyPair:
-    """Issue a CA that may sign leaves and no other CA."""
+def issue_ca(
+    common_name: str,
+    lifetime: timedelta,
+    now: datetime | None = None,
+    backdate: timedelta | None = None,
+) -> KeyPair:
+    """Issue a CA that may sign leaves and no other CA.
+
+    It is valid `backdate` before the current time. The default is the tolerated clock skew.
+    """
     start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(common_name)
     certificate = (
         _builder(name, name, key.public_key())
-        .not_valid_before(start - clock_skew(lifetime))
+        .not_valid_before(start - (backdate or clock_skew(lifetime)))
         .not_valid_after(start + lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)

@@ -172,8 +172,17 @@ def test_a_leaf_issued_by_a_clock_that_is_ahead_is_valid_now() -> None:
     assert leaf(back).not_valid_after_utc == NOW + LIFE.leaf
 
 
+def test_a_ca_issued_by_a_clock_that_is_a_year_ahead_is_valid_now() -> None:
+    ahead = renewed(made(), NOW + 366 * DAY)
+    verify(leaf(ahead), ahead.cas, NOW)
+    # The clock is right again: the CA of the future signs nothing more.
+    back = renewed(ahead, NOW)
+    verify(leaf(back), back.cas[:1], NOW)
+    assert leaf(back).not_valid_after_utc == NOW + LIFE.leaf
+
+
 def test_a_ca_that_is_not_valid_yet_signs_nothing_and_is_replaced_once() -> None:
-    ahead = made(NOW + 10 * DAY)
+    ahead = made(NOW + 500 * DAY)
     back = renewed(ahead, NOW)
     verify(leaf(back), back.cas, NOW)
     assert len(back.cas) == 2

@@ -198,6 +198,24 @@ async def test_an_untrusted_leaf_is_replaced_at_once() -> None:
     assert served(reader) == leaf(other)
 
 
+async def test_a_leaf_that_expires_by_a_wrong_clock_is_served_until_the_new_one_is_trusted() -> (
+    None
+):
+    cluster = Cluster(LIFE)
+    cluster.bundle = cluster.first.bundle
+    offset = timedelta(0)
+    writer = cluster.replica(writes=True, now=lambda: datetime.now(UTC) + offset)
+    await writer.sync()
+    offset = 366 * DAY
+    await writer.sync()
+    assert served(writer) == leaf(cluster.first)
+    # The writer registers both CAs.
+    cluster.bundle = writer.bundle
+    await writer.sync()
+    assert served(writer) == leaf(Authority.read(cluster.store.contents or {}))
+    assert verify_error(writer.context, HOST, cluster.bundle) == ""
+
+
 async def test_the_leaf_stays_trusted_after_the_store_was_emptied() -> None:
     cluster = Cluster(SHORT)
     cluster.bundle = cluster.first.bundle
