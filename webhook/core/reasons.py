@@ -85,7 +85,7 @@ class Reason(StrEnum):
     WINDOWS_POD = "WindowsPod", "The pod runs on Windows."
     POD_TOO_LARGE = (
         "PodTooLarge",
-        "The pod has more than 500 containers, or more than 100,000 values in all. To evaluate it "
+        "The pod has more than 500 containers, or more than 150,000 values in all. To evaluate it "
         "would delay other reviews.",
         True,
     )
