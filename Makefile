@@ -219,8 +219,10 @@ bench: kube peers linger ## Run the benchmark on the image's Python (takes minut
 	@.venv-image/bin/python -m bench $(if $(SHORT),--short) $(if $(AGAINST),--against $(AGAINST))
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev ## Search for inputs that take too much CPU time (10 minutes; SECONDS=60, TARGETS=admit)
-	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600) $(TARGETS)
+fuzz: $(VENV)/.dev ## Fuzz for time and for coverage (10 minutes each; needs clang; SECONDS=60, only TARGETS=admit or GUIDED=reviews)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	$(if $(GUIDED),,$(BIN)/python -m tests.fuzz $(or $(SECONDS),600) $(TARGETS))
+	$(if $(TARGETS),,$(BIN)/python -m tests.fuzz.guided $(or $(SECONDS),600) $(GUIDED))
 
 .PHONY: soak
 soak: kube linger ## Create pods for an hour while everything changes, and fail if anything grows (MINUTES=10)
@@ -257,7 +259,7 @@ docs: defects ## Generate the reference pages in docs/ from the code
 lock: $(VENV)/.dev ## Update the locked dependencies in requirements/
 	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/run.txt
 	$(BIN)/python -m uv pip compile -q --resolution lowest-direct --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/lowest.txt
-	for set in build linger dev go; do $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+	for set in build linger dev go fuzz; do $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 	$(BIN)/python -m uv pip compile -q --no-deps --universal --python-version 3.11 --generate-hashes --no-header requirements/axe.in -o requirements/axe.txt
 
 .PHONY: clean

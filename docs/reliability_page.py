@@ -1,4 +1,4 @@
-"""The figures of docs/reliability.md, from what `make faults` and `make soak` recorded."""
+"""The figures of docs/reliability.md, from what faults, soak and fuzzing recorded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 FAULTS = Path(__file__).with_name("faults.json")
+FUZZ = Path(__file__).with_name("fuzz.json")
 SOAK = Path(__file__).with_name("soak.json")
 _CHART_TEXT = "Memory, descriptors, threads, tasks and the time of a pod creation over the minutes"
-_REGION = re.compile(r"(<!-- (faults|soak) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_REGION = re.compile(r"(<!-- (faults|fuzz|soak) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _QUERY = re.compile(r"\?\S+(?=:)")
 _ADDRESS = re.compile(r"(?:https://)?127\.0\.0\.1:\d+|/tmp/\w+")
 _MAX_MESSAGE = 120
@@ -23,7 +24,11 @@ _MAX_SERIES = 2
 
 def fill_regions(text: str) -> str:
     """Return a written page with the figures in its regions."""
-    lines: dict[str, Callable[[], Iterator[str]]] = {"faults": _faults, "soak": _soak}
+    lines: dict[str, Callable[[], Iterator[str]]] = {
+        "faults": _faults,
+        "fuzz": _fuzz,
+        "soak": _soak,
+    }
     return _REGION.sub(
         lambda found: found[1] + "\n".join(lines[found[2]]()) + "\n" + found[4], text
     )
@@ -86,6 +91,19 @@ def _reports(*runs: Json) -> Iterator[str]:
 def _short(text: str) -> str:
     text = _QUERY.sub("", _ADDRESS.sub("ADDRESS", text)).replace("|", "\\|").replace("`", "'")
     return text if len(text) <= _MAX_MESSAGE else text[:_MAX_MESSAGE] + "…"
+
+
+def _fuzz() -> Iterator[str]:
+    if not FUZZ.exists():
+        yield "No run has been recorded yet."
+        return
+    yield "| target | minutes | inputs | edges of the code that were reached | found in this run |"
+    yield "|---|---|---|---|---|"
+    for run in json.loads(FUZZ.read_text(encoding="utf-8")).values():
+        yield (
+            f"| `{run['name']}` | {run['seconds'] / 60:.0f} | {run['executions']:,} "
+            f"| {run['covered']:,} | {run['found']} |"
+        )
 
 
 def _soak() -> Iterator[str]:

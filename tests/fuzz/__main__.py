@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from time import monotonic
 
-from tests.fuzz import corpus
+from tests.fuzz import recorded
 from tests.fuzz.inputs import Program, is_within, mutated, render
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.worker import HARD_END_SECONDS, Worker
@@ -42,7 +42,7 @@ def main() -> int:
             f"{name}: {pool.runs} inputs, at most {pool.worst:.0%} of the time that they may take "
             f"({pool.slowest * 1000:.1f} ms for {pool.slowest_bytes} bytes)"
         )
-    print(f"{found} found" + (f", in {corpus.FILE}" if found else ""))
+    print(f"{found} found" + (f", in {recorded.FILE}" if found else ""))
     return int(found > 0)
 
 
@@ -103,7 +103,7 @@ class _Pool:
             return 0
         small = self._shortened(program, kind)
         print(f"{self.name}: {why}\n  {json.dumps([list(piece) for piece in small])}", flush=True)
-        corpus.add(self.name, small, why)
+        recorded.add(self.name, small, why)
         return 1
 
     def _shortened(self, program: Program, kind: str) -> Program:

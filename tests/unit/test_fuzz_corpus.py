@@ -1,4 +1,4 @@
-"""The time fuzzer's inputs are replayed: time in proportion to their length, and no defect."""
+"""The inputs of both fuzzers are replayed: time in proportion to their length, and no defect."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import random
 
 import pytest
 
-from tests.fuzz import corpus
+from tests.fuzz import recorded
+from tests.fuzz.guided.invariants import INVARIANTS
 from tests.fuzz.inputs import Piece, is_within, mutated, render
 from tests.fuzz.targets import TARGETS
 from tests.support.complexity import grows_linearly
+from tests.support.paths import FUZZ_CORPUS
 
-KNOWN = corpus.load()
+KNOWN = recorded.load()
 
 
 def test_program_renders_its_pieces_in_order() -> None:
@@ -56,3 +58,11 @@ def test_recorded_inputs_take_linear_time(name: str, program: tuple[Piece, ...])
     target.run(render(program))
     few = tuple(Piece(piece.text, min(piece.times, 20)) for piece in program)
     assert grows_linearly(lambda size: render(few, size), target.run, 1, 2_000)
+
+
+@pytest.mark.parametrize("name", INVARIANTS)
+def test_recorded_inputs_keep_the_invariants(name: str) -> None:
+    files = sorted((FUZZ_CORPUS / name).iterdir())
+    assert files
+    for path in files:
+        INVARIANTS[name](path.read_bytes())

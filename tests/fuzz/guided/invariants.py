@@ -1,0 +1,98 @@
+"""What must hold for any bytes: functions that raise an exception for a defect, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import msgspec
+
+from tests.fuzz.targets import SEEN, TARGETS
+from tests.support.factories import SETTINGS, review, view
+from tests.support.forbidden_changes import forbidden
+from tests.support.reviews import PODS, load_pod
+from webhook.cluster.client_configuration import from_kubeconfig
+from webhook.cluster.errors import NoClusterError
+from webhook.cluster.manifest_loader import parse_manifest
+from webhook.core.admission.decider import Decider
+from webhook.core.admission.handler import UnreadableReviewError, admit
+from webhook.core.constants import KIND
+from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.webhook_selectors import webhook_selectors
+
+_DECIDER = Decider(SETTINGS)
+_UNREADABLE = object()
+
+
+def check_review(body: bytes) -> None:
+    """The pod is allowed, its patch applies, changes what it may, and is not repeated."""
+    operations = _operations(body, SEEN)
+    if operations is _UNREADABLE or not operations:
+        return
+    document = msgspec.json.decode(body)
+    before = document["request"]["object"]
+    after = jsonpatch.apply_patch(before, operations)
+    changes = list(forbidden(before, after))
+    assert not changes, changes
+    document["request"]["object"] = after
+    again = _operations(json.dumps(document).encode(), SEEN)
+    assert not again, again
+
+
+def check_policies(body: bytes) -> None:
+    """Each policy has a problem or is in force, and a policy in force denies no pod."""
+    objects, problems = parse_manifest(body, "body")
+    for problem in problems:
+        assert str(problem)
+    policies = [each.model for each in objects if each.kind == KIND]
+    if not policies:
+        return
+    webhook_selectors(policies)
+    seen = view(*policies)
+    for pod in _PODS:
+        _operations(pod, seen)
+
+
+def check_kubeconfig(body: bytes) -> None:
+    """A kubeconfig is read, or an error names its fault. Inputs with plugins are left out."""
+    if b"exec" in body or b"auth-provider" in body or b"\\" in body:
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "kubeconfig"
+        path.write_bytes(body)
+        with suppress(NoClusterError):
+            asyncio.run(_read(str(path)))
+
+
+async def _read(path: str) -> None:
+    await from_kubeconfig(path, None)
+
+
+def _operations(body: bytes, seen: Snapshot) -> Any:
+    """The patch of a review, or `_UNREADABLE` for a body that is no review."""
+    with suppress(UnreadableReviewError):
+        answer = admit(body, _DECIDER, seen.policies, seen)
+        if answer.error is not None:
+            raise answer.error
+        response = json.loads(answer.body)["response"]
+        assert response["allowed"] is True
+        return json.loads(base64.b64decode(response.get("patch", "W10=")))
+    return _UNREADABLE
+
+
+_PODS = [json.dumps(review(load_pod(path))).encode() for path in PODS[:3]]
+
+INVARIANTS: Mapping[str, Callable[[bytes], object]] = {
+    "reviews": check_review,
+    "policies": check_policies,
+    "workloads": TARGETS["preview"].run,
+    "kubeconfigs": check_kubeconfig,
+    "references": TARGETS["references"].run,
+}
