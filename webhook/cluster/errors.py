@@ -43,6 +43,9 @@ def describe(error: Exception) -> str:
         is_system_error = not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0
         reason = os.strerror(cause.errno or 0).lower() if is_system_error else str(cause)
         return f"{error.host}:{error.port}: {reason}"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        # aiohttp's own message looks like an HTTP status 400.
+        return "the response is incomplete"
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     return str(error) or type(error).__name__

@@ -188,6 +188,23 @@ async def test_connection_of_a_response_that_is_too_large_is_aborted(
             await ended
 
 
+@pytest.mark.parametrize("read", [_request, _fetch, _page, _stream, _watch])
+async def test_response_that_ends_early_is_an_error(
+    read: Callable[[ApiServer], Awaitable[None]],
+) -> None:
+    async def break_off(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"kind":')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async with serving_answers(break_off) as server:
+        with pytest.raises(Unreachable, match="GET /things: the response is incomplete$"):
+            await read(server)
+
+
 @pytest.mark.parametrize("read", [_request, _page, _pages])
 async def test_response_that_is_nested_too_deeply_is_an_error(
     read: Callable[[ApiServer], Awaitable[None]],
