@@ -33,7 +33,7 @@ RUN /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-d
 # not checked against the source, because the copy into the image rounds the times of files. All packages are compiled
 # except `kubernetes`, whose models are large and not used: of it, and of the standard library, the modules that podsettle
 # imports.
-RUN /opt/podsettle/bin/python -c "import sys, webhook.cli, webhook.client, webhook.cluster.controller, \
+RUN /opt/podsettle/bin/python -c "import sys, webhook.cli, webhook.client, webhook.cluster.replica, \
     webhook.images.lookup, webhook.server.app, webhook.server.run, webhook.server.preview.worker; \
     files = [getattr(module, '__file__', None) or '' for module in sys.modules.values()]; \
     print(*(file for file in files if file.endswith('.py')), sep='\\n')" > /tmp/imported \

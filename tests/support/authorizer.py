@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webhook.cluster.access import Access, AccessDecision
+from webhook.cluster.access_decision import Access, AccessDecision
 
 
 class Known:

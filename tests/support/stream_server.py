@@ -15,7 +15,7 @@ import uvicorn
 from tests.support.byte_streams import UNKNOWN_NAMESPACE
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
-from webhook.cluster.access import Access, AccessDecision
+from webhook.cluster.access_decision import Access, AccessDecision
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.view import Namespace

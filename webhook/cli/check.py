@@ -27,7 +27,7 @@ from webhook.cli.policy_hints import (
     unknown_class_hints,
     unknown_namespace_hints,
 )
-from webhook.cli.still_needed_lines import node_need_lines
+from webhook.cli.policy_need_lines import policy_need_lines
 from webhook.cluster.manifest_loader import (
     SUFFIXES,
     ManifestObject,
@@ -168,7 +168,7 @@ def _hints(
             yield f"namespace {namespace!r} is not {where}"
     yield from missing_handler_hints(policies, classes, known_nodes)
     yield from shadowed_hints(policies, all_policies)
-    yield from node_need_lines(policies, known_nodes, classes)
+    yield from policy_need_lines(policies, known_nodes, classes)
 
 
 def _as_json(problem: ManifestProblem) -> dict[str, str | int]:

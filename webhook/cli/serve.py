@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from webhook.cli.bootstrap import ServeOptions, run_server
 from webhook.cli.logging import LOG_FORMATS, LOG_LEVELS
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
@@ -16,6 +15,7 @@ from webhook.cli.options import (
     check_docs_url,
     check_image_reference,
 )
+from webhook.cli.serve_composition import ServeOptions, run_server
 from webhook.cluster.own_pod import in_cluster
 
 

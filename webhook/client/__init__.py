@@ -18,9 +18,7 @@ the last retry, or immediately if a retry cannot help. Retries are logged to the
 `podsettle wait` and `podsettle logs` call these two functions.
 """
 
-from webhook.client.container_termination import Termination, wait_terminated
-from webhook.client.logs import copy_logs
-from webhook.client.pod import (
+from webhook.client.container_state import (
     ContainerError,
     GaveUpError,
     NeverTerminatedError,
@@ -31,6 +29,8 @@ from webhook.client.pod import (
     PodName,
     PodNotFoundError,
 )
+from webhook.client.container_termination import Termination, wait_terminated
+from webhook.client.logs import copy_logs
 from webhook.client.retry import Backoff, is_retryable
 from webhook.client.stream_settings import StreamSettings
 from webhook.cluster.client import ApiServer

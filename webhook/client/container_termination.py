@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webhook.client.pod import (
+from webhook.client.container_state import (
     FINAL_PHASES,
     NeverTerminatedError,
     NotAPodError,

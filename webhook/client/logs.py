@@ -16,8 +16,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from urllib.parse import urlencode
 
-from webhook.client.log_cursor import LogCursor
-from webhook.client.pod import (
+from webhook.client.container_state import (
     FINAL_PHASES,
     GaveUpError,
     NotStartedError,
@@ -32,6 +31,7 @@ from webhook.client.pod import (
     terminated_state,
     waiting_reason,
 )
+from webhook.client.log_cursor import LogCursor
 from webhook.client.pod_watch import read_pod, watch_pod
 from webhook.client.retry import Backoff, NotYetError, log
 from webhook.client.stream_settings import StreamSettings

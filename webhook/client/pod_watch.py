@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.client.pod import (
+from webhook.client.container_state import (
     NotAPodError,
     PodName,
     PodNotFoundError,

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 
-Access: TypeAlias = Literal["allowed", "denied", "not known"]
+Permission: TypeAlias = Literal["allowed", "denied", "not known"]
 
 _REVIEWS_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 # The resources among those that podsettle reads that belong to no namespace.
@@ -86,7 +86,7 @@ class Right(NamedTuple):
         return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
 
 
-async def access_to(server: ApiServer, rights: Iterable[Right]) -> Mapping[Right, Access]:
+async def access_to(server: ApiServer, rights: Iterable[Right]) -> Mapping[Right, Permission]:
     """Return for each right whether the API server allows it to the user.
 
     A right is not known if the API server does not answer the question.
@@ -96,7 +96,7 @@ async def access_to(server: ApiServer, rights: Iterable[Right]) -> Mapping[Right
     return dict(zip(unique, answers, strict=True))
 
 
-async def _ask(server: ApiServer, right: Right) -> Access:
+async def _ask(server: ApiServer, right: Right) -> Permission:
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Any
 
-from webhook.cluster.access import Access, AccessDecision
+from webhook.cluster.access_decision import Access, AccessDecision
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.expiring_cache import ExpiringCache

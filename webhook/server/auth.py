@@ -11,7 +11,7 @@ from typing import TypeAlias
 from fastapi import HTTPException, Request
 from fastapi.security import HTTPBearer
 
-from webhook.cluster.access import Access, AccessDecision
+from webhook.cluster.access_decision import Access, AccessDecision
 
 _BEARER_HINT = (
     "send a token as `Authorization: Bearer TOKEN`; make one with: "

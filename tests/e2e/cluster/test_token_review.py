@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.service_accounts import await_grant, connected_as_an_account_with
-from webhook.cluster.access import Access
+from webhook.cluster.access_decision import Access
 from webhook.cluster.client import ApiServer
 from webhook.cluster.token_review import CACHE_TTL_SECONDS, MAX_CACHED_DECISIONS, ClusterAuthorizer
 

@@ -21,7 +21,7 @@ from webhook.client import (
     copy_logs,
     wait_terminated,
 )
-from webhook.client.pod import may_restart
+from webhook.client.container_state import may_restart
 from webhook.cluster.watch import WatchLimits
 
 ONCE = Backoff(first=0, total=0)

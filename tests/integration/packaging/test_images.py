@@ -185,7 +185,7 @@ def test_kubernetes_package_is_whole_except_for_its_tests(podsettle: Image) -> N
 
 
 def test_start_compiles_no_module_of_a_package_or_of_the_standard_library(podsettle: Image) -> None:
-    modules = "webhook.cli, webhook.cluster.controller, webhook.server.app, webhook.server.run"
+    modules = "webhook.cli, webhook.cluster.replica, webhook.server.app, webhook.server.run"
     loaded = podsettle.run(
         *("/bin/sh", "-c", f"/opt/podsettle/bin/python -v -c 'import {modules}' 2>&1")
     )

@@ -201,7 +201,7 @@ async def test_response_that_ends_early_is_an_error(
         return response
 
     async with serving_answers(break_off) as server:
-        with pytest.raises(Unreachable, match="GET /things: the response is incomplete$"):
+        with pytest.raises(Unreachable, match=r"GET /things: the response is incomplete$"):
             await read(server)
 
 

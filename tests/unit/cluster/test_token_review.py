@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.stepped_loop import SteppedLoop
-from webhook.cluster.access import Access
+from webhook.cluster.access_decision import Access
 from webhook.cluster.client import ApiServer
 from webhook.cluster.token_review import ClusterAuthorizer
 

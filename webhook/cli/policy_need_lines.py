@@ -18,7 +18,7 @@ _ANSWERS = {
 }
 
 
-def node_need_lines(
+def policy_need_lines(
     policies: Sequence[SettlePolicy],
     nodes: Nodes,
     runtime_classes: Mapping[str, RuntimeClassInfo],

@@ -241,8 +241,8 @@ def _build_dev(options: ServeOptions) -> _ClusterParts:
 def _build_in_cluster(options: ServeOptions, namespace: str) -> _ClusterParts:
     """Build the components of one replica that runs in a cluster."""
     with imports_excluded_from_gc():
-        from webhook.cluster.controller import Controller
         from webhook.cluster.pull_secrets import ClusterPullSecrets
+        from webhook.cluster.replica import Controller
         from webhook.cluster.token_review import ClusterAuthorizer
 
     certificates: FileSource | StoredCertificates

@@ -14,7 +14,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.waiting import eventually
 from tests.support.webhook_configuration import PATH, as_the_chart_writes_it, overwrite
 from webhook.cluster.client import ApiServer
-from webhook.cluster.controller import Controller
+from webhook.cluster.replica import Controller
 from webhook.tls.authority import Lifetimes
 from webhook.tls.dynamic_source import StoredCertificates
 from webhook.tls.issuing import issue_ca
