@@ -32,7 +32,7 @@ _COLORS = {"FAULT": "red", "warning": "yellow", "ok": "green"}
 """The colours of the labels of lines."""
 
 
-class _Choice(NamedTuple):
+class _KillSwitchTarget(NamedTuple):
     """The webhook configuration that the kill switch deletes."""
 
     namespace: str | None
@@ -120,7 +120,7 @@ def doctor(
             raise click.UsageError("--in, --wait and -o have no effect with --kill-switch")
         if configuration and namespace:
             raise click.UsageError("give -n or --configuration, not both")
-        choice = _Choice(namespace, configuration, flags)
+        choice = _KillSwitchTarget(namespace, configuration, flags)
         _run(cluster, lambda server: _switch_off(server, choice, yes, suspended))
         return
     report = _run(
@@ -184,7 +184,9 @@ def _print(report: DoctorReport, output: str) -> None:
         echo(Styled(label, _COLORS.get(label.strip())), text)
 
 
-async def _switch_off(server: ApiServer, choice: _Choice, yes: bool, suspended: bool) -> None:
+async def _switch_off(
+    server: ApiServer, choice: _KillSwitchTarget, yes: bool, suspended: bool
+) -> None:
     """Print the commands of the kill switch, or run them. Raises InputError."""
     from webhook.inspect.doctor.deleted_configuration import KillSwitchError, find_switch
     from webhook.inspect.doctor.kill_switch import instructions, use

@@ -80,7 +80,7 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
 
 
 def _find(
-    target: ObjectTarget, namespace: str | None, choice: ViewChoice, opened: OpenCluster
+    target: ObjectTarget, namespace: str | None, view: ViewChoice, opened: OpenCluster
 ) -> Found:
     """Return the target's object and what belongs to it. Raise InputError if it is not found."""
     from webhook.cluster.manifest_loader import ManifestsError
@@ -92,9 +92,9 @@ def _find(
 
     try:
         if opened.connection is None:
-            document = find_object(choice.manifests, target, namespace)
+            document = find_object(view.manifests, target, namespace)
             chosen = namespace or namespace_of(document) or opened.known.namespace
-            reader = DumpReader(choice.manifests)
+            reader = DumpReader(view.manifests)
             return asyncio.run(find_related(reader, target, document, chosen))
         server, run = opened.connection.server, opened.connection.run
         chosen = namespace or opened.known.namespace

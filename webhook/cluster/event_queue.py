@@ -61,10 +61,11 @@ class EventQueue:
         return added_at is not None and now - added_at < REPEAT_SECONDS
 
     def add(self, event: PodEvent, now: float) -> bool:
-        """Add an Event that repeats no other. Return False if an Event is dropped.
+        """Add an Event that repeats no other. Return False if this or another Event is dropped.
 
-        If the queue is full, the newest Event of the namespace with the most Events is dropped.
-        The given Event is dropped if its own namespace would then have as many.
+        A namespace has at most _MAX_WAITING_IN_NAMESPACE. If the queue is full, the newest Event of
+        the namespace with the most Events is dropped. The given Event is dropped if its own
+        namespace would then have as many.
         """
         own = self._waiting.get(event.key.namespace, ())
         if len(own) >= _MAX_WAITING_IN_NAMESPACE:
@@ -76,7 +77,7 @@ class EventQueue:
                 return False
             self.forget(longest.pop().key)
             self._count -= 1
-        self.forget(event.key)
+        self.forget(event.key)  # An entry that has expired would keep its place in the order.
         if len(self._added_at) >= _MAX_REMEMBERED:
             self.forget(next(iter(self._added_at)))
         self._added_at[event.key] = now

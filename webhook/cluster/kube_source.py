@@ -41,9 +41,9 @@ _FETCH_TIMEOUT_SECONDS = 5.0
 MAX_FETCHES = 32
 MAX_FETCHES_PER_CLIENT = 16
 FETCH_SLOT_SECONDS = 0.1
-# A client's share serves fewer in the time that a review waits.
+# More would wait in vain: in the time that a review waits, a client's share serves fewer.
 _MAX_WAITING_PER_CLIENT = 64
-# The share of a review's time for a namespace in which its request must begin.
+# A request must begin in this share of the time that a review waits for a namespace.
 FETCH_QUEUE_SHARE = 0.5
 # The time for which a failed request for a namespace is not repeated.
 _FETCH_RETRY_SECONDS = 2.0
@@ -71,12 +71,13 @@ class KubernetesSource:
         self._invalid: dict[str, PolicyObject] = {}
         """The policies whose current state has problems, by name."""
         self._uids_of_valid: dict[str, str] = {}
-        self._rebuild_scheduled = self._nodes_stale = self._policies_stale = self._synced = False
-        self._nodes_scheduled = False
+        self._synced = False
+        self._rebuild_scheduled = self._nodes_scheduled = False
+        self._nodes_stale = self._policies_stale = False
         self._nodes_due_at = 0.0
         """When nodes may be processed again, by the clock of the event loop."""
-        # By client and namespace. If clients shared them, a client could request the name of a
-        # namespace before it is created, and the failure would count for the API server's reviews.
+        # The key is a client and a namespace. If all clients shared one, a client could request a
+        # namespace before it is created, and its failure would count for the API server's reviews.
         self._fetches: SingleFlight[tuple[str, str], NamespaceLookup] = SingleFlight()
         self._failed_fetches: ExpiringCache[tuple[str, str], NamespaceLookup] = ExpiringCache(
             _FETCH_RETRY_SECONDS, _MAX_FAILED_FETCHES

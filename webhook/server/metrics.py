@@ -94,7 +94,7 @@ class ReviewCounts(Collector):
             elif len(settled) < MAX_SETTLED_SERIES:
                 settled[pair] = 1
             else:
-                rest = "", pair[1]
+                rest = "", pair[1]  # All other policies have one series.
                 settled[rest] = settled.get(rest, 0) + 1
 
     def collect(self) -> Iterator[Metric]:

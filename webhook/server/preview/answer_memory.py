@@ -34,7 +34,10 @@ class PreviewAnswerText:
         return sum(map(len, self.pieces))
 
     def reserve(self, byte_count: int) -> None:
-        """Reserve memory for more bytes. Raises PreviewError if the budget is exhausted."""
+        """Reserve memory for more bytes. Raises PreviewError if the budget is exhausted.
+
+        The bytes stay reserved until `release`, after an error too.
+        """
         self._reserved_bytes += byte_count
         self._budget.used_bytes += byte_count
         limit = self._budget.limit_bytes
