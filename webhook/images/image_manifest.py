@@ -9,6 +9,7 @@ Docker's Image Manifest V2, Schema 2, which has the same fields under other medi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 import msgspec
 
@@ -40,6 +41,9 @@ _MAX_PLATFORMS = 16
 # The number of arguments in Entrypoint and Cmd. Real images have about ten. An argument takes more
 # memory than its text.
 MAX_ARGUMENTS = 1_000
+# The number of characters in them. A patch copies them into up to 500 containers of a small pod.
+# 240 KB made an answer of 321 MB in 5 s. Real images have less than a thousand characters.
+MAX_COMMAND_CHARACTERS = 8_192
 
 
 class Platform(msgspec.Struct, frozen=True):
@@ -136,6 +140,10 @@ def parse_config(config: bytes) -> ImageConfig:
     result = ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
     if sum(map(len, result)) > MAX_ARGUMENTS:
         raise LookupFailedError(f"the image's command has more than {MAX_ARGUMENTS} arguments")
+    if sum(map(len, chain(*result))) > MAX_COMMAND_CHARACTERS:
+        raise LookupFailedError(
+            f"the image's command has more than {MAX_COMMAND_CHARACTERS} characters"
+        )
     return result
 
 

@@ -194,17 +194,20 @@ def with_command(image: Image, words: list[str]) -> Image:
 async def test_cached_configurations_are_bounded_in_bytes(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
-    words = ["x" * 1_000] * 230  # A configuration may have 256 KiB.
-    asked = [query(f"{registry.host}/large:{number}") for number in range(80)]
+    words = ["x" * 8] * 999  # Such a command takes 65 KB of memory.
+    count = 270
+    asked = [query(f"{registry.host}/large:{number}") for number in range(count)]
     for number, each in enumerate(asked):
         registry.push("large", str(number), with_command(image, [str(number), *words]))
         assert await look_up(lookup, each) == ((), (str(number), *words))
-    # The cache contains the last one. 80 times 230 KB exceed it, so the first is evicted.
-    assert await look_up(lookup, asked[-1]) == ((), ("79", *words))
+    # The cache contains the last one. All of them exceed it, so the first is evicted.
+    assert await look_up(lookup, asked[-1]) == ((), (str(count - 1), *words))
     assert await look_up(lookup, asked[0]) == ((), ("0", *words))
     # The registry writes its log a moment later than its answers.
-    await_that(lambda: len(registry.requests(path="/large/")) >= 80 * 3 + 2, "they were asked for")
-    assert len(registry.requests(path="/large/")) == 80 * 3 + 2
+    await_that(
+        lambda: len(registry.requests(path="/large/")) >= count * 3 + 2, "they were asked for"
+    )
+    assert len(registry.requests(path="/large/")) == count * 3 + 2
 
 
 async def test_command_of_more_than_1000_arguments_is_refused(
@@ -215,6 +218,16 @@ async def test_command_of_more_than_1000_arguments_is_refused(
     assert await look_up(lookup, query(f"{registry.host}/words:1")) == ((), ("x",) * 1_000)
     refused = await look_up(lookup, query(f"{registry.host}/words:2"))
     assert "the image's command has more than 1000 arguments" in str(refused)
+
+
+async def test_command_of_more_than_8192_characters_is_refused(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("long", "1", with_command(image, ["/x", "x" * 8_190]))
+    registry.push("long", "2", with_command(image, ["/x", "x" * 8_191]))
+    assert await look_up(lookup, query(f"{registry.host}/long:1")) == ((), ("/x", "x" * 8_190))
+    refused = await look_up(lookup, query(f"{registry.host}/long:2"))
+    assert "the image's command has more than 8192 characters" in str(refused)
 
 
 async def test_tag_latest_and_pull_policy_always_use_the_cache(
