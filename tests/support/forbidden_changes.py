@@ -9,12 +9,12 @@ from tests.support.strategies import GATE, HELPER, OWN_ANNOTATIONS
 from webhook.core.remedies import REMEDIES
 
 SETTABLE_FIELDS = {path for remedy in REMEDIES.values() for path in remedy.fields}
-PARENTS = {
+PARENTS = {"/metadata"} | {
     "/".join(steps[:end])
     for steps in (path.split("/") for path in SETTABLE_FIELDS)
     for end in range(3, len(steps))
 }
-"""The objects below the spec that a remedy may create, such as `/spec/securityContext`."""
+"""The objects that a patch may create, such as `/spec/securityContext`."""
 OPEN_TO_CHANGE = {
     *("/metadata/annotations", "/spec/volumes", "/spec/initContainers"),
     *SETTABLE_FIELDS,
@@ -70,15 +70,15 @@ def _containers(before: Any, after: Any, path: str) -> Iterator[str]:
     before, after = before or [], after or []
     if path == "/spec/initContainers":
         for own in (HELPER, GATE):
-            found = [c for c in after if c["name"] == own]
-            had = [c for c in before if c["name"] == own]
+            found = [c for c in after if c.get("name") == own]
+            had = [c for c in before if c.get("name") == own]
             if len(found) > 1 or (had and found != had):
                 yield f"{path}: {own}"
             if own == HELPER and found and after[0] != found[0] and not had:
                 yield f"{path}: helper is not first"
-        before = [c for c in before if c["name"] not in (HELPER, GATE)]
-        after = [c for c in after if c["name"] not in (HELPER, GATE)]
-    if [c["name"] for c in before] != [c["name"] for c in after]:
+        before = [c for c in before if c.get("name") not in (HELPER, GATE)]
+        after = [c for c in after if c.get("name") not in (HELPER, GATE)]
+    if [c.get("name") for c in before] != [c.get("name") for c in after]:
         yield f"{path}: names"
         return
     for old, new in zip(before, after, strict=True):
@@ -87,13 +87,13 @@ def _containers(before: Any, after: Any, path: str) -> Iterator[str]:
                 continue
             if key == "command":
                 if not old.get(key) or new[key][-len(old[key]) :] != old[key]:
-                    yield f"{path}: command of {old['name']}"
+                    yield f"{path}: command of {old.get('name')}"
             elif key in ("restartPolicy", "restartPolicyRules"):
                 given = (new.get("restartPolicy"), len(new.get("restartPolicyRules") or ()))
                 if path != "/spec/initContainers" or old.get(key) or given != ("Never", 1):
-                    yield f"{path}: {key} of {old['name']}"
+                    yield f"{path}: {key} of {old.get('name')}"
             elif key == "volumeMounts":
                 if new[key][:-1] != (old.get(key) or []) or new[key][-1]["name"] != HELPER:
-                    yield f"{path}: mounts of {old['name']}"
+                    yield f"{path}: mounts of {old.get('name')}"
             else:
-                yield f"{path}: {key} of {old['name']}"
+                yield f"{path}: {key} of {old.get('name')}"

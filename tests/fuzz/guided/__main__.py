@@ -81,7 +81,7 @@ def _run(name: str, seconds: int) -> Run:
     for directory in (inputs, found, FUZZ_CORPUS / name):
         directory.mkdir(parents=True, exist_ok=True)
     words = OUT / name / "words"
-    words.write_text(_dictionary(WORDS.get(name, ())), encoding="ascii")
+    words.write_text(_dictionary(WORDS.get(name, ("\0",))), encoding="ascii")
     ended = subprocess.run(
         [
             *_command(name),
@@ -89,7 +89,8 @@ def _run(name: str, seconds: int) -> Run:
             "-timeout=20",
             "-rss_limit_mb=2048",
             "-max_len=16384",
-            "-close_fd_mask=3",
+            # Python writes the traceback of what was found to standard error.
+            f"-close_fd_mask={3 if name in LINGER else 1}",
             "-print_final_stats=1",
             f"-dict={words}",
             f"-artifact_prefix={found}/",

@@ -61,6 +61,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         return 0;
     /* The terms of a duration are added, so a text that is written twice is twice as long. */
     memcpy(text + length, data, length);
+    text[2 * length] = 0;
     CHECK(parse_duration(text, &twice) == (once <= DURATION_MAX / 2));
     CHECK(once > DURATION_MAX / 2 || twice == 2 * once);
     return 0;

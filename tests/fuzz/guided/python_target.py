@@ -6,7 +6,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["webhook"]):
+with atheris.instrument_imports(include=["webhook", "kubernetes.aio.config"]):
     from tests.fuzz.guided.invariants import INVARIANTS
 
 
