@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import urlencode
 
@@ -66,6 +68,8 @@ class ApiServer:
         self._max_response_bytes = max_response_bytes
         self._rest = RestClient(configuration)
         self.url: str = configuration.host
+        self.clock_behind = timedelta(0)
+        """How far the clock of this machine was behind the API server's at the last response."""
 
     @property
     def title(self) -> str:
@@ -321,7 +325,17 @@ class ApiServer:
             method, self.url + path, headers=headers, body=body, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = wrapper.response
+        self.clock_behind = _clock_behind(response.headers.get("Date"))
         return response
+
+
+def _clock_behind(date: str | None) -> timedelta:
+    """Return how far the clock is behind the `Date` of a response. 0 if there is no valid date."""
+    try:
+        behind = parsedate_to_datetime(date or "") - datetime.now(UTC)
+    except (TypeError, ValueError):
+        return timedelta(0)
+    return max(behind, timedelta(0))
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.event_writer import EventWriter
@@ -60,6 +61,9 @@ class Controller:
                 certificates.lifetimes,
                 self._may_write,
                 self._registered_bundles,
+                # A certificate issued by a clock that is behind could have expired for the API
+                # server.
+                now=lambda: datetime.now(UTC) + server.clock_behind,
             )
         self.certificates: CertificateSource = certificates
         self._trust_check = TrustCheck(certificates)

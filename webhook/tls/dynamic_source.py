@@ -197,7 +197,7 @@ class DynamicSource:
         if overdue or role_changed or not self.ready or self._is_distrusted(ignore_cache=overdue):
             self._synced_at = now
             try:
-                await self._read_and_renew(now)
+                await self._read_and_renew()
                 if self._store_error:
                     log.info("%s: ok again", self._store.title)
                 self._store_error = ""
@@ -219,7 +219,7 @@ class DynamicSource:
             self._distrusted = bool(_trust_errors(self.context, inputs[0]))
         return self._distrusted
 
-    async def _read_and_renew(self, now: datetime) -> None:
+    async def _read_and_renew(self) -> None:
         """Read the store. Renew the certificates if they are due and this replica is the writer."""
         is_writer = self._may_write()
         contents = await self._store.read()
@@ -230,7 +230,8 @@ class DynamicSource:
         self._set_stored(stored)
         if not self._may_write():
             return
-        renewed = stored.renew(self._names, self._lifetimes, now, self._propagated_cas())
+        # The time after the read, because its response can correct the clock.
+        renewed = stored.renew(self._names, self._lifetimes, self._now(), self._propagated_cas())
         if renewed is not stored:
             await self._store.write(renewed.contents)
             log.info("%s: %s", self._store.title, _describe_changes(stored, renewed))

@@ -7,6 +7,8 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +217,20 @@ async def test_response_that_is_nested_too_deeply_is_an_error(
     async with serving_answers(deep, 2_000_000) as server:
         with pytest.raises(Unreachable, match="it is nested too deeply; is http://"):
             await read(server)
+
+
+@pytest.mark.parametrize(
+    ("date", "days"),
+    [(timedelta(days=365), 365), (timedelta(days=-365), 0), (timedelta(0), 0), (None, 0)],
+)
+async def test_client_knows_how_far_the_clock_is_behind(date: timedelta | None, days: int) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        text = "no date" if date is None else format_datetime(datetime.now(UTC) + date, True)
+        return web.json_response({}, headers={"Date": text})
+
+    async with serving_answers(answer) as server:
+        await server.request("GET", "/things")
+        assert round(server.clock_behind / timedelta(days=1)) == days
 
 
 async def test_message_of_an_error_response_is_cut() -> None:
