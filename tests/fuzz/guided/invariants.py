@@ -36,7 +36,10 @@ def check_review(body: bytes) -> None:
     operations = _operations(body, SEEN)
     if operations is _UNREADABLE or not operations:
         return
-    document = msgspec.json.decode(body)
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.ValidationError:  # A number that no Python number can have, such as 1e999.
+        return
     before = document["request"]["object"]
     after = jsonpatch.apply_patch(before, operations)
     changes = list(forbidden(before, after))
