@@ -6,7 +6,7 @@ from webhook.core.admission.decider import pod_decision
 from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.reasons import Reason
 
-MAX_PATCHED_BYTES = 1_400_000
+MAX_PATCHED_BYTES = 1280 * 1024
 """The maximum length of a pod and its patch together, as JSON. etcd refuses requests of more than
 1.5 MiB (`--max-request-bytes`), so the API server would refuse a pod that only the patch makes too
 long. etcd stores a pod in a shorter form than JSON, and status and events of scheduling add to it.

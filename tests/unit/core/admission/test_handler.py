@@ -297,7 +297,7 @@ def test_a_patch_with_an_undeclared_edit_is_not_sent(monkeypatch: pytest.MonkeyP
     assert ask(review(shell), view(policy()))[0].rendered.operations
 
 
-@pytest.mark.parametrize(("length", "fits"), [(500_000, True), (690_000, True), (720_000, False)])
+@pytest.mark.parametrize(("length", "fits"), [(500_000, True), (650_000, True), (660_000, False)])
 def test_a_pod_that_etcd_may_refuse_with_the_patch_is_left_unchanged(
     length: int, fits: bool
 ) -> None:
