@@ -21,6 +21,8 @@ from webhook.cluster.token_review import (
 )
 from webhook.core.admission.etcd_limit import MAX_PATCHED_BYTES
 from webhook.core.admission.review import MAX_VALUES
+from webhook.server.connections.body_end import MAX_SMALL_CHUNKS, SMALL_CHUNK_BYTES
+from webhook.server.connections.request_head import MAX_HEADERS
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.preview.frames import (
     MAX_OBJECTS_WITHOUT_POD,
@@ -115,13 +117,22 @@ ROWS = (
         "{max_handshakes}",
         "the connection of the oldest one is closed",
     ),
-    Row("the headers of a review", "{max_header_bytes}", "400, and the connection is closed"),
+    Row(
+        "the headers of a review",
+        "{max_header_bytes}, and {MAX_HEADERS} headers",
+        "400, and the connection is closed",
+    ),
     Row(
         "the headers of any other request",
-        "{max_handed_over_header_bytes}, and {max_headers} headers",
+        "{max_handed_over_header_bytes}, and {MAX_HEADERS} headers",
         "400, and the connection is closed",
     ),
     Row("receiving the headers", "{header_timeout_seconds}", "the connection is closed"),
+    Row(
+        "chunks of less than {SMALL_CHUNK_BYTES} in a chunked body",
+        "{MAX_SMALL_CHUNKS}",
+        "400, and the connection is closed",
+    ),
     Row(
         "a request with `Upgrade`, or a `CONNECT`",
         "never accepted",
@@ -238,12 +249,14 @@ def _values() -> dict[str, str]:
         "GUARANTEED_DECISION_BYTES": GUARANTEED_DECISION_BYTES,
         "MAX_FETCHES": MAX_FETCHES,
         "MAX_FETCHES_PER_CLIENT": MAX_FETCHES_PER_CLIENT,
+        "MAX_HEADERS": MAX_HEADERS,
         "MAX_OBJECTS_WITHOUT_POD": MAX_OBJECTS_WITHOUT_POD,
         "MAX_PATCHED_BYTES": MAX_PATCHED_BYTES,
         "MAX_PODS": MAX_PODS,
         "MAX_POLICIES": MAX_POLICIES,
         "MAX_POLICIES_BYTES": MAX_POLICIES_BYTES,
         "MAX_POLICY_BYTES": MAX_POLICY_BYTES,
+        "MAX_SMALL_CHUNKS": MAX_SMALL_CHUNKS,
         "MAX_VALUES": MAX_VALUES,
         "MAX_PREVIEW_BODY_BYTES": MAX_PREVIEW_BODY_BYTES,
         "MAX_REVIEWS": MAX_REVIEWS,
@@ -252,6 +265,7 @@ def _values() -> dict[str, str]:
         "NAMESPACE_LOOKUP_SHARE": NAMESPACE_LOOKUP_SHARE,
         "REVIEW_QUEUE_SECONDS": REVIEW_QUEUE_SECONDS,
         "REVIEW_SLOT_SECONDS": REVIEW_SLOT_SECONDS,
+        "SMALL_CHUNK_BYTES": SMALL_CHUNK_BYTES,
     }
     limits = DEFAULT_LIMITS
     found |= {each.name: getattr(limits, each.name) for each in fields(limits)}

@@ -604,15 +604,17 @@ def _upgrade(random: Random) -> bytes:
 
 
 def _long_head(random: Random) -> bytes:
-    """A request whose head is about as long as the server permits, or longer."""
+    """A request whose head has about the permitted length, or more, or many headers."""
     request = random.choice((_plain_review, _any_request, _chunked_request))(random)
     head, _, rest = request.partition(b"\r\n\r\n")
     length = random.choice((1024, 8 * 1024, 60 * 1024, 64 * 1024, 64 * 1024, 100 * 1024))
     length += random.randrange(-1, 2)
     missing = max(length - len(head) - len(b"\r\nX: \r\n\r\n"), 0)
     if random.random() < 0.5:
-        head += (b"\r\nX: " + b"x" * 95) * (missing // 100)
-        missing %= 100
+        # A head that is both too long and has too many headers would get either error.
+        size = 2000 if length > 10_000 else 50
+        head += (b"\r\nX: " + b"x" * (size - 5)) * (missing // size)
+        missing %= size
     head += b"\r\nX: " + b"x" * missing
     return head + b"\r\n\r\n" + rest
 

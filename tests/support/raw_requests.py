@@ -6,6 +6,8 @@ import re
 from typing import NamedTuple
 
 HEAD_END = b"\r\n\r\n"
+MAX_HEADERS = 100
+"""A request with more headers is refused."""
 _REQUEST_LINE = re.compile(rb"([!-~]+) +([!-~]+)(?: +(?:HTTP|RTSP|ICE)/(\d\.\d))?(?=\r?\n)")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]+)[^\r\n]*\r\n")
@@ -81,7 +83,7 @@ def is_plain_review(data: bytes, max_head_bytes: int) -> bool:
     special.
     """
     head = read_head(data)
-    if head is None or head.length > max_head_bytes:
+    if head is None or head.length > max_head_bytes or len(head.headers) > MAX_HEADERS:
         return False
     types = head.values(b"content-type")
     return (

@@ -90,9 +90,6 @@ class Limits:
     max_handed_over_header_bytes: int = 24 * 1024
     """Maximum length of the request line and headers of a request that uvicorn answers. A bearer
     token takes a few thousand bytes, and up to 16 KiB."""
-    max_headers: int = 100
-    """Maximum number of headers of a request that uvicorn answers. uvicorn keeps objects of a
-    hundred bytes for each of them, even if the header is shorter."""
     write_high_water_bytes: int = 64 * 1024
     """Length of the encrypted answers in the write buffer at which the server stops writing."""
     memory_bytes: int = 32 * MIB

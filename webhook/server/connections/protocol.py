@@ -398,9 +398,6 @@ class ReviewProtocol(asyncio.Protocol):
         if len(text) > limits.max_handed_over_header_bytes:
             self._refuse(400, _too_long(limits.max_handed_over_header_bytes))
             return
-        if text.count(b"\r\n") - 2 > limits.max_headers:
-            self._refuse(400, f"There are more than {limits.max_headers} headers.")
-            return
         if not self._server.places.take(self._transport, limits, is_probe=head.is_probe):
             self._refuse(503, "Too many requests are in progress.")
             return

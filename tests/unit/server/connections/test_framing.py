@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.server.connections.body_end import ChunkedBody
+from webhook.server.connections.body_end import (
+    MAX_SMALL_CHUNKS,
+    SMALL_CHUNK_BYTES,
+    ChunkedBody,
+)
 from webhook.server.connections.request_head import (
+    MAX_HEADERS,
     HeadParser,
     RequestHead,
     parse_head,
@@ -146,6 +151,7 @@ def test_malformed_or_ambiguous_heads_are_refused(was: bytes, is_: bytes) -> Non
         (b"X: y", b"Transfer-Encoding: chunked", "both Content-Length and Transfer-Encoding"),
         (b"gzip\r\n", b"gzip\n", "a line end other than CR LF, or a continued line"),
         (b"X: y", b"Host : x", "an invalid header name"),
+        (b"X: y", b"X: y\r\n" * 100, "more than 100 headers"),
         (b"HTTP/1.1", b"HTTP/2.0", "no valid HTTP/1.0 or HTTP/1.1"),
     ],
 )
@@ -228,16 +234,18 @@ def test_malformed_head_is_found_before_its_end() -> None:
         assert found.error == INVALID
 
 
-def test_incomplete_head_with_many_headers_occupies_little_memory() -> None:
+@pytest.mark.parametrize("path", [b"/mutate", b"/preview"])
+def test_head_with_more_headers_than_the_limit_is_refused_before_its_end(path: bytes) -> None:
+    """The parser does not receive the rest, because it calls Python for each header."""
+    beginning = b"POST %b HTTP/1.1\r\nHost: x\r\n" % path + b"a:\r\n" * (MAX_HEADERS - 1)
+    assert parse_head(beginning + b"\r\n").error is None
     parser = HeadParser()
-    parser.feed(b"GET / HTTP/1.1\r\n")
-    tracemalloc.start()
-    for _ in range(10_000):
-        parser.feed(b"Expect:\r\nab:\r\n")
-    used_bytes, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert parser.head() is None
-    assert used_bytes < 10_000
+    for piece in (beginning, b"b:\r\n", b"c:\r\n"):
+        parser.feed(piece)
+    found = parser.head()
+    assert found is not None
+    assert found.error == INVALID
+    assert parse_head(beginning + b"b:\r\n\r\n") == found
 
 
 # Chunked bodies
@@ -284,6 +292,19 @@ def test_chunk_extension_without_end_occupies_no_memory() -> None:
     tracemalloc.stop()
     assert not body.complete
     assert used_bytes < 10_000
+
+
+@pytest.mark.parametrize(("excess", "complete"), [(0, False), (1, True)])
+def test_body_of_more_small_chunks_than_the_limit_is_made_invalid(
+    excess: int, complete: bool
+) -> None:
+    """Large chunks do not count. The parser refuses the line that replaces the next size."""
+    large = b"400\r\n" + b"x" * SMALL_CHUNK_BYTES + b"\r\n"
+    chunks = large * 2 + b"3ff\r\n" + b"x" * 0x3FF + b"\r\n"
+    chunks += b"1\r\nx\r\n" * (MAX_SMALL_CHUNKS - 1 + excess)
+    invalid = b"too many small chunks\r\n" if complete else large
+    assert take([chunks + large]) == (chunks + invalid, complete)
+    assert take([chunks, large]) == (chunks + invalid, complete)
 
 
 @given(st.integers(0, 40), CUTS)
