@@ -24,7 +24,7 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -49,7 +49,19 @@ METADATA_ONLY = (
 _WATCH_TIMEOUT_SECONDS = 290
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 
-_decode_json = msgspec.json.Decoder().decode
+
+class _Event(msgspec.Struct):
+    type: str
+    object: dict[str, Any]
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+    name: str = ""
+    """It is empty in a bookmark."""
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
 
 # One thread for all reflectors: lists of several kinds end at the same time, and with a thread for
 # each, the threads would stay, each with a heap of its own.
@@ -172,7 +184,7 @@ class Reflector(Generic[T]):
                 self._mark_connected()
                 answered_at = time.monotonic()
                 async for line in lines:
-                    self._apply_event(_decode_json(line))
+                    self._apply_event(_decode_event(line))
         except ApiError as error:
             raise _convert_410(error) from None
         except TooLargeError:
@@ -182,21 +194,28 @@ class Reflector(Generic[T]):
             if time.monotonic() - answered_at < self._limits.stable_seconds:
                 raise
             log.debug("watch %s: interrupted: %s; watching again", self._path, error)
+        except msgspec.ValidationError as error:
+            # The same event would come again. A list continues behind it.
+            self._resource_version = None
+            raise Unreachable(f"watch {self._path}: invalid event: {error}") from None
         except DECODE_ERRORS as error:
             raise Unreachable(f"watch {self._path}: incomplete event: {error}") from None
 
-    def _apply_event(self, event: Json) -> None:
-        """Apply one event of a watch to the stored values. Raises _Gone and ApiError."""
-        kind, item = event["type"], event["object"]
+    def _apply_event(self, event: _Event) -> None:
+        """Apply one event of a watch to the stored values.
+
+        Raises _Gone, ApiError, and msgspec.ValidationError.
+        """
+        kind, item = event.type, event.object
         if kind == "ERROR":
             if item.get("code") == 410:
                 raise _Gone
             raise ApiError(item.get("code", 0), item.get("message", ""))
-        metadata = item["metadata"]
-        self._resource_version = metadata["resourceVersion"]
+        metadata = msgspec.convert(item.get("metadata"), _Metadata)
+        self._resource_version = metadata.resource_version
         if kind == "BOOKMARK":
             return
-        name = metadata["name"]
+        name = metadata.name
         value = None if kind == "DELETED" else self._decode(item)
         if value is None:
             if self.objects.pop(name, None) is None:

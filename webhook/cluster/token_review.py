@@ -14,6 +14,8 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Any
 
+import msgspec
+
 from webhook.cluster.access_decision import Access, AccessDecision
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
@@ -42,6 +44,20 @@ _TIMEOUT_SECONDS = 5.0
 REVIEW_QUEUE_SECONDS = 2.5
 # The limit is ample: service account tokens have about 1 KiB.
 _MAX_TOKEN_BYTES = 16 * 1024
+
+
+class _Status(msgspec.Struct):
+    """The status of a TokenReview or of a SubjectAccessReview."""
+
+    authenticated: bool = False
+    user: dict[str, Any] = {}
+    error: str = ""
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status
+
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -107,7 +123,7 @@ class ClusterAuthorizer:
                 decision = await self._request_decision(token, verb, path)
         except NoSlotError as error:
             reason = f"too many tokens are checked: {error}"
-        except (ApiError, Unreachable, TimeoutError, LookupError) as error:
+        except (ApiError, Unreachable, TimeoutError, msgspec.ValidationError) as error:
             reason = str(error) or f"no answer in {_TIMEOUT_SECONDS:g} s"
         else:
             self._store(key, decision)
@@ -119,9 +135,9 @@ class ClusterAuthorizer:
         """Send a TokenReview, and a SubjectAccessReview if the token is valid."""
         # Without `audiences`, the API server accepts only tokens for itself.
         review = await self._review(_TOKEN_REVIEWS, "TokenReview", {"token": token})
-        if not review.get("authenticated"):
-            return AccessDecision(Access.UNAUTHENTICATED, review.get("error", ""))
-        user = review["user"]
+        if not review.authenticated:
+            return AccessDecision(Access.UNAUTHENTICATED, review.error)
+        user = review.user
         spec = {
             "nonResourceAttributes": {"path": path, "verb": verb},
             "user": user.get("username", ""),
@@ -130,17 +146,19 @@ class ClusterAuthorizer:
             "extra": user.get("extra", {}),
         }
         access = await self._review(_ACCESS_REVIEWS, "SubjectAccessReview", spec)
-        if access.get("allowed"):
+        if access.allowed:
             return AccessDecision(Access.GRANTED)
         return AccessDecision(Access.FORBIDDEN, f"{spec['user']!r} may not {verb} {path}")
 
-    async def _review(self, path: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """Create a review object, and return the status that the API server fills in."""
+    async def _review(self, path: str, kind: str, spec: dict[str, Any]) -> _Status:
+        """Create a review object, and return the status that the API server fills in.
+
+        Raises msgspec.ValidationError.
+        """
         group = path.split("/")[2]
         body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
         answer = await self._server.request("POST", path, body)
-        status: dict[str, Any] = answer["status"]
-        return status
+        return msgspec.convert(answer, _Review).status
 
     def _cache_key(self, token: str, verb: str, path: str) -> bytes:
         return blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()

@@ -279,6 +279,34 @@ async def test_reflector_lists_again_after_an_event_that_is_too_long() -> None:
             await eventually(lambda: lists == 2)
 
 
+@pytest.mark.parametrize(
+    "event",
+    [b"[]", b'{"type":"ADDED","object":null}', b'{"type":"ADDED","object":{"metadata":{}}}'],
+    ids=["no event", "no object", "no version"],
+)
+async def test_reflector_lists_again_after_an_invalid_event(event: bytes) -> None:
+    lists = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal lists
+        if "watch" not in request.query:
+            lists += 1
+            return web.json_response(PAGES["on"])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if lists == 1:
+            await response.write(event + b"\n")
+        await asyncio.Event().wait()
+        return response
+
+    async with serving_answers(answer) as server:
+        listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
+        running = asyncio.create_task(listed.run())
+        await eventually(lambda: running.done() or lists == 2)
+        assert not running.done()
+        running.cancel()
+
+
 async def test_reflector_contains_the_objects_of_all_pages() -> None:
     async with serving(PAGES) as server:
         listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)

@@ -112,3 +112,21 @@ def test_concurrent_requests_with_one_token_share_its_review() -> None:
         assert attacked.server.tokens == [VALID]
 
     run(test())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [[], {"status": None}, {"status": {"authenticated": True, "user": "admin"}}],
+    ids=["no review", "no status", "no user"],
+)
+def test_malformed_answer_of_the_api_server_is_no_decision(answer: object) -> None:
+    class BrokenApiServer:
+        async def request(self, _method: str, _path: str, _body: Any) -> Any:
+            return answer
+
+    async def test() -> None:
+        authorizer = ClusterAuthorizer(cast(ApiServer, BrokenApiServer()))
+        decision = await authorizer.authorize(VALID, "get", "/metrics", PROMETHEUS)
+        assert decision.access is Access.UNKNOWN
+
+    run(test())
