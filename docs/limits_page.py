@@ -65,7 +65,7 @@ ROWS = (
     ),
     Row(
         "queueing time",
-        "{max_queue_share} of the deadline",
+        "{max_queue_share} of the deadline, at most {max_queue_seconds}",
         "`Overloaded`",
     ),
     Row(

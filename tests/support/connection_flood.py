@@ -95,6 +95,13 @@ def client_hello() -> bytes:
     return outgoing.read()
 
 
+def long_client_hello() -> bytes:
+    """Return most of the longest first message that OpenSSL accepts: it keeps 128 KiB for it."""
+    message = b"\x01" + (131_000).to_bytes(3, "big") + b"\x03\x03" + bytes(130_000)
+    pieces = [message[at : at + 16_384] for at in range(0, len(message), 16_384)]
+    return b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
+
+
 @contextmanager
 def renewing_connections(server: RunningServer, clients: int) -> Iterator[list[int]]:
     """Complete handshakes and close the connections while the block runs. Yield their number."""

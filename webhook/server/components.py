@@ -101,7 +101,9 @@ def build_components(
         yield from source_checks()
         yield drain.check()
 
-    in_flight = InFlight(limits.max_waiting_reviews, limits.max_queue_share)
+    in_flight = InFlight(
+        limits.max_waiting_reviews, limits.max_queue_share, limits.max_queue_seconds
+    )
     review_budget = MemoryBudget(limits.memory_bytes)
     review_log = ReviewLog()
     metrics = Metrics(__version__)

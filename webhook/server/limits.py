@@ -116,6 +116,10 @@ class Limits:
     """Maximum share of its deadline for which a review may be queued. One thread answers all
     reviews. If the queue is longer, more reviews arrive than this thread can answer. Without the
     limit, every answer would then be late."""
+    max_queue_seconds: float = 1.0
+    """Maximum time for which a review may be queued. A client chooses its deadline. With a share
+    alone, the reviews of an attacker with `?timeout=30s` would be decided after 5 s in the queue,
+    and those of an API server with a timeout of 2 s would be shed after 0.35 s."""
     max_connections: int = 1000
     """Maximum number of connections. Above it, the one whose last answer is the oldest is closed,
     so that a client with many connections cannot lock out the API server. An API server keeps up to

@@ -17,6 +17,7 @@ from tests.support.connection_flood import (
     client_hello,
     file_limit,
     flood,
+    long_client_hello,
     renewing_connections,
 )
 from tests.support.limited_server import MIB, limited_server, peak_memory_bytes
@@ -94,7 +95,7 @@ def test_requests_without_bodies_occupy_little_memory_and_delay_no_review(
     ):
         others.await_answers(100)
         bar_seconds = max(0.5, 5 * others.slowest_seconds)
-        half_open.open_plain(490, client_hello())
+        half_open.open_plain(490, long_client_hello())
         for _ in range(5):
             heads.open_tls(998, head)
             others.await_answers()

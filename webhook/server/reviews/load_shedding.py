@@ -45,6 +45,8 @@ class InFlight:
     """The maximum of `reviews`."""
     max_queue_share: float = DEFAULT_LIMITS.max_queue_share
     """The maximum share of its deadline for which a review may be queued."""
+    max_queue_seconds: float = DEFAULT_LIMITS.max_queue_seconds
+    """The maximum time for which a review may be queued."""
     requests: int = 0
     """All requests in progress, for the metric. A review that is answered at once is not counted,
     because nothing can read the count meanwhile."""
@@ -72,4 +74,8 @@ class InFlight:
 
     def is_overloaded(self, queued_seconds: float, deadline_seconds: float) -> bool:
         """Return whether to shed a review that was queued for a time and has a deadline."""
-        return self.reviews > self.limit or queued_seconds > deadline_seconds * self.max_queue_share
+        return (
+            self.reviews > self.limit
+            or queued_seconds > deadline_seconds * self.max_queue_share
+            or queued_seconds > self.max_queue_seconds
+        )

@@ -193,6 +193,7 @@ async def test_client_that_disconnects_is_neither_counted_nor_logged(
         ({"memory_bytes": 2500, "guaranteed_body_bytes": 2000}, "Overloaded: other reviews"),
         ({"max_waiting_reviews": -1}, "Overloaded: 0 reviews are under way"),
         ({"max_queue_share": 0.0}, "Overloaded: 0 reviews are under way"),
+        ({"max_queue_seconds": 0.0}, "Overloaded: 0 reviews are under way"),
         ({"body_timeout_seconds": 0.01}, "DeadlineExceeded: only 3000 bytes"),
     ],
     ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
@@ -254,7 +255,7 @@ async def test_long_answer_is_sent_in_pieces_and_counted_while_it_is_sent(
 
 async def test_time_since_the_request_was_received_counts_as_queueing(app: FastAPI) -> None:
     body = piece(json.dumps(review(TEKTON)).encode())
-    for waited_seconds, settled in ((1.0, True), (2.0, False)):
+    for waited_seconds, settled in ((0.5, True), (1.5, False)):
         state = {"received_at": monotonic() - waited_seconds}
         sent = await call(app, body, state=state)
         response = json.loads(sent[1]["body"])["response"]
