@@ -9,6 +9,7 @@ import asyncio
 import subprocess
 from urllib.parse import urlsplit
 
+import msgspec
 import yaml
 
 from tests.support.kube.cluster import KubeCluster
@@ -16,7 +17,6 @@ from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.watch import WatchLimits
-from webhook.core.types import Json
 from webhook.tasks import supervise
 
 LIMITS = WatchLimits(answer_seconds=2, silent_seconds=0.5)
@@ -34,8 +34,8 @@ def _pass() -> None:
     subprocess.run(["iptables", "-F", "INPUT"], check=True)
 
 
-def _name(item: Json) -> str:
-    return str(item["metadata"]["name"])
+def _name(item: msgspec.Raw) -> str:
+    return str(msgspec.json.decode(item)["metadata"]["name"])
 
 
 async def _watch(cluster: KubeCluster) -> None:

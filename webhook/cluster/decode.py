@@ -1,14 +1,18 @@
-"""Functions that convert parsed Kubernetes objects to podsettle's own types.
+"""Functions that convert Kubernetes objects to podsettle's own types.
+
+An object is either parsed already, as one of a manifest, or a msgspec.Raw, the JSON of the API
+server. Of JSON, only the fields that podsettle reads are decoded: to decode a whole Node of 2 MB
+would block the event loop for 0.1 s.
 
 Each function raises msgspec.ValidationError if a field has the wrong type. The error's text ends
-with the JSON path of the field.
+with the JSON path of the field. For JSON that is not valid, it raises one of DECODE_ERRORS.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from sys import intern
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,12 +25,20 @@ from webhook.core.constants import LABEL_NAMESPACE_NAME
 # namespace get the first level of the range.
 _SELINUX_LEVEL_ANNOTATION = "openshift.io/sa.scc.mcs"
 
+# A kubelet can list any number of handlers. Real nodes have a dozen at most. A RuntimeClass's
+# handler is a DNS label, so it has at most 63 characters.
+_MAX_HANDLERS = 100
+_MAX_HANDLER_CHARACTERS = 63
+
+T = TypeVar("T")
+
 
 class SharedValues:
     """The first label values that were decoded, so that equal values share one string.
 
     Values that thousands of objects share occur among the first thousand values. To store a unique
-    value, such as an object's name, would cost more memory than it saves.
+    value, such as an object's name, would cost more memory than it saves. The API server limits a
+    value to 63 characters.
     """
 
     def __init__(self, max_values: int = 1_000) -> None:
@@ -99,7 +111,7 @@ def read_namespace(document: object, shared_values: SharedValues = _SHARED_VALUE
 
     Adds the label `kubernetes.io/metadata.name`, because a manifest may omit it.
     """
-    metadata = msgspec.convert(document, _Namespace).metadata
+    metadata = _read(document, _Namespace).metadata
     labels = {**shared_values.share(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     return Namespace(
         metadata.name, labels, _SELINUX_LEVEL_ANNOTATION in (metadata.annotations or {})
@@ -108,18 +120,26 @@ def read_namespace(document: object, shared_values: SharedValues = _SHARED_VALUE
 
 def read_node(document: object) -> Node:
     """Convert a Node document."""
-    node = msgspec.convert(document, _Node)
+    node = _read(document, _Node)
     info = node.status.node_info
     return Node.read(
         node.metadata.name,
         _SHARED_VALUES.share(node.metadata.labels),
         info.container_runtime_version,
         info.kubelet_version,
-        _shared_set(tuple([each.name for each in node.status.runtime_handlers or ()])),
+        _known_handlers([each.name for each in node.status.runtime_handlers or ()]),
     )
 
 
-@lru_cache(1_000)
+def _known_handlers(names: list[str]) -> frozenset[str] | None:
+    """Return the handlers that a node lists, or None if the list exceeds a limit."""
+    if len(names) > _MAX_HANDLERS or any(len(name) > _MAX_HANDLER_CHARACTERS for name in names):
+        return None
+    return _shared_set(tuple(names))
+
+
+# Kubelets choose the entries, which take up to 2 MB together.
+@lru_cache(100)
 def _shared_set(handlers: tuple[str, ...]) -> frozenset[str]:
     """Return a set that all nodes with these handlers share, because few nodes differ in them."""
     return frozenset(handlers)
@@ -127,10 +147,17 @@ def _shared_set(handlers: tuple[str, ...]) -> frozenset[str]:
 
 def read_runtime_class(document: object) -> RuntimeClassInfo:
     """Convert a RuntimeClass document of `node.k8s.io/v1`."""
-    runtime_class = msgspec.convert(document, _RuntimeClass)
+    runtime_class = _read(document, _RuntimeClass)
     return RuntimeClassInfo(
         runtime_class.metadata.name,
         runtime_class.handler,
         (runtime_class.overhead.pod_fixed if runtime_class.overhead else None) or {},
         (runtime_class.scheduling.node_selector if runtime_class.scheduling else None) or {},
     )
+
+
+def _read(document: object, as_type: type[T]) -> T:
+    """Convert a parsed object, or decode one from JSON."""
+    if isinstance(document, msgspec.Raw):
+        return msgspec.json.decode(document, type=as_type)
+    return msgspec.convert(document, as_type)

@@ -10,6 +10,8 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import msgspec
+
 from webhook.cluster.client import ApiServer
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import Check
@@ -32,8 +34,13 @@ class InstalledCrd:
     def __init__(self, server: ApiServer) -> None:
         self.observers: list[Callable[[], None]] = []
         self._logged_note = ""
+        difference = CrdComparison().difference
         self._reflector = Reflector(
-            server, _PATH, CrdComparison().difference, self._on_change, name=CRD_NAME
+            server,
+            _PATH,
+            lambda item: difference(msgspec.json.decode(item)),
+            self._on_change,
+            name=CRD_NAME,
         )
 
     @property

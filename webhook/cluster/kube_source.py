@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from webhook.cluster.client import ApiServer
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
@@ -296,7 +298,8 @@ class KubernetesSource:
                 continue
             await asyncio.sleep(_VERSION_POLL_SECONDS)
 
-    def _read_policy(self, document: Json) -> PolicyObject:
-        """Convert a SettlePolicy document, and record its status in `statuses`."""
+    def _read_policy(self, item: msgspec.Raw) -> PolicyObject:
+        """Convert the JSON of a SettlePolicy, and record its status in `statuses`."""
+        document = msgspec.json.decode(item)
         self.statuses[document["metadata"]["name"]] = document.get("status") or {}
         return read_policy(document)

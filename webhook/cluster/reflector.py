@@ -24,7 +24,7 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -33,7 +33,6 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.watch import WatchLimits
 from webhook.core.pod import DECODE_ERRORS
-from webhook.core.types import Json
 from webhook.process_memory import malloc_trim
 
 log = logging.getLogger(__name__)
@@ -49,10 +48,9 @@ METADATA_ONLY = (
 _WATCH_TIMEOUT_SECONDS = 290
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 
-
-class _Event(msgspec.Struct):
-    type: str
-    object: dict[str, Any]
+# One thread for all reflectors: lists of several kinds end at the same time, and with a thread for
+# each, the threads would stay, each with a heap of its own.
+_trimming = ThreadPoolExecutor(max_workers=1, thread_name_prefix="malloc_trim")
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -61,11 +59,24 @@ class _Metadata(msgspec.Struct, rename="camel"):
     """It is empty in a bookmark."""
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
+class _Object(msgspec.Struct):
+    metadata: _Metadata
 
-# One thread for all reflectors: lists of several kinds end at the same time, and with a thread for
-# each, the threads would stay, each with a heap of its own.
-_trimming = ThreadPoolExecutor(max_workers=1, thread_name_prefix="malloc_trim")
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+    """Undecoded: a Node can have megabytes of which podsettle reads nothing."""
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_status = msgspec.json.Decoder(_Status).decode
 
 
 class _Gone(Exception):  # noqa: N818
@@ -80,17 +91,18 @@ def _convert_410(error: ApiError) -> Exception:
 class Reflector(Generic[T]):
     """A copy of the API server's objects in `objects`, by name.
 
-    `decode` converts an object to the value that is stored, or returns None if the object is to be
-    ignored. If it raises msgspec.ValidationError, the object is logged and ignored. `on_change` is
-    called after each change, and once after each list. `name` selects a single object, because RBAC
-    can grant list and watch for one name. `not_found_hint` says what to do after a 404.
+    `decode` converts the JSON of an object to the value that is stored, or returns None if the
+    object is to be ignored. It blocks the event loop, so it should decode only what it needs. If it
+    raises msgspec.ValidationError, the object is logged and ignored. `on_change` is called after
+    each change, and once after each list. `name` selects a single object, because RBAC can grant
+    list and watch for one name. `not_found_hint` says what to do after a 404.
     """
 
     def __init__(
         self,
         server: ApiServer,
         path: str,
-        decode: Callable[[Json], T | None],
+        decode: Callable[[msgspec.Raw], T | None],
         on_change: Callable[[], None],
         *,
         metadata_only: bool = False,
@@ -152,13 +164,16 @@ class Reflector(Generic[T]):
         try:
             pages = self._server.pages(self._path, self._accept("List"), self._field_selector)
             async for page in pages:
-                for item in page.items:
-                    value = self._decode(item)
+                for item in page.raw_items or ():
+                    name = _decode_object(item).metadata.name
+                    value = self._decode(name, item)
                     if value is not None:
-                        objects[item["metadata"]["name"]] = value
+                        objects[name] = value
                 version = page.metadata.resource_version
         except ApiError as error:
             raise _convert_410(error) from None
+        except DECODE_ERRORS as error:
+            raise Unreachable(f"list {self._path}: an object is not valid: {error}") from None
         self.objects = objects
         self._resource_version = version
         self._mark_connected()
@@ -204,19 +219,19 @@ class Reflector(Generic[T]):
     def _apply_event(self, event: _Event) -> None:
         """Apply one event of a watch to the stored values.
 
-        Raises _Gone, ApiError, and msgspec.ValidationError.
+        Raises _Gone, ApiError and DECODE_ERRORS.
         """
-        kind, item = event.type, event.object
-        if kind == "ERROR":
-            if item.get("code") == 410:
+        if event.type == "ERROR":
+            status = _decode_status(event.object)
+            if status.code == 410:
                 raise _Gone
-            raise ApiError(item.get("code", 0), item.get("message", ""))
-        metadata = msgspec.convert(item.get("metadata"), _Metadata)
+            raise ApiError(status.code, status.message)
+        metadata = _decode_object(event.object).metadata
         self._resource_version = metadata.resource_version
-        if kind == "BOOKMARK":
+        if event.type == "BOOKMARK":
             return
         name = metadata.name
-        value = None if kind == "DELETED" else self._decode(item)
+        value = None if event.type == "DELETED" else self._decode(name, event.object)
         if value is None:
             if self.objects.pop(name, None) is None:
                 return
@@ -227,7 +242,7 @@ class Reflector(Generic[T]):
             self.objects[name] = value
         self._on_change()
 
-    def _decode(self, item: Json) -> T | None:
+    def _decode(self, name: str, item: msgspec.Raw) -> T | None:
         """Return the value to store, or None if the object is to be ignored.
 
         An object that cannot be decoded is ignored, so that all other objects remain usable.
@@ -235,7 +250,6 @@ class Reflector(Generic[T]):
         try:
             return self._decode_object(item)
         except msgspec.ValidationError as error:
-            name = item["metadata"]["name"]
             log.error("watch %s: ignoring object %s: %s", self._path, name, error)
             return None
 

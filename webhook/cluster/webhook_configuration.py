@@ -18,6 +18,8 @@ from time import monotonic
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
+
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.reflector import Reflector
@@ -269,8 +271,9 @@ class _Configuration(NamedTuple):
     webhooks: list[Json]
 
 
-def _decode(configuration: Json) -> _Configuration:
+def _decode(item: msgspec.Raw) -> _Configuration:
     """Return a configuration for the reflector."""
+    configuration = msgspec.json.decode(item)
     return _Configuration(configuration["metadata"]["uid"], configuration.get("webhooks") or [])
 
 

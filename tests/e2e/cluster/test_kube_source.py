@@ -230,10 +230,11 @@ async def test_expired_resource_version_leads_to_a_new_list(
 async def test_object_that_cannot_be_decoded_does_not_hide_the_others(
     own_cluster: KubeCluster, api: ApiServer
 ) -> None:
-    def read(item: Any) -> str:
-        if item["metadata"].get("labels", {}).get("bad"):
+    def read(item: msgspec.Raw) -> str:
+        metadata = msgspec.json.decode(item)["metadata"]
+        if metadata.get("labels", {}).get("bad"):
             raise msgspec.ValidationError("bad")
-        return str(item["metadata"]["name"])
+        return str(metadata["name"])
 
     bad = own_cluster.namespace("bad-", labels={"bad": "true"})
     namespaces = Reflector(api, "/api/v1/namespaces", read, lambda: None)

@@ -12,6 +12,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trustme
 from aiohttp import web
@@ -26,14 +27,22 @@ from webhook.cluster.rest_client import Configuration
 from webhook.cluster.watch import WatchLimits
 from webhook.tasks import supervise
 
+
+def name_of(item: msgspec.Raw) -> str:
+    return str(msgspec.json.decode(item)["metadata"]["name"])
+
+
 PAGES: dict[str, dict[str, Any]] = {
     "": {
         "metadata": {"resourceVersion": "7", "continue": "on"},
-        "items": [{"metadata": {"name": "a", "labels": {"team": "red"}}}],
+        "items": [{"metadata": {"name": "a", "resourceVersion": "5", "labels": {"team": "red"}}}],
     },
     "on": {
         "metadata": {"resourceVersion": "7"},
-        "items": [{"metadata": {"name": "b"}}, {"metadata": {"name": "c"}}],
+        "items": [
+            {"metadata": {"name": "b", "resourceVersion": "6"}},
+            {"metadata": {"name": "c", "resourceVersion": "7"}},
+        ],
     },
 }
 
@@ -274,7 +283,7 @@ async def test_reflector_lists_again_after_an_event_that_is_too_long() -> None:
         return response
 
     async with serving_answers(answer) as server:
-        listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
+        listed = Reflector(server, "/things", name_of, lambda: None)
         async with supervise(listed.run):
             await eventually(lambda: lists == 2)
 
@@ -300,7 +309,7 @@ async def test_reflector_lists_again_after_an_invalid_event(event: bytes) -> Non
         return response
 
     async with serving_answers(answer) as server:
-        listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
+        listed = Reflector(server, "/things", name_of, lambda: None)
         running = asyncio.create_task(listed.run())
         await eventually(lambda: running.done() or lists == 2)
         assert not running.done()
@@ -309,7 +318,7 @@ async def test_reflector_lists_again_after_an_invalid_event(event: bytes) -> Non
 
 async def test_reflector_contains_the_objects_of_all_pages() -> None:
     async with serving(PAGES) as server:
-        listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
+        listed = Reflector(server, "/things", name_of, lambda: None)
         async with supervise(listed.run), asyncio.timeout(30):
             await listed.synced.wait()
 
@@ -320,7 +329,7 @@ async def test_reflector_trims_the_heap_after_a_list(monkeypatch: pytest.MonkeyP
     trimmed = asyncio.Event()
     monkeypatch.setattr(reflector, "malloc_trim", trimmed.set)
     async with serving(PAGES) as server:
-        listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
+        listed = Reflector(server, "/things", name_of, lambda: None)
         async with supervise(listed.run), asyncio.timeout(30):
             await trimmed.wait()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
+from tests.support.complexity import cpu_ratio
 from tests.support.factories import namespace, node
 from webhook.cluster.decode import SharedValues, read_namespace, read_node
 
@@ -40,6 +42,10 @@ def test_number_of_shared_label_values_is_bounded() -> None:
         ([{"name": ""}], {""}),
         ([{"name": ""}, {"name": "kata", "features": {"userNamespaces": True}}], {"", "kata"}),
         ([{}, {"name": "kata"}, {"name": "kata"}], {"", "kata"}),
+        ([{"name": "k" * 63}], {"k" * 63}),
+        # No runtime lists these, but a kubelet can write a megabyte of them.
+        ([{"name": "k" * 64}], None),
+        ([{"name": str(number)} for number in range(101)], None),
     ],
 )
 def test_node_has_the_runtime_handlers_that_its_status_lists(
@@ -56,8 +62,19 @@ def test_nodes_with_equal_runtime_handlers_share_one_set() -> None:
     assert first.handlers is second.handlers
 
 
+def test_fields_of_a_node_that_are_not_read_cost_little() -> None:
+    """A kubelet can write a megabyte of images, many times a second."""
+    document = node()
+    document["status"]["images"] = [{"names": [f"i/{n}"], "sizeBytes": n} for n in range(10_000)]
+    raw = msgspec.Raw(json.dumps(document).encode())
+    read: Callable[[msgspec.Raw], object] = read_node
+    decode_whole: Callable[[msgspec.Raw], object] = msgspec.json.decode
+    assert cpu_ratio(lambda function: function(raw), read, decode_whole) < 0.25
+
+
 def test_runtime_handlers_of_another_type_are_an_error() -> None:
     document = node()
     document["status"]["runtimeHandlers"] = [{"name": 5}]
-    with pytest.raises(msgspec.ValidationError, match=r"runtimeHandlers\[0\]\.name"):
-        read_node(document)
+    for source in (document, msgspec.Raw(json.dumps(document).encode())):
+        with pytest.raises(msgspec.ValidationError, match=r"runtimeHandlers\[0\]\.name"):
+            read_node(source)
