@@ -24,6 +24,7 @@ LABEL_KEY_PATTERN = f"^({OBJECT_NAME.pattern}/)?{_NAME_PATTERN}$"
 LABEL_VALUE_PATTERN = f"^({_NAME_PATTERN})?$"
 _LABEL_KEY = re.compile(LABEL_KEY_PATTERN, re.ASCII)
 _LABEL_VALUE = re.compile(LABEL_VALUE_PATTERN, re.ASCII)
+_INT64 = re.compile("[-+]?[0-9]{1,18}")
 
 
 def _check_label_key(key: str) -> str:
@@ -104,4 +105,4 @@ def _parse_int64(text: str) -> int | None:
     The syntax is that of Go's strconv.ParseInt. Numbers of more than 18 digits give None, because
     they may not fit into 64 bits.
     """
-    return int(text) if re.fullmatch("[-+]?[0-9]{1,18}", text) else None
+    return int(text) if _INT64.fullmatch(text) else None

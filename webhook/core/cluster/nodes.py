@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, DefectStatus
@@ -26,10 +27,13 @@ _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _MAX_AFFINITY_SIZE = 500
 """The maximum number of terms, requirements and values in an affinity. Webhooks run before API
 validation, so a client can choose any number. If an affinity is larger, podsettle assumes that
-every node fits."""
-_MAX_AFFINITY_COMPARISONS = 20_000
+every node meets it."""
+_MAX_AFFINITY_COMPARISONS = 50_000
 """The maximum of the affinity's size times the number of nodes. If the product is larger, podsettle
-assumes that every node fits."""
+assumes that every node meets the affinity."""
+MAX_NODE_SELECTOR_LABELS = 1_000
+"""The maximum number of labels in a nodeSelector. No node has that many labels, so a pod with more
+of them fits no node. A client can send a hundred thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,60 +72,80 @@ class Node:
         return str(self.runtime) if self.runtime.name else "no runtime reported"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """The nodes that are equal in all that decisions read, except in whether a pod fits them."""
+
+    runtime: Runtime
+    kubelet: Version | None
+    handlers: frozenset[str] | None
+    architecture: str
+    """The architecture's label. It is empty if the nodes have none."""
+    os: str | None
+    """The operating system's label."""
+    nodes: list[Node] = field(default_factory=list)
+
+    def lacks_image_volumes(self, minimum_kubelet: Version) -> bool:
+        """Return whether the nodes do not mount image volumes; see `mounts_image_volumes`."""
+        return not mounts_image_volumes(self.kubelet, self.runtime, minimum_kubelet)
+
+
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """All known nodes of the cluster, and the groups of nodes that decisions ask about.
+    """All known nodes of the cluster, in the pools that decisions ask about.
 
-    The groups are computed once per change of the nodes, not once per pod.
+    The pools are computed once per change of the nodes, not once per pod.
     """
 
     all: tuple[Node, ...] = ()
     defects: tuple[Defect, ...] = DEFECTS
-    """The catalogue that the groups of affected nodes come from."""
-    _by_remedy: Mapping[str, tuple[Node, ...]] = field(init=False, compare=False, repr=False)
-    """The nodes that have a defect that a remedy cures, by the remedy's name."""
-    image_volumes_uncertain: tuple[Node, ...] = field(init=False, compare=False)
-    """The nodes that do not mount image volumes, or on which a feature gate may switch them off."""
-    without_image_volumes: tuple[Node, ...] = field(init=False, compare=False)
-    """The nodes that do not mount image volumes, even with the default feature gates."""
-    without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
-    needing_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
-    """The nodes without restart rules that have a defect that retryInitExit255 cures."""
+    """The catalogue that the pools of affected nodes come from."""
+    pools: tuple[Pool, ...] = field(init=False, compare=False, repr=False)
+    _by_remedy: Mapping[str, tuple[Pool, ...]] = field(init=False, compare=False, repr=False)
+    """The pools that have a defect that a remedy cures, by the remedy's name."""
     newest_kubelet: Version | None = field(init=False, compare=False)
-    _by_handlers: Mapping[frozenset[str] | None, tuple[Node, ...]] = field(
-        init=False, compare=False, repr=False
-    )
-    """The nodes without Windows by the runtime handlers that they list."""
+    _search: _Search = field(init=False, compare=False, repr=False)
+    """The search for the last pod. A decision asks a dozen questions about one pod."""
 
     def __init__(self, nodes: Iterable[Node] = (), defects: tuple[Defect, ...] = DEFECTS) -> None:
         known = tuple(nodes)
+        pools: dict[object, Pool] = {}
+        for node in known:
+            labels = node.labels
+            architecture, os = labels.get(_ARCHITECTURE_LABEL, ""), labels.get(_OS_LABELS[0])
+            key = (node.runtime, node.kubelet, node.handlers, architecture, os)
+            pool = pools.get(key)
+            if pool is None:
+                pool = pools[key] = Pool(*key)
+            pool.nodes.append(node)
+        by_remedy: dict[str, list[Pool]] = {name: [] for each in defects for name in each.remedies}
+        for pool in pools.values():
+            found = (d for d in defects if d.status_on(pool.runtime, pool.kubelet).needs_remedy)
+            for remedy in {name for each in found for name in each.remedies}:
+                by_remedy[remedy].append(pool)
+        kubelets = (pool.kubelet for pool in pools.values() if pool.kubelet is not None)
         object.__setattr__(self, "all", known)
         object.__setattr__(self, "defects", defects)
-        by_remedy = _group_by_remedy(known, defects)
-        object.__setattr__(self, "_by_remedy", by_remedy)
-        for name, minimum_kubelet in (
-            ("image_volumes_uncertain", IMAGE_VOLUMES_LOCKED_ON),
-            ("without_image_volumes", IMAGE_VOLUMES_ON_BY_DEFAULT),
-        ):
-            lacking = tuple(
-                n for n in known if not mounts_image_volumes(n.kubelet, n.runtime, minimum_kubelet)
-            )
-            object.__setattr__(self, name, lacking)
-        without_rules = tuple(n for n in known if not supports_restart_rules(n.kubelet))
-        needing = by_remedy.get("retryInitExit255", ())
-        needing_rules = tuple(n for n in needing if not supports_restart_rules(n.kubelet))
-        object.__setattr__(self, "without_restart_rules", without_rules)
-        object.__setattr__(self, "needing_restart_rules", needing_rules)
-        kubelets = (n.kubelet for n in known if n.kubelet is not None)
+        object.__setattr__(self, "pools", tuple(pools.values()))
+        object.__setattr__(self, "_by_remedy", {k: tuple(v) for k, v in by_remedy.items()})
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
-        by_handlers: dict[frozenset[str] | None, list[Node]] = {}
-        for each in (n for n in known if n.labels.get(_OS_LABELS[0]) != "windows"):
-            by_handlers.setdefault(each.handlers, []).append(each)
-        object.__setattr__(self, "_by_handlers", {k: tuple(v) for k, v in by_handlers.items()})
+        object.__setattr__(self, "_search", _Search(_Placement()))
 
     def needing(self, remedy: str) -> tuple[Node, ...]:
         """Return the nodes that have a defect that the remedy cures."""
-        return self._by_remedy.get(remedy, ())
+        return tuple(node for pool in self._by_remedy.get(remedy, ()) for node in pool.nodes)
+
+    def any_fits(self, pod: SpecFields, pools: Iterable[Pool] | None = None) -> bool:
+        """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
+
+        Only the nodes in `pools` count, or all known nodes if it is None. Taints, resources and
+        scheduler scores are ignored, because they can change at any moment. An affinity that would
+        take too long to evaluate is ignored too.
+        """
+        placement = _placement(pod, len(self.all))
+        if placement != self._search.placement:
+            object.__setattr__(self, "_search", _Search(placement))
+        return any(map(self._search.finds, self.pools if pools is None else pools))
 
     def need(self, remedy: str, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node with a defect that the remedy cures.
@@ -132,7 +156,7 @@ class Nodes:
         the remedy cures, because its purpose is not known.
         """
         affected = self._by_remedy.get(remedy)
-        return affected is None or any_node_fits(affected, pod) or not any_node_fits(self.all, pod)
+        return affected is None or self.any_fits(pod, affected) or not self.any_fits(pod)
 
     def lacks_handler(self, handler: str, pod: SpecFields) -> bool:
         """Return whether every known node that the pod could land on lacks a runtime handler.
@@ -140,25 +164,26 @@ class Nodes:
         Nodes with Windows do not count. A node that lists no handlers may have any. If no known
         node fits, return False: the pod waits for a node that podsettle does not know.
         """
-        lacking = others = tuple[Node, ...]()
-        for handlers, nodes in self._by_handlers.items():
-            if handlers is None or not handler or handler in handlers:
-                others += nodes
-            else:
-                lacking += nodes
-        return bool(lacking) and any_node_fits(lacking, pod) and not any_node_fits(others, pod)
+        if not handler:
+            return False
+        pools = [pool for pool in self.pools if pool.os != "windows"]
+        lacking = [p for p in pools if p.handlers is not None and handler not in p.handlers]
+        others = [p for p in pools if p.handlers is None or handler in p.handlers]
+        return self.any_fits(pod, lacking) and not self.any_fits(pod, others)
 
     def mount_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether every node that the pod could land on certainly mounts image volumes.
 
-        If no known node fits, return False. Cordoned nodes count, because a node may be
-        uncordoned before the pod is scheduled.
+        A feature gate may switch them off on older nodes. If no known node fits, return False.
+        Cordoned nodes count, because a node may be uncordoned before the pod is scheduled.
         """
-        return not any_node_fits(self.image_volumes_uncertain, pod) and any_node_fits(self.all, pod)
+        uncertain = [p for p in self.pools if p.lacks_image_volumes(IMAGE_VOLUMES_LOCKED_ON)]
+        return not self.any_fits(pod, uncertain) and self.any_fits(pod)
 
     def may_lack_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a known node that does not mount image volumes."""
-        return any_node_fits(self.without_image_volumes, pod)
+        lacking = [p for p in self.pools if p.lacks_image_volumes(IMAGE_VOLUMES_ON_BY_DEFAULT)]
+        return self.any_fits(pod, lacking)
 
     def may_lack_restart_rules(self, pod: SpecFields, *, among_all: bool) -> bool:
         """Return whether the pod could land on a known node without `restartPolicyRules`.
@@ -166,29 +191,39 @@ class Nodes:
         `among_all` says whether all nodes count. If it is False, only nodes that need the remedy
         retryInitExit255 count, because the other nodes do not need the rules.
         """
-        lacking = self.without_restart_rules if among_all else self.needing_restart_rules
-        return any_node_fits(lacking, pod)
+        pools = self.pools if among_all else self._by_remedy.get("retryInitExit255", ())
+        return self.any_fits(pod, [p for p in pools if not supports_restart_rules(p.kubelet)])
 
 
-def _group_by_remedy(
-    nodes: tuple[Node, ...], defects: tuple[Defect, ...]
-) -> Mapping[str, tuple[Node, ...]]:
-    """Return for each remedy the nodes that have a defect that it cures.
+class _Placement(NamedTuple):
+    """What a pod requires of a node's name and labels."""
 
-    Each pair of a runtime and a kubelet is looked up once, because many nodes have the same.
-    """
-    by_remedy: dict[str, list[Node]] = {name: [] for each in defects for name in each.remedies}
-    groups_by_software: dict[tuple[Runtime, Version | None], tuple[list[Node], ...]] = {}
-    for node in nodes:
-        software = (node.runtime, node.kubelet)
-        groups = groups_by_software.get(software)
-        if groups is None:
-            found = (each for each in defects if node.status_for(each).needs_remedy)
-            remedies = {name for each in found for name in each.remedies}
-            groups = groups_by_software[software] = tuple(by_remedy[name] for name in remedies)
-        for group in groups:
-            group.append(node)
-    return {name: tuple(group) for name, group in by_remedy.items()}
+    node_name: str | None = None
+    selector: dict[str, str] | None = None
+    terms: list[NodeSelectorTerm] | None = None
+    """The terms of the required node affinity. None: every node meets it."""
+
+
+_NOWHERE = _Placement(node_name="")
+"""No node has an empty name."""
+
+
+class _Search:
+    """A search for nodes that fit a pod. It evaluates each node at most once."""
+
+    __slots__ = ("_found", "_matches", "placement")
+
+    def __init__(self, placement: _Placement) -> None:
+        self.placement = placement
+        self._matches = _matcher(placement)
+        self._found: dict[Pool, bool] = {}
+
+    def finds(self, pool: Pool) -> bool:
+        """Return whether a node of the pool fits."""
+        found = self._found.get(pool)
+        if found is None:
+            found = self._found[pool] = any(map(self._matches, pool.nodes))
+        return found
 
 
 def runs_on_windows(pod: SpecFields) -> bool:
@@ -221,43 +256,13 @@ def runs_on_windows(pod: SpecFields) -> bool:
     )
 
 
-def any_node_fits(nodes: Iterable[Node], pod: SpecFields) -> bool:
-    """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
-
-    Taints, resources and scheduler scores are ignored, because they can change at any moment.
-    An affinity that would take too long to evaluate is ignored too.
-    """
-    if pod.node_name:
-        return any(node.name == pod.node_name for node in nodes)
-    terms = _required_terms(pod)
-    candidates = nodes if isinstance(nodes, tuple) else tuple(nodes)
-    if terms is not None:
-        size = _affinity_size(terms)
-        if size > _MAX_AFFINITY_SIZE or size * len(candidates) > _MAX_AFFINITY_COMPARISONS:
-            return bool(candidates)
-    selector = pod.node_selector
-    if not selector and terms is None:
-        return bool(candidates)
-    matchers = [_term_matcher(term) for term in terms] if terms is not None else None
-    return any(
-        (not selector or selector.items() <= node.labels.items())
-        and (matchers is None or any(matches(node) for matches in matchers))
-        for node in candidates
-    )
-
-
 def architectures(nodes: Nodes, pod: SpecFields) -> frozenset[str]:
     """Return the architectures of the nodes that a pod could land on.
 
     If no known node fits, return the architecture in the pod's nodeSelector. Return an empty set if
     one of the architectures is unknown.
     """
-    by_label: dict[str, list[Node]] = {}
-    for node in nodes.all:
-        by_label.setdefault(node.labels.get(_ARCHITECTURE_LABEL, ""), []).append(node)
-    fitting = frozenset(
-        label for label, group in by_label.items() if any_node_fits(tuple(group), pod)
-    )
+    fitting = frozenset(pool.architecture for pool in nodes.pools if nodes.any_fits(pod, (pool,)))
     if not fitting:
         selected = (pod.node_selector or {}).get(_ARCHITECTURE_LABEL)
         return frozenset({selected}) if selected else frozenset()
@@ -268,6 +273,34 @@ def _required_terms(pod: SpecFields) -> list[NodeSelectorTerm] | None:
     """Return the terms of the pod's required node affinity. None: every node meets it."""
     affinity = pod.affinity.node_affinity if pod.affinity else None
     return affinity.required.node_selector_terms if affinity and affinity.required else None
+
+
+def _placement(pod: SpecFields, node_count: int) -> _Placement:
+    """Return what decides which nodes fit a pod. Its size is limited, because it is compared."""
+    if pod.node_name:
+        return _Placement(pod.node_name)
+    if len(pod.node_selector or ()) > MAX_NODE_SELECTOR_LABELS:
+        return _NOWHERE
+    terms = _required_terms(pod)
+    if terms is not None:
+        size = _affinity_size(terms)
+        if size > _MAX_AFFINITY_SIZE or size * node_count > _MAX_AFFINITY_COMPARISONS:
+            terms = None
+    return _Placement(None, pod.node_selector or None, terms)
+
+
+def _matcher(placement: _Placement) -> Callable[[Node], bool]:
+    """Return a predicate that is true for each node with a placement's name and labels."""
+    name, selector, terms = placement
+    if name is not None:
+        return lambda node: node.name == name
+    required_labels = (selector or {}).items()
+    if terms is None:
+        return lambda node: required_labels <= node.labels.items()
+    matchers = [_term_matcher(term) for term in terms]
+    return lambda node: (
+        required_labels <= node.labels.items() and any(matches(node) for matches in matchers)
+    )
 
 
 def _affinity_size(terms: list[NodeSelectorTerm]) -> int:
@@ -301,7 +334,11 @@ def _term_matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
         return lambda _node: False
     if not labels and not fields:
         return lambda _node: False  # An empty term matches no node (core/v1 NodeSelectorTerm).
-    return lambda node: (
-        all(matches(node.labels) for matches in labels)
-        and all(matches({"metadata.name": node.name}) for matches in fields)
-    )
+
+    def matches(node: Node) -> bool:
+        for meets in labels:  # There may be thousands of nodes, and `all` takes longer.
+            if not meets(node.labels):
+                return False
+        return not fields or all(meets({"metadata.name": node.name}) for meets in fields)
+
+    return matches

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from webhook.core.cluster.nodes import MAX_NODE_SELECTOR_LABELS
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.decision_input import NamespaceFacts, PodFacts
@@ -18,11 +19,6 @@ from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, SpecFields
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.policy_nodes import PolicyNodes
-
-_MAX_NODE_SELECTOR_LABELS = 1_000
-"""The maximum number of labels in a nodeSelector to which those of a RuntimeClass are added. No
-node has that many labels, so a pod with more of them fits no node in any case. A client can send a
-hundred thousand, and a decision would copy them a dozen times."""
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
@@ -79,8 +75,8 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         if runtime_class is None or not runtime_class.node_selector:
             return pod
         own_selector = pod.node_selector or {}
-        if len(own_selector) > _MAX_NODE_SELECTOR_LABELS:
-            return pod
+        if len(own_selector) > MAX_NODE_SELECTOR_LABELS:
+            return pod  # It fits no node in any case, and the labels would be copied a dozen times.
         selector = {**runtime_class.node_selector, **own_selector}
         return msgspec.structs.replace(pod, node_selector=selector)
 

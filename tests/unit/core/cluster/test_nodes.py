@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,9 +11,12 @@ from tests.support.defects import PINNED, defect, entry
 from tests.support.factories import MODERN, node, pod
 from webhook.cluster.decode import read_node
 from webhook.core.admission.review import make_request
-from webhook.core.cluster.nodes import Node, Nodes, any_node_fits
+from webhook.core.cluster.nodes import Node, Nodes, architectures
 from webhook.core.defects.versions import Version
 from webhook.core.pod import PodSpec
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items
 
 AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
 
@@ -44,7 +47,7 @@ def term(key: str, operator: str, *values: str, fields: bool = False) -> dict[st
 
 
 def could_run(**fields: Any) -> bool:
-    return any_node_fits(nodes(node("worker-1", labels=LABELS)).all, spec(**fields))
+    return nodes(node("worker-1", labels=LABELS)).any_fits(spec(**fields))
 
 
 NOWHERE = term("nope", "Exists")["matchExpressions"]
@@ -65,10 +68,10 @@ def test_an_affinity_with_too_many_requirements_is_ignored(terms: list[dict[str,
 
 def test_an_affinity_with_too_many_comparisons_is_ignored() -> None:
     wanted = spec(**affinity({"matchExpressions": NOWHERE * 20}))
-    few, many = (nodes(*[node(f"n{i}") for i in range(count)]).all for count in (100, 2000))
-    assert not any_node_fits(few, wanted)
-    assert any_node_fits(many, wanted)
-    assert not any_node_fits((), wanted)
+    few, many = (nodes(*[node(f"n{i}") for i in range(count)]) for count in (100, 10_000))
+    assert not few.any_fits(wanted)
+    assert many.any_fits(wanted)
+    assert not nodes().any_fits(wanted)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +248,36 @@ def test_affected_nodes_without_restart_rules_are_reported() -> None:
         assert mixed.may_lack_restart_rules(placed, among_all=False) is lacks
         assert mixed.may_lack_restart_rules(placed, among_all=True) is lacks_among_all
     assert not nodes().may_lack_restart_rules(spec(), among_all=True)
+
+
+class CountedLabels(dict[str, str]):
+    """Labels that count how often they are compared with a nodeSelector."""
+
+    comparisons = 0
+
+    def items(self) -> dict_items[str, str]:
+        self.comparisons += 1
+        return super().items()
+
+
+def test_each_node_is_evaluated_once_for_all_questions_about_a_pod() -> None:
+    """A tenant can invent nodeSelectors that none of thousands of nodes meets."""
+    labels = [CountedLabels(LABELS) for _ in range(50)]
+    known = Nodes(
+        Node.read(f"n{n}", each, AFFECTED, "v1.33.0", frozenset({f"kata-{n % 3}"}))
+        for n, each in enumerate(labels)
+    )
+    for _ in range(2):
+        placed = spec(nodeSelector={**LABELS, "pool": "new"})
+        assert known.need("postInitSleep", placed)
+        assert known.need("retryInitExit255", placed)
+        assert not known.mount_image_volumes(placed)
+        assert not known.may_lack_image_volumes(placed)
+        assert not known.may_lack_restart_rules(placed, among_all=True)
+        assert not known.lacks_handler("kata-1", placed)
+        assert architectures(known, placed) == frozenset()
+    assert {each.comparisons for each in labels} == {1}
+    assert known.any_fits(spec(nodeSelector=LABELS))
 
 
 def test_newest_kubelet_is_the_highest_known_version() -> None:
