@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from sys import getsizeof
 from time import monotonic
@@ -21,6 +21,8 @@ class _Entry(NamedTuple, Generic[V]):
     value: V
     expires: float
     size: int
+    owner: Hashable
+    """The first owner that fetched the value."""
 
 
 class _InFlight(NamedTuple, Generic[V]):
@@ -35,6 +37,9 @@ class SingleFlightCache(Generic[K, V]):
     values. `size_of` returns the memory of a value in bytes. All cached values together take at
     most `max_bytes`, because tenants and registries choose the values and their sizes.
 
+    If the cache is full, the least recently used value of the owner with the largest share of it is
+    evicted. So an owner cannot evict the values of others that have fewer.
+
     While `max_in_flight` fetches are under way, only an owner without a fetch may start one.
     """
 
@@ -43,8 +48,8 @@ class SingleFlightCache(Generic[K, V]):
         ttl: Callable[[V], float],
         *,
         max_entries: int,
-        size_of: Callable[[V], int] = lambda _value: 0,
-        max_bytes: int = 0,
+        size_of: Callable[[V], int],
+        max_bytes: int,
         max_in_flight: int,
         max_per_owner: int,
         clock: Callable[[], float] = monotonic,
@@ -58,6 +63,8 @@ class SingleFlightCache(Generic[K, V]):
         self._clock = clock
         self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
         self._cached_bytes = 0
+        self._shares: Counter[Hashable] = Counter()
+        """The share of the cache that each owner has, without a unit."""
         self._in_flight: dict[K, _InFlight[V]] = {}
 
     def __len__(self) -> int:
@@ -82,7 +89,9 @@ class SingleFlightCache(Generic[K, V]):
             in_flight = self._in_flight.get(key)
             if in_flight is None:
                 self._check_capacity(owner)
-                in_flight = _InFlight(asyncio.create_task(self._fetch_and_cache(key, fetch)), owner)
+                in_flight = _InFlight(
+                    asyncio.create_task(self._fetch_and_cache(key, fetch, owner)), owner
+                )
                 self._in_flight[key] = in_flight
                 in_flight.task.add_done_callback(lambda task: self._on_done(key, task))
             try:
@@ -110,7 +119,9 @@ class SingleFlightCache(Generic[K, V]):
         if owned >= self._max_per_owner:
             raise TooManyError(f"{owned} look-ups for {owner} are under way")
 
-    async def _fetch_and_cache(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
+    async def _fetch_and_cache(
+        self, key: K, fetch: Callable[[], Awaitable[V]], owner: Hashable
+    ) -> V:
         """Fetch a value and cache it. Do not cache a value that is larger than the cache."""
         value = await fetch()
         now = self._clock()
@@ -121,14 +132,24 @@ class SingleFlightCache(Generic[K, V]):
         size = self._size_of(value)
         if size > self._max_bytes:
             return value
-        self._entries[key] = _Entry(value, now + self._ttl(value), size)
+        self._entries[key] = _Entry(value, now + self._ttl(value), size, owner)
         self._cached_bytes += size
+        self._shares[owner] += self._share_of(size)
         while len(self._entries) > self._max_entries or self._cached_bytes > self._max_bytes:
-            self._evict(next(iter(self._entries)))
+            ((largest, _),) = self._shares.most_common(1)
+            self._evict(next(key for key, each in self._entries.items() if each.owner == largest))
         return value
 
     def _evict(self, key: K) -> None:
-        self._cached_bytes -= self._entries.pop(key).size
+        entry = self._entries.pop(key)
+        self._cached_bytes -= entry.size
+        self._shares[entry.owner] -= self._share_of(entry.size)
+        if not self._shares[entry.owner]:
+            del self._shares[entry.owner]
+
+    def _share_of(self, size: int) -> int:
+        """Return size / max_bytes + 1 / max_entries, times a constant that makes it whole."""
+        return size * self._max_entries + self._max_bytes
 
     def _on_done(self, key: K, task: asyncio.Task[V]) -> None:
         del self._in_flight[key]

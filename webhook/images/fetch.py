@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# An author of pods chooses the number of credentials, and the registry that refuses them.
+MAX_CREDENTIALS = 10
+
 
 class CredentialTrials:
     """Sends requests to a registry with each credential in order.
@@ -37,12 +40,17 @@ class CredentialTrials:
         owner: str,
         timeout_seconds: float,
     ) -> None:
-        """If `credentials` is empty, the registry is called once, without authentication."""
+        """If `credentials` is empty, the registry is called once, without authentication.
+
+        Of too many credentials, the first ones are tried.
+        """
         self.registry = registry
-        self.credentials = credentials
+        self.credentials = credentials[:MAX_CREDENTIALS]
+        self._untried = len(credentials) - len(self.credentials)
         self._timeout_seconds = timeout_seconds
         self._clients = [
-            client.repository(registry, credential, owner) for credential in credentials or (None,)
+            client.repository(registry, credential, owner)
+            for credential in self.credentials or (None,)
         ]
 
     async def run(self, operation: Callable[[RepositoryClient], Awaitable[T]]) -> T | Unavailable:
@@ -58,6 +66,8 @@ class CredentialTrials:
                     else:
                         self._clients = self._clients[position:]
                         return result
+            if self._untried:
+                reasons[f"{self._untried} further credentials are not tried"] = None
         except LookupFailedError as error:
             reasons[str(error)] = None
         except TimeoutError:

@@ -120,7 +120,7 @@ def read_keyring(secrets: Iterable[PullSecret]) -> Keyring:
 
     The time is proportional to the length of the secrets, so call this in a thread.
     """
-    entries: list[_KeyringEntry] = []
+    entries: list[_KeyringEntry | None] = []
     problems: list[str] = []
     for secret in secrets:
         try:
@@ -137,14 +137,18 @@ def read_keyring(secrets: Iterable[PullSecret]) -> Keyring:
                 f"only the first {MAX_REGISTRIES} registries in the pull secrets are used"
             )
             break
+    usable = [entry for entry in entries if entry is not None]
     # The sort is stable, so equal keys keep the order of the secrets.
-    entries.sort(key=lambda entry: entry.key, reverse=True)
-    content = tuple(entries), tuple(problems)
+    usable.sort(key=lambda entry: entry.key, reverse=True)
+    content = tuple(usable), tuple(problems)
     return Keyring(*content, bytes_of(content))
 
 
-def _read_entries(secret: PullSecret) -> Iterator[_KeyringEntry]:
-    """Yield the entries of a secret. Raises ValueError or RecursionError if it is unreadable."""
+def _read_entries(secret: PullSecret) -> Iterator[_KeyringEntry | None]:
+    """Yield the entries of a secret, with None for an entry that has no credential or valid key.
+
+    Raises ValueError or RecursionError if the secret is unreadable.
+    """
     if secret.problem:
         raise ValueError(secret.problem)
     if secret.type == DOCKER_CONFIG_JSON:
@@ -158,7 +162,9 @@ def _read_entries(secret: PullSecret) -> Iterator[_KeyringEntry]:
         credential = _parse_credential(entry)
         key = _key_of_url(text)
         location = None if key is None or len(key) > MAX_KEY_CHARACTERS else _parse_location(key)
-        if key is not None and location is not None and any(credential):
+        if key is None or location is None or not any(credential):
+            yield None
+        else:
             yield _KeyringEntry(key, location, credential)
 
 

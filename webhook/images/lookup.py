@@ -39,6 +39,7 @@ LookupTask = asyncio.Task[ImageConfig | Unavailable]
 
 # Real values have a few hundred bytes, hostile ones up to 1 MiB, and ten times that as objects.
 MAX_CACHED_KEYRING_BYTES = MAX_CACHED_CONFIG_BYTES = 16 * 1024 * 1024
+_MAX_CACHED_DIGEST_BYTES = 1024 * 1024  # real ones have 200 bytes, and failures up to 1,000
 # Beyond this number, a namespace has one look-up at a time.
 _MAX_CONCURRENT = 64
 _MAX_CONCURRENT_PER_NAMESPACE = 12  # one tenant's slow registries leave look-ups for others
@@ -103,9 +104,7 @@ class ImageLookup:
         self._fingerprint_key = secrets.token_bytes(16)
 
         def new_cache(
-            ttl: Callable[[T], float],
-            size_of: Callable[[T], int] = lambda _value: 0,
-            max_bytes: int = 0,
+            ttl: Callable[[T], float], size_of: Callable[[T], int], max_bytes: int
         ) -> SingleFlightCache[tuple[object, ...], T]:
             return SingleFlightCache(
                 ttl,
@@ -120,7 +119,7 @@ class ImageLookup:
         self._keyrings = new_cache(
             self._keyring_ttl, lambda found: found.bytes, MAX_CACHED_KEYRING_BYTES
         )
-        self._digests = new_cache(self._digest_ttl)
+        self._digests = new_cache(self._digest_ttl, bytes_of, _MAX_CACHED_DIGEST_BYTES)
         self.configs = new_cache(self._config_ttl, bytes_of, MAX_CACHED_CONFIG_BYTES)
         """The cached configurations, by credentials and digest."""
         self.detached: set[LookupTask] = set()

@@ -107,6 +107,22 @@ async def test_every_matching_credential_is_tried(
         assert await look_up(new_lookup(secrets), query(f"{registry.host}/team/app:1")) == APP
 
 
+async def test_no_more_than_10_credentials_are_tried(ca: trustme.CA, new_lookup: NewLookup) -> None:
+    """A tenant can store hundreds of them, for a registry of its own that refuses them."""
+
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+
+    async with start_server(ca, refuse) as server:
+        paths = [f"{server.host}/{'a' * length}" for length in range(1, 101)]
+        secret = docker_config({path: ("user", path) for path in paths})
+        found = await look_up(new_lookup(Secrets(secret)), query(f"{server.host}/{'a' * 200}:1"))
+    assert isinstance(found, Unavailable)
+    assert found.why.endswith("the registry answers 401, then 90 further credentials are not tried")
+    # One request without and one with each credential.
+    assert len(server.seen) == 20
+
+
 async def test_namespace_cannot_use_results_of_credentials_of_another_namespace(
     tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
 ) -> None:

@@ -31,6 +31,8 @@ def cache(
     return SingleFlightCache(
         lambda value: 10.0 * value,
         max_entries=max_entries,
+        size_of=lambda _value: 1,
+        max_bytes=100,
         max_in_flight=max_in_flight,
         max_per_owner=max_per_owner,
         clock=clock,
@@ -86,6 +88,34 @@ async def test_the_least_recently_used_value_is_evicted(clock: Clock) -> None:
     assert asked.times == 3
     await memory.get("b", asked)
     assert asked.times == 4
+
+
+@pytest.mark.parametrize("size", [1, 40])
+async def test_owner_with_the_largest_share_evicts_its_own_values(clock: Clock, size: int) -> None:
+    """One namespace cannot evict the cached results of another one that has fewer."""
+    memory: SingleFlightCache[tuple[str, int], int] = SingleFlightCache(
+        lambda _value: 60.0, max_entries=7, size_of=lambda value: value, max_bytes=100,
+        max_in_flight=10, max_per_owner=10, clock=clock,
+    )  # fmt: skip
+    fetched = []
+
+    async def ask(owner: str, number: int, size: int) -> None:
+        async def answer() -> int:
+            fetched.append((owner, number))
+            return size
+
+        await memory.get((owner, number), answer, owner)
+
+    for number in range(3):
+        await ask("few", number, 1)
+    for number in range(50):
+        await ask("many", number, size)
+    fetched.clear()
+    for number in range(3):
+        await ask("few", number, 1)
+    assert fetched == []
+    await ask("many", 49, size)
+    assert fetched == [], "the newest values of the other owner are kept"
 
 
 async def test_an_error_is_not_cached(clock: Clock) -> None:

@@ -179,6 +179,14 @@ def test_registries_above_the_maximum_are_ignored_with_a_problem() -> None:
     )
 
 
+def test_entries_without_a_credential_count_against_the_maximum() -> None:
+    """A Secret of 1 MiB has room for tens of thousands of them, and each takes time."""
+    empty = docker_config({f"r{number}.example": ("", "") for number in range(MAX_REGISTRIES)})
+    ring = read_keyring([empty, docker_config({"quay.io": ONE})])
+    assert ring.entries == ()
+    assert len(ring.problems) == 1
+
+
 @pytest.mark.parametrize("label", ["*a*a*a*a*a*b", "*" * 60 + "b"])
 def test_matching_time_grows_linearly_with_the_label(label: str) -> None:
     ring = read_keyring([docker_config({label: ONE})])
