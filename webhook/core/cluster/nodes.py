@@ -28,7 +28,7 @@ _MAX_AFFINITY_SIZE = 500
 """The maximum number of terms, requirements and values in an affinity. Webhooks run before API
 validation, so a client can choose any number. If an affinity is larger, podsettle assumes that
 every node meets it."""
-_MAX_AFFINITY_COMPARISONS = 50_000
+_MAX_AFFINITY_COMPARISONS = 100_000
 """The maximum of the affinity's size times the number of nodes. If the product is larger, podsettle
 assumes that every node meets the affinity."""
 MAX_NODE_SELECTOR_LABELS = 1_000
