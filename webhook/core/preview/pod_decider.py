@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.etcd_limit import within_etcd_limit
 from webhook.core.admission.response import warnings_for
 from webhook.core.admission.review import make_request
 from webhook.core.admission.summary import summary_of
@@ -140,7 +137,6 @@ class PodDecider:
         request = make_request(pod, namespace)
         view = self._view_for(namespace)
         rendered, _ = self._decider.decide_safely(request, self._policies, view, images)
-        rendered = within_etcd_limit(rendered, len(msgspec.json.encode(pod)))
         try:
             labels = request.pod.labels or {}
         except DECODE_ERRORS:
