@@ -142,10 +142,7 @@ class Nodes:
         scheduler scores are ignored, because they can change at any moment. An affinity that would
         take too long to evaluate is ignored too.
         """
-        placement = _placement(pod, len(self.all))
-        if placement != self._search.placement:
-            object.__setattr__(self, "_search", _Search(placement))
-        return any(map(self._search.finds, self.pools if pools is None else pools))
+        return any(map(self._search_for(pod).finds, self.pools if pools is None else pools))
 
     def need(self, remedy: str, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node with a defect that the remedy cures.
@@ -193,6 +190,26 @@ class Nodes:
         """
         pools = self.pools if among_all else self._by_remedy.get("retryInitExit255", ())
         return self.any_fits(pod, [p for p in pools if not supports_restart_rules(p.kubelet)])
+
+    def architectures(self, pod: SpecFields) -> frozenset[str]:
+        """Return the architectures of the nodes that a pod could land on.
+
+        If no known node fits, return the architecture in the pod's nodeSelector. Return an empty
+        set if one of the architectures is unknown.
+        """
+        search = self._search_for(pod)
+        fitting = frozenset(pool.architecture for pool in self.pools if search.finds(pool))
+        if not fitting:
+            selected = (pod.node_selector or {}).get(_ARCHITECTURE_LABEL)
+            return frozenset({selected}) if selected else frozenset()
+        return frozenset() if "" in fitting else fitting
+
+    def _search_for(self, pod: SpecFields) -> _Search:
+        """Return the last search if the pod requires the same of its node, else a new one."""
+        placement = _placement(pod, len(self.all))
+        if placement != self._search.placement:
+            object.__setattr__(self, "_search", _Search(placement))
+        return self._search
 
 
 class _Placement(NamedTuple):
@@ -254,19 +271,6 @@ def runs_on_windows(pod: SpecFields) -> bool:
             for term in terms
         )
     )
-
-
-def architectures(nodes: Nodes, pod: SpecFields) -> frozenset[str]:
-    """Return the architectures of the nodes that a pod could land on.
-
-    If no known node fits, return the architecture in the pod's nodeSelector. Return an empty set if
-    one of the architectures is unknown.
-    """
-    fitting = frozenset(pool.architecture for pool in nodes.pools if nodes.any_fits(pod, (pool,)))
-    if not fitting:
-        selected = (pod.node_selector or {}).get(_ARCHITECTURE_LABEL)
-        return frozenset({selected}) if selected else frozenset()
-    return frozenset() if "" in fitting else fitting
 
 
 def _required_terms(pod: SpecFields) -> list[NodeSelectorTerm] | None:

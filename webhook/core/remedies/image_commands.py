@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-from webhook.core.cluster.nodes import architectures
 from webhook.core.decision_input import ContainerFacts, EntrypointImage, PodFacts
 from webhook.core.images import (
     MAX_REFERENCE_CHARACTERS,
@@ -81,7 +80,7 @@ class ImageCommands:
     def _architectures(self) -> frozenset[str]:
         """The architectures of the nodes on which the pod may run."""
         spec = self._context.spec_with_runtime_class(self._pod, self._patch)
-        return architectures(self._context.cluster.nodes, spec)
+        return self._context.cluster.nodes.architectures(spec)
 
 
 def _unavailable_outcome(container: ContainerFacts, why: str) -> Outcome:

@@ -9,9 +9,9 @@ import pytest
 from tests.support.complexity import cpu_ratio, grows_linearly
 from tests.support.defects import PINNED, defect, entry
 from tests.support.factories import MODERN, node, pod
+from tests.support.reviews import make_request
 from webhook.cluster.decode import read_node
-from webhook.core.admission.review import make_request
-from webhook.core.cluster.nodes import Node, Nodes, architectures
+from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.defects.versions import Version
 from webhook.core.pod import PodSpec
 
@@ -275,7 +275,7 @@ def test_each_node_is_evaluated_once_for_all_questions_about_a_pod() -> None:
         assert not known.may_lack_image_volumes(placed)
         assert not known.may_lack_restart_rules(placed, among_all=True)
         assert not known.lacks_handler("kata-1", placed)
-        assert architectures(known, placed) == frozenset()
+        assert known.architectures(placed) == frozenset()
     assert {each.comparisons for each in labels} == {1}
     assert known.any_fits(spec(nodeSelector=LABELS))
 

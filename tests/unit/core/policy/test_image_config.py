@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.support.factories import Json, node, pod
 from tests.support.kubelet_expansion import kubelet_expands
+from tests.support.reviews import make_request
 from webhook.cluster.decode import read_node
-from webhook.core.admission.review import make_request
-from webhook.core.cluster.nodes import Nodes, architectures
+from webhook.core.cluster.nodes import Nodes
 from webhook.core.images import (
     NO_IMAGES,
     ImageConfig,
@@ -111,7 +111,7 @@ def test_architectures_are_those_of_nodes_that_the_pod_could_land_on(
     nodes: list[Json], spec: Json, expected: str
 ) -> None:
     found: PodSpec = make_request(pod(**spec), "ci").pod.spec
-    assert architectures(Nodes(map(read_node, nodes)), found) == set(expected.split())
+    assert Nodes(map(read_node, nodes)).architectures(found) == set(expected.split())
 
 
 # Texts from images in a pod's command.
