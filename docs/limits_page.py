@@ -19,6 +19,7 @@ from webhook.cluster.token_review import (
     REVIEW_QUEUE_SECONDS,
     REVIEW_SLOT_SECONDS,
 )
+from webhook.core.admission.etcd_limit import MAX_PATCHED_BYTES
 from webhook.core.admission.review import MAX_VALUES
 from webhook.server.connections.body_end import MAX_SMALL_CHUNKS, SMALL_CHUNK_BYTES
 from webhook.server.connections.request_head import MAX_HEADERS
@@ -99,6 +100,11 @@ ROWS = (
         "values in a pod: fields, and items of lists and maps, counted by their commas",
         "{MAX_VALUES}",
         "`PodTooLarge`",
+    ),
+    Row(
+        "the length of a pod and its patch together, as JSON",
+        "{MAX_PATCHED_BYTES}, because etcd stores at most 1.5 MiB",
+        "`PodTooLarge` if there is a patch",
     ),
     Row(
         "a client that does not read while more than {write_high_water_bytes} wait to be sent",
@@ -245,6 +251,7 @@ def _values() -> dict[str, str]:
         "MAX_FETCHES_PER_CLIENT": MAX_FETCHES_PER_CLIENT,
         "MAX_HEADERS": MAX_HEADERS,
         "MAX_OBJECTS_WITHOUT_POD": MAX_OBJECTS_WITHOUT_POD,
+        "MAX_PATCHED_BYTES": MAX_PATCHED_BYTES,
         "MAX_PODS": MAX_PODS,
         "MAX_POLICIES": MAX_POLICIES,
         "MAX_POLICIES_BYTES": MAX_POLICIES_BYTES,

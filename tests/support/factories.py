@@ -12,12 +12,12 @@ import jsonpatch
 from tests.support import reviews
 from tests.support.both_ways import admit_both_ways
 from tests.support.defects import PINNED
+from tests.support.reviews import make_request
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.response import warnings_for
-from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.defects.versions import Version
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages

@@ -8,8 +8,8 @@ from copy import deepcopy
 import jsonpatch
 
 from tests.support.factories import Decided, Json, container
+from tests.support.reviews import make_request
 from webhook.core.admission.rendered_decision import RenderedDecision
-from webhook.core.admission.review import make_request
 from webhook.core.decision_input import facts_of
 from webhook.core.patch.builder import PodPatch
 

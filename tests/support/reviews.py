@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from tests.support.paths import DATA
+from webhook.core.admission.review import Request, decode_review, encode_creation
 
 PODS = sorted((DATA / "pods").glob("*.yaml"))
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -38,6 +39,11 @@ def review(pod: dict[str, Any], **request: Any) -> dict[str, Any]:
         }
         | request,
     }
+
+
+def make_request(pod: object, namespace: str) -> Request[Any]:
+    """The decoded request of a pod's creation."""
+    return decode_review(encode_creation(pod, namespace)).request
 
 
 def patch_of(answer: dict[str, Any]) -> list[dict[str, Any]]:

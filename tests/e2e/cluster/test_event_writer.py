@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tests.support.kube.cluster import KubeCluster
+from tests.support.reviews import make_request
 from tests.support.service_accounts import connected_as_an_account_with
 from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.event_writer import EventWriter
-from webhook.core.admission.review import Request, make_request
+from webhook.core.admission.review import Request
 from webhook.core.reasons import Outcome, Reason
 
 Json = dict[str, Any]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from tests.support.factories import Json, container, pod
+from tests.support.reviews import make_request
 from tests.support.strategies import PODS
-from webhook.core.admission.review import make_request
 from webhook.core.decision_input import (
     ContainerFacts,
     DecisionInput,

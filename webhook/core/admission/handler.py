@@ -13,6 +13,7 @@ import msgspec
 
 from webhook.core.admission.decider import Decider, pod_decision
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.etcd_limit import within_etcd_limit
 from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.response import encode_review
 from webhook.core.admission.review import (
@@ -85,6 +86,7 @@ def admit(
         )
         return _answer(_response_version(review), request.uid, rendered, request)
     rendered, failure = decider.decide_safely(request, policies, view, images)
+    rendered = within_etcd_limit(rendered, body)
     return _answer(REVIEW_API_VERSION, request.uid, rendered, request, failure)
 
 

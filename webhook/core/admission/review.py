@@ -92,6 +92,11 @@ def decode_review(body: bytes) -> Review[Any]:
         return _decode_without_pod(body)
 
 
+def object_bytes(body: bytes) -> int:
+    """Return the length of the object in a review, as the client wrote it."""
+    return len(bytes(_decode_without_pod(body).request.object))
+
+
 def _has_too_many_values(json: bytes) -> bool:
     # A comma inside a string counts too.
     return json.count(b",") > MAX_VALUES
@@ -126,8 +131,11 @@ def uid_of(body: bytes) -> str | None:
         return match[1].decode() if match else None
 
 
-def make_request(pod: object, namespace: str) -> Request[Any]:
-    """Return the request that the API server would send for the creation of this pod."""
+def encode_creation(pod: object, namespace: str) -> bytes:
+    """Return the review that the API server would send for the creation of this pod.
+
+    `pod` is an object, or its JSON as `msgspec.Raw`.
+    """
     review = {
         "apiVersion": REVIEW_API_VERSION,
         "kind": "AdmissionReview",
@@ -139,4 +147,4 @@ def make_request(pod: object, namespace: str) -> Request[Any]:
             "object": pod,
         },
     }
-    return decode_review(_encode(review)).request
+    return _encode(review)

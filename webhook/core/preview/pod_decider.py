@@ -8,8 +8,9 @@ from typing import Any
 
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.etcd_limit import within_etcd_limit
 from webhook.core.admission.response import warnings_for
-from webhook.core.admission.review import make_request
+from webhook.core.admission.review import decode_review, encode_creation
 from webhook.core.admission.summary import summary_of
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.images import NO_IMAGES, KnownImages
@@ -134,9 +135,11 @@ class PodDecider:
 
         `images` are the results of look-ups.
         """
-        request = make_request(pod, namespace)
+        review = encode_creation(pod, namespace)
+        request = decode_review(review).request
         view = self._view_for(namespace)
         rendered, _ = self._decider.decide_safely(request, self._policies, view, images)
+        rendered = within_etcd_limit(rendered, review)
         try:
             labels = request.pod.labels or {}
         except DECODE_ERRORS:

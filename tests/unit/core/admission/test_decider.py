@@ -21,8 +21,9 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.reviews import make_request
 from webhook.core.admission.decider import Decider, OperatorSettings
-from webhook.core.admission.review import GroupVersionResource, make_request
+from webhook.core.admission.review import GroupVersionResource
 from webhook.core.policy.snapshot import Snapshot
 
 APPLIED = "podsettle.dev/applied"

@@ -23,9 +23,9 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.reviews import make_request
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
 from webhook.core.policy.snapshot import Snapshot

@@ -297,6 +297,20 @@ def test_a_patch_with_an_undeclared_edit_is_not_sent(monkeypatch: pytest.MonkeyP
     assert ask(review(shell), view(policy()))[0].rendered.operations
 
 
+@pytest.mark.parametrize(("length", "fits"), [(500_000, True), (650_000, True), (660_000, False)])
+def test_a_pod_that_etcd_may_refuse_with_the_patch_is_left_unchanged(
+    length: int, fits: bool
+) -> None:
+    """The API server would refuse to create it, which is a denial by podsettle."""
+    document = pod(container("c", "/c", "x" * length))
+    # Only the pod counts, not the rest of the review.
+    answer, _ = ask(json.dumps(review(document)).encode().ljust(2_000_000))
+    assert bool(answer.rendered.patch) is fits
+    if not fits:
+        assert [outcome.reason for outcome in answer.decision.outcomes] == [Reason.POD_TOO_LARGE]
+        assert "etcd could refuse the pod" in answer.decision.outcomes[0].message
+
+
 def test_an_unusual_quantity_is_copied_unchanged() -> None:
     huge = {"limits": {"cpu": 10**30, "memory": 1.5}}
     document = pod(QUICK | {"resources": huge})

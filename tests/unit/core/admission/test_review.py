@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.support.factories import Json, container, pod, review
-from webhook.core.admission.review import decode_review, make_request
+from tests.support.reviews import make_request
+from webhook.core.admission.review import decode_review
 from webhook.core.pod import DECODE_ERRORS, Container, OwnerReference
 
 

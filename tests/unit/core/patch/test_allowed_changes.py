@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.factories import Json, container, pod
 from tests.support.patches import HELPER, OWN, RUNTIME_CLASS, SETTABLE_FIELDS, patch_of
-from webhook.core.admission.review import make_request
+from tests.support.reviews import make_request
 from webhook.core.decision_input import facts_of
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.self_check import PatchError, verify_patch

@@ -13,14 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.factories import SETTINGS
-from tests.support.reviews import PODS, UID, load_pod, review
+from tests.support.reviews import PODS, UID, load_pod, make_request, review
 from tests.support.waiting import eventually
 from webhook.cli.logging import JsonFormatter
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import Answer, admit
-from webhook.core.admission.review import make_request
 from webhook.server.reviews.log import ReviewLog
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
