@@ -486,3 +486,16 @@ async def test_body_of_a_preview_that_takes_too_long_is_dropped_at_once() -> Non
     with pytest.raises(PreviewError, match="takes longer than"):
         await previewer.preview(PreviewOptions(), body)
     assert not body
+
+
+@pytest.mark.parametrize("deadline_seconds", [0.001, UNHURRIED.deadline_seconds])
+async def test_preview_trims_the_heap(
+    monkeypatch: pytest.MonkeyPatch, deadline_seconds: float
+) -> None:
+    trims: list[int] = []
+    monkeypatch.setattr("webhook.server.preview.previewer.malloc_trim", lambda: trims.append(1))
+    limits = replace(UNHURRIED, deadline_seconds=deadline_seconds)
+    previewer = Previewer(Snapshot, OperatorSettings(), limits=limits)
+    with suppress(PreviewError):
+        (await previewer.preview(PreviewOptions(), [SMALL])).release()
+    assert trims == [1]

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.images import ImageResolver
 from webhook.core.policy.snapshot import Snapshot
+from webhook.process_memory import malloc_trim
 from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.metric_labels import PreviewResult
 from webhook.server.preview.answer_memory import PreviewAnswerText, PreviewError
@@ -77,6 +78,8 @@ class Previewer:
         finally:
             body.clear()
             self._waiting_count -= 1
+            # Decisions that end in between reviews leave holes in the heap.
+            await asyncio.to_thread(malloc_trim)
         self._count("answered")
         return answer
 
