@@ -61,6 +61,7 @@ def main(minutes: float, directory: Path | None) -> None:
             churn.running(),
         ):
             samples, restarts = _watch(release, load, minutes)
+        failed_calls = _failed_calls(release.cluster)
     judged = [each for each in samples if each.minute >= WARM_MINUTES]
     slope = memory_slope(judged) if minutes >= 2 * WARM_MINUTES else None
     done = {**churn.done, "restart of a replica": restarts}
@@ -79,7 +80,13 @@ def main(minutes: float, directory: Path | None) -> None:
         *churn.failed,
     ]
     if found:
-        raise click.ClickException("\n".join(found))
+        raise click.ClickException("\n".join([*found, *failed_calls]))
+
+
+def _failed_calls(cluster: KubeCluster) -> list[str]:
+    """Return the lines of the API server's log about webhook calls that failed, which say why."""
+    log = (cluster.directory / "kube-apiserver.log").read_text(errors="replace")
+    return [line for line in log.splitlines() if "failed calling webhook" in line]
 
 
 def _watch(release: Installation, load: Load, minutes: float) -> tuple[list[Sample], int]:
