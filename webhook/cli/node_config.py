@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import yaml
@@ -83,6 +83,37 @@ node_selector_option = click.option(
 )
 
 
+class _Choice(NamedTuple):
+    """What a user can choose, and the arguments for it."""
+
+    sentence: str
+    arguments: str
+
+
+_CRIO_QUESTION = "Which pods are to skip the relabelling of their volumes?"
+_CRIO_CHOICES = (
+    _Choice(
+        "Pods that have the annotation and the RuntimeClass. This is the default.", "--selinux"
+    ),
+    _Choice(
+        "Pods that have the annotation. There is no RuntimeClass.", "--selinux --mode workload"
+    ),
+    _Choice(
+        "Every pod of the RuntimeClass, with or without the annotation. Every node needs CRI-O "
+        "1.31.4, 1.32.0 or later.",
+        "--selinux --mode default-annotations --oldest 1.32",
+    ),
+)
+_CONTAINERD_QUESTION = "What are the nodes to do?"
+_CONTAINERD_CHOICES = (
+    _Choice(
+        "Mount the root filesystem of every container with the option volatile, so that its umount "
+        "writes nothing back. The label selects the nodes: give them one of your own.",
+        "--volatile --node-selector rootfs=volatile",
+    ),
+)
+
+
 @click.group("node-config")
 def node_config() -> None:
     """Print configuration for nodes, and the RuntimeClass that belongs to it."""
@@ -157,11 +188,17 @@ def crio(
     node_selector: tuple[str, ...],
     output: str,
 ) -> None:
-    """Print configuration for CRI-O."""
+    """Print configuration for CRI-O.
+
+    Without options, it lists what you can choose, with the command for each.
+    """
     if volatile:
         raise InputError("--volatile is not needed: CRI-O uses volatile mounts since 1.22")
+    if not _options_of_user(context):
+        _print_choices(context, _CRIO_QUESTION, _CRIO_CHOICES)
+        return
     if not selinux:
-        raise InputError("missing option: --selinux")
+        raise InputError(_missing_option(context, "--selinux"))
     _reject_options_without_effect(context, Mode(mode), oldest)
     try:
         drop_in = crio_nodes.selinux_drop_in(Mode(mode), handler, oldest, oci_runtime)
@@ -222,7 +259,9 @@ def crio(
     show_default=True,
     help="all: the RuntimeClass, with the drop-in and notes in comments.",
 )
+@click.pass_context
 def containerd(
+    context: click.Context,
     volatile: bool,
     config_version: str | None,
     handler: str,
@@ -231,9 +270,15 @@ def containerd(
     node_selector: tuple[str, ...],
     output: str,
 ) -> None:
-    """Print configuration for containerd."""
+    """Print configuration for containerd.
+
+    Without options, it lists what you can choose, with the command for each.
+    """
+    if not _options_of_user(context):
+        _print_choices(context, _CONTAINERD_QUESTION, _CONTAINERD_CHOICES)
+        return
     if not volatile:
-        raise InputError("missing option: --volatile")
+        raise InputError(_missing_option(context, "--volatile"))
     if output != "dropin" and not node_selector:
         raise InputError(
             "volatile mounts apply to whole nodes: give --node-selector KEY=VALUE, a label of the "
@@ -261,15 +306,33 @@ def containerd(
     echo_text(_to_yaml(comments, [runtime_class]))
 
 
-def _reject_options_without_effect(
-    context: click.Context, mode: Mode, oldest: Version | None
-) -> None:
-    """Raise InputError if the user gave an option that has no effect in this mode or release."""
-    options_of_user = {
+def _options_of_user(context: click.Context) -> set[str]:
+    """Return the names of the options that the user gave."""
+    return {
         name
         for name in context.params
         if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, None)
     }
+
+
+def _print_choices(context: click.Context, question: str, choices: Iterable[_Choice]) -> None:
+    """Print a sentence and a whole command for each choice."""
+    lines = [question]
+    for sentence, arguments in choices:
+        lines += ["", *textwrap.wrap(sentence, 78), f"  {context.command_path} {arguments}"]
+    lines += ["", f"{context.command_path} --help describes all options."]
+    echo_text("\n".join(lines) + "\n")
+
+
+def _missing_option(context: click.Context, option: str) -> str:
+    return f"missing option: {option}; {context.command_path} alone lists what you can choose"
+
+
+def _reject_options_without_effect(
+    context: click.Context, mode: Mode, oldest: Version | None
+) -> None:
+    """Raise InputError if the user gave an option that has no effect in this mode or release."""
+    options_of_user = _options_of_user(context)
     if mode is Mode.WORKLOAD:
         for name, option in (
             ("class_name", "--runtime-class"),

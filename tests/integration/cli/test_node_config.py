@@ -197,6 +197,19 @@ def test_option_without_effect_is_refused(arguments: tuple[str, ...]) -> None:
     assert f"{arguments[2]} has no effect" in refused(*CRIO, *arguments)
 
 
+@pytest.mark.parametrize(("runtime", "count"), [("crio", 3), ("containerd", 1)])
+def test_commands_for_each_choice_are_listed_and_work(runtime: str, count: int) -> None:
+    lines = printed(runtime).splitlines()
+    commands = [line.split() for line in lines if line.startswith("  podsettle ")]
+    assert len(commands) == count
+    for program, group, *arguments in commands:
+        assert (program, group) == ("podsettle", "node-config")
+        assert "apiVersion:" in printed(*arguments)
+    assert max(map(len, lines)) <= 80
+    without_choice = refused(runtime, "--node-selector", "a=b")
+    assert f"podsettle node-config {runtime} alone lists what you can choose" in without_choice
+
+
 def test_containerd_output_explains_the_risks_of_volatile_mounts() -> None:
     text = printed(*CONTAINERD)
     for caveat in ("every container", "5.10", "crash", "VOLUME", "imports", "replaces a table"):
