@@ -352,6 +352,7 @@ def test_notes_list_the_next_steps(values: str) -> None:
     assert f"kubectl delete mutatingwebhookconfiguration {name}\n" in notes
     assert f"rollout status deployment/{name}\n" in notes
     assert ("kind: SettlePolicy" in notes) is not everything
+    assert ("action: Audit" in notes) is not everything
     assert "podsettle.dev/policy=quick-init\n" in notes
     assert ("helm -n podsettle-system test podsettle" in notes) is everything
     assert ("`lingerImage` is `none`" in notes) is (values == "no-helper")
