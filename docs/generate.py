@@ -34,30 +34,13 @@ from webhook.server.metrics import Metrics
 
 HERE = Path(__file__).parent
 CHART = HERE.parent / "charts" / "podsettle"
-CHART_UPGRADES = """\
-## Upgrading the chart
-
-### To 0.2.0
-
-- `image.repository` and `lingerImage` must be set: they have no default. Without them Helm prints
-  an error and changes nothing. To keep a release without a helper, use `--set lingerImage=none`.
-- The pod for `helm test` exists only with `helmTest.enabled=true`.
-- The ServiceMonitor now sends a token from a Secret that the chart creates. Before, it sent the
-  token of Prometheus. So a ClusterRoleBinding of Prometheus' account to `…-metrics-reader` is no
-  longer needed.
-- `prometheusRule.runbook` must be a URL or empty. A path is refused.
-- New values: `extraCA`, `proxy`, `extraEnv`, `extraVolumes`, `extraVolumeMounts`, `commonLabels`,
-  `serviceAccount.annotations`, `serviceMonitor.tokenSecret`, `log.format`, `log.level`, `docsUrl`,
-  `events.enabled`, `grafanaDashboard`.
-- `global.imageRegistry` and `global.imagePullSecrets` now have an effect. Before, they were
-  accepted and ignored.
-"""
 _PAGE_COLUMNS = 78
 """The width of a help text, whatever the width of the terminal."""
 PAGES_WITH_REGIONS = (
     "../README.md",
     "coverage.md",
     "kubernetes-versions.md",
+    "limits.md",
     "post-init-sleep.md",
     "reports/tekton-exit-255.md",
 )
@@ -112,7 +95,11 @@ def policy_page() -> str:
         f"| `{name}` | {why_page.effects_of(remedy)} | {_reasons(remedy.reasons)} |"
         for name, remedy in REMEDIES.items()
     ]
-    return _finish_page(lines)
+    return _finish_page(
+        lines,
+        "[which pods a policy covers](coverage.md); "
+        "[install](install.md#your-first-policy), to apply a policy",
+    )
 
 
 def _reasons(reasons: Collection[Reason]) -> str:
@@ -182,7 +169,7 @@ def reasons_page() -> str:
     lines = [
         "# Reasons",
         "",
-        "This page explains the reason codes. For each remedy and each container, podsettle "
+        "This page is for everyone who has found a reason code of podsettle. For each remedy and each container, podsettle "
         "reports one code that says why it did or did not change the "
         "pod. The same code is in:",
         "",
@@ -210,7 +197,11 @@ def reasons_page() -> str:
         f"| `{reason}` | {'yes' if reason.warns else 'no'} | {reason.meaning} |"
         for reason in Reason
     ]
-    return _finish_page(lines)
+    return _finish_page(
+        lines,
+        "[Why was my pod changed?](why-was-my-pod-changed.md#reason-codes), for what you can do; "
+        "[operations](operations.md#pods-are-not-settled), for operators",
+    )
 
 
 def metrics_page() -> str:
@@ -231,7 +222,7 @@ def metrics_page() -> str:
         labels = [label for label in family.samples[0].labels if label != "le"]
         names = ", ".join(f"`{label}`" for label in labels) or "none"
         lines.append(f"| `{family.name}{suffix}` | {names} | {family.documentation} |")
-    return _finish_page(lines)
+    return _finish_page(lines, "[the alerts](operations.md#alerts); [the dashboard](dashboard.md)")
 
 
 def example_metrics() -> Metrics:
@@ -272,7 +263,11 @@ def commands_page() -> str:
             command, info_name=title, **main.context_settings, terminal_width=_PAGE_COLUMNS
         )
         lines += [f"## {title}", "", "```", command.get_help(context), "```", ""]
-    return _finish_page(lines)
+    return _finish_page(
+        lines,
+        "[how to install the command](install.md#the-command-line); [scan](scan.md); "
+        "[wait and logs](wait-and-logs.md)",
+    )
 
 
 def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -325,7 +320,7 @@ def chart_page() -> str:
         f"| `{path}` | `{json.dumps(value)}` | {description} |"
         for path, value, description in _chart_values(text.splitlines(), yaml.compose(text), "")
     ]
-    return _finish_page([*lines, "", CHART_UPGRADES])
+    return _finish_page(lines, "[install](../../docs/install.md); [security](../../SECURITY.md)")
 
 
 def _chart_values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
@@ -369,7 +364,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "settlepolicy.schema.json": editor_schema_page,
     "../charts/podsettle/crds/podsettle.dev_settlepolicies.yaml": crd_page,
     "../charts/podsettle/README.md": chart_page,
-    "defects.md": lambda: _finish_page(defects_page.page_lines()),
+    "defects.md": lambda: _finish_page(
+        defects_page.page_lines(),
+        "the page of the defect; [scan](scan.md), to find out whether your nodes and pods have it",
+    ),
     **{name: _page_with_regions(name) for name in PAGES_WITH_REGIONS},
     "why-was-my-pod-changed.md": lambda: why_page.fill_regions(
         (HERE / "why-was-my-pod-changed.md").read_text(encoding="utf-8")
@@ -381,9 +379,10 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def _finish_page(lines: list[str]) -> str:
-    """Return the text of a generated page, with the notice in front."""
-    return NOTICE + "\n".join(lines).rstrip() + "\n"
+def _finish_page(lines: list[str], read_next: str) -> str:
+    """Return the text of a generated page, with the notice in front, and its last line."""
+    text = "\n".join(lines).rstrip()
+    return f"{NOTICE}{text}\n\n**Read next:** {read_next}.\n"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ CHART = _ROOT / "race" / "results.svg"
 PAGES = (
     _ROOT / "README.md",
     _ROOT / "race" / "README.md",
+    _ROOT / "docs" / "limits.md",
     _ROOT / "docs" / "post-init-sleep.md",
     _ROOT / "docs" / "reports" / "tekton-exit-255.md",
 )

@@ -24,7 +24,13 @@ from race.cells import Condition, Delivery, Kind, Provocation
 _ROOT = Path(__file__).parents[2]
 PAGE = _ROOT / "docs" / "post-init-sleep.md"
 RESULTS = PAGE.with_suffix(".json")
-PAGES = (PAGE, _ROOT / "README.md", _ROOT / "docs" / "adr" / "0007-image-volume-or-copy.md")
+PAGES = (
+    PAGE,
+    _ROOT / "README.md",
+    _ROOT / "docs" / "limits.md",
+    _ROOT / "docs" / "adr" / "0007-image-volume-or-copy.md",
+    _ROOT / "docs" / "reports" / "tekton-exit-255.md",
+)
 MARKER = "price"
 MIN_PODS = 10
 """Of each kind, for figures that pages state."""

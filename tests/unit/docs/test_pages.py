@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from tests.support.markdown import ALL, Block, Page, Typed, commands_of, parse
-from tests.support.paths import EXAMPLES, ROOT
+from tests.support.page_commands import write_files
+from tests.support.paths import DOCS, EXAMPLES, ROOT
 from webhook.cli import main
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.model import parse_policy
@@ -86,16 +88,35 @@ def test_commands_in_pages_parse(page: Page, typed: Typed) -> None:
         pytest.fail(f"{name_of(page)}: {typed}: {error.format_message()}")
 
 
-SHOWN = [(p, t) for p, t in COMMANDS if t.arguments[:1] == ("node-config",) and t.whole]
+def needs_no_cluster(typed: Typed) -> bool:
+    """Whether a command reads only files that a page or the repository has."""
+    name, *rest = typed.arguments
+    if name == "explain":
+        return "/" not in rest[0]
+    made_by_a_command_before = {"nodes.yaml", "dump.json"}
+    return (name in ("node-config", "check", "certs") or "--manifests" in rest) and (
+        made_by_a_command_before.isdisjoint(rest)
+    )
+
+
+LOCAL = [(page, typed) for page, typed in COMMANDS if typed.whole and needs_no_cluster(typed)]
 
 
 @pytest.mark.parametrize(
-    ("page", "typed"), SHOWN, ids=[f"{page.path.stem}: {typed}" for page, typed in SHOWN]
+    ("page", "typed"), LOCAL, ids=[f"{page.path.stem}: {typed}" for page, typed in LOCAL]
 )
-def test_node_config_prints_what_pages_show(page: Page, typed: Typed) -> None:
+def test_commands_that_need_no_cluster_run_as_pages_print_them(
+    page: Page, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tests/e2e/test_page_commands.py` runs the others."""
+    write_files(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     done = CliRunner().invoke(main, typed.arguments)
-    assert done.exit_code == 0, f"{name_of(page)}: {done.output}"
-    if typed.output:
+    finds_something = typed.arguments[0] == "scan"
+    assert done.exit_code == finds_something, f"{name_of(page)}: {done.output}"
+    if typed.output and typed.arguments[0] == "node-config":
         assert tuple(done.stdout.splitlines()) == typed.output
 
 
@@ -132,14 +153,45 @@ def test_sample_in_the_readme_is_the_output_of_the_command() -> None:
     assert omitted or next(rest, None) is None
 
 
-def test_figures_of_the_readme_are_those_of_the_performance_page() -> None:
-    targets = (ROOT / "docs/performance.md").read_text().split("## Targets")[1].split("##")[0]
+@pytest.mark.parametrize(("name", "count"), [("limits.md", 3), ("why-not.md", 1)])
+def test_quoted_ratios_are_those_of_the_performance_page(name: str, count: int) -> None:
+    targets = (DOCS / "performance.md").read_text().split("## Targets")[1].split("##")[0]
     measured = re.findall(r"\| (\d+\.\d+) × \(", targets)
-    readme = (ROOT / "README.md").read_text()
-    (limit,) = re.findall(r"\*\*One process uses one core\.\*\*(.*?)\n\n", readme, re.DOTALL)
-    quoted = re.findall(r"\d+\.\d+", limit)
-    assert len(quoted) == 3
+    quoted = re.findall(r"(\d+\.\d+) times", (DOCS / name).read_text())
+    assert len(quoted) == count
     assert set(quoted) <= set(measured)
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+GUIDES = [page for page in PAGES if DOCS in page.path.parents and page.path.name[:2] != "00"]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_page_says_for_whom_it_is_and_what_to_read_next(page: Page) -> None:
+    _title, first, *_, last = page.text.rstrip().split("\n\n")
+    assert re.search(r"\b(?:is|are) for\b", first), f"for whom? {first}"
+    assert last.startswith("**Read next:** ")
+    assert last.endswith(".")
+    assert "](" in last or page.path.name == "defects.md"
+
+
+def test_index_of_the_documentation_has_every_page() -> None:
+    index = Page(DOCS / "README.md")
+    linked = {(DOCS / path).resolve() for path, _ in index.links if path}
+    assert {page.path for page in GUIDES if page.path != index.path} <= linked
+
+
+def test_openshift_page_cuts_the_dockerfile_behind_the_helper() -> None:
+    (script,) = re.findall(r"^sed '(.*)' Dockerfile >", (DOCS / "openshift.md").read_text(), re.M)
+    pattern, end = script.removeprefix("/").rsplit("/,", 1)
+    assert end == "$d"
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    cut = next(number for number, line in enumerate(lines) if re.search(pattern, line))
+    stages = [line for line in lines[:cut] if line.startswith("FROM ")]
+    assert stages[-1].endswith(" AS linger")
 
 
 def test_previews_of_live_pods_leave_out_their_node() -> None:
@@ -148,7 +200,7 @@ def test_previews_of_live_pods_leave_out_their_node() -> None:
         for page in REPORTS
         for block in page.blocks
         for line in block.text.splitlines()
-        if "kubectl get pod " in line and "podsettle preview" in line
+        if re.search("kubectl get pods? ", line) and "podsettle preview" in line
     ]
     assert len(previews) == 4
     for line in previews:
