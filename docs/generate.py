@@ -169,8 +169,8 @@ def reasons_page() -> str:
     lines = [
         "# Reasons",
         "",
-        "This page is for everyone who has found a reason code of podsettle. For each remedy and each container, podsettle "
-        "reports one code that says why it did or did not change the "
+        "This page is for everyone who has found a reason code of podsettle. For each remedy and "
+        "each container, podsettle reports one code that says why it did or did not change the "
         "pod. The same code is in:",
         "",
         "- the warnings that `kubectl` prints, if the column below says so;",

@@ -141,8 +141,7 @@ def test_command_of_a_report_previews_a_pod_of_the_cluster(
     assert "nodeName: worker-2" in stored
     typed = page.command("preview")
     arguments = [
-        {"IMAGE": "example/linger:1", "tekton.yaml": str(tmp_path / "tekton.yaml")}.get(word, word)
-        for word in typed.arguments
+        str(tmp_path / word) if word == "tekton.yaml" else word for word in typed.arguments
     ]
     done = podsettle(*arguments, env=admin, stdin=stored)
     assert done.returncode == 0, done.stderr
