@@ -90,11 +90,9 @@ def test_pull_secrets_are_readable_only_in_the_configured_namespaces() -> None:
 @pytest.mark.parametrize("enabled", [False, True])
 def test_events_are_written_only_with_their_value(enabled: bool) -> None:
     """The flag, the right and the webhook's side effects belong together."""
-    made = [
-        each
-        for each in yaml.safe_load_all(template(*set_flags({"events.enabled": enabled})))
-        if each
-    ]
+    text = template(*set_flags({"events.enabled": enabled}))
+    assert ("podsettle writes Events" in text) is enabled
+    made = [each for each in yaml.safe_load_all(text) if each]
     named = {(each["kind"], each["metadata"]["name"]): each for each in made}
     (webhook,) = named["MutatingWebhookConfiguration", "podsettle"]["webhooks"]
     assert webhook["sideEffects"] == ("NoneOnDryRun" if enabled else "None")
