@@ -64,7 +64,7 @@ endef
 
 .PHONY: go
 go: $(VENV)/.dev ## Install Go, if anything that .ci/run builds needs it
-	$(call go,cluster tools poster peers node containerd-1 containerd-2 tekton)
+	$(call go,cluster tools poster peers node node-cluster containerd-1 containerd-2 tekton)
 
 .PHONY: kube
 kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
@@ -85,8 +85,8 @@ tekton: $(VENV)/.dev ## Build Tekton's images from a clone of its repository (TE
 	@$(BIN)/python -m tests.support.node.tekton_build >/dev/null
 
 .PHONY: node-programs
-node-programs: kube ## Build a kubelet, containerd 1.7 and 2.1 and the rest of a control plane for the tests (once; takes minutes)
-	$(call build,node containerd-1 containerd-2 tekton)
+node-programs: kube ## Build a kubelet, its API server, containerd 1.7 and 2.1 and the rest of a control plane for the tests (once; takes minutes)
+	$(call build,node node-cluster containerd-1 containerd-2 tekton)
 
 .PHONY: node
 node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd 2 and 1.7 (root; BASE=image TESTS=path CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.support.kube import build
+from tests.support.kube.versions import MODULES, chosen, releases
 from tests.support.pythons import dockerfile_version
 
 _ROOT = Path(__file__).parents[1]
@@ -36,9 +37,7 @@ def describe_environment() -> dict[str, str]:
         **{package: version(package) for package in _PACKAGES},
         "TLS": " ".join(ssl.OPENSSL_VERSION.split()[:2]),
         "wrk": _output_of("wrk", "-v").partition(" [")[0].removeprefix("wrk ") or "none",
-        "Kubernetes": _find(
-            str(_ROOT / "tests/support/kube/go.mod"), r"^\tk8s.io/kubernetes v(\S+)"
-        ),
+        "Kubernetes": releases(MODULES[chosen()])["kubernetes"],
         "Go": _go_release().removeprefix("go"),
     }
 

@@ -15,6 +15,7 @@ from tests.matrix.results import FILE, Results
 from tests.support import junit
 from tests.support.junit import Counts
 from tests.support.kube import versions
+from tests.support.kube.build import CLUSTERS, SETS
 from tests.support.kube.versions import MODULES, chosen, releases
 from tests.support.paths import ROOT
 
@@ -110,6 +111,19 @@ def test_newest_release_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(".")]
+
+
+# The source of `poster` is in its own module.
+PROGRAMS = {name: each for name, each in {**SETS, **CLUSTERS}.items() if name != "poster"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_is_a_tool_of_its_go_module(name: str) -> None:
+    """`go mod tidy` removes what only other programs need, and then the build fails."""
+    text = (PROGRAMS[name].module / "go.mod").read_text()
+    (tools,) = re.findall(r"^tool (\(.*?\)|.*?$)", text, re.DOTALL | re.MULTILINE)
+    wanted = {each.module + each.package for each in PROGRAMS[name].programs.values()}
+    assert wanted <= set(tools.strip("()").split())
 
 
 def test_make_matrix_runs_on_every_release() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.kube.versions import NODE_LINE
 from tests.support.node import cgroups
 from tests.support.node.drop_ins import DropIns
 from tests.support.node.inside import OutsideError
@@ -179,6 +180,12 @@ def test_another_mount_namespace_is_not_taken_for_a_node(tmp_path: Path) -> None
     python = f"{sys.executable} -c '{script}'"
     found = run(tmp_path, entry("sh", "-c", f"{python}; unshare --mount {python}"))
     assert found.stdout == "True\nFalse\n"
+
+
+def test_api_server_on_a_node_is_of_the_release_of_the_kubelet(tmp_path: Path) -> None:
+    script = "from tests.support.kube.versions import chosen; print(chosen())"
+    found = run(tmp_path, entry(sys.executable, "-c", script))
+    assert found.stdout == f"{NODE_LINE}\n"
 
 
 def test_node_beside_an_older_api_server_is_refused(tmp_path: Path) -> None:

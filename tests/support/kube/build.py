@@ -2,7 +2,7 @@
 
 kube-apiserver, etcd and kubectl come from source through a Go module, so that the Go module proxy
 is all that a machine needs to reach. Its go.mod says which versions. `KUBE_VERSION` chooses a
-module, see versions.py; without it, the one beside this file counts.
+module, see versions.py; without it, the newest counts.
 
 The first build takes some minutes. Its result is kept outside the checkout, in
 `${XDG_CACHE_HOME:-~/.cache}/podsettle/kube/`, and a fresh clone finds it there. The Go release is
@@ -12,7 +12,8 @@ a virtual environment would have to fetch it only to learn that nothing is to be
 `KUBEBUILDER_ASSETS` names a directory that holds the programs already, as it does for other tools.
 
 Arguments name other programs. `tools` builds helm and kubeconform, from a module of their own;
-`node` builds the kubelet and the rest of a control plane; `containerd-1` and `containerd-2` build a
+`node` builds the kubelet and the rest of a control plane, and `node-cluster` the API server of the
+same release; `containerd-1` and `containerd-2` build a
 containerd of each major release, with its shim; `peers` builds what the
 benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
 `tekton` builds the entrypoint that Tekton copies into the steps of its pods.
@@ -35,7 +36,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.kube.versions import HERE, MODULES, chosen
+from tests.support.kube.versions import HERE, MODULES, NODE_LINE, chosen
 
 ASSETS = "KUBEBUILDER_ASSETS"
 FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
@@ -98,16 +99,18 @@ TOOLS = ProgramSet(
         ),
     },
 )
-# The rest of a cluster of one node, of the newest release. So a node needs its API server as well.
+# The rest of a cluster of one node. The API server is of the same release, as in a new cluster.
 NODE = ProgramSet(
-    HERE,
+    MODULES[NODE_LINE],
     {
         name: Program("k8s.io/kubernetes", f"/cmd/{name}", _KUBERNETES)
         for name in ("kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
     },
 )
-# Of the newest release, and built for the benchmark alone.
-PEERS = ProgramSet(HERE, {"agnhost": Program("k8s.io/kubernetes", "/test/images/agnhost")})
+# Built for the benchmark alone.
+PEERS = ProgramSet(
+    MODULES[NODE_LINE], {"agnhost": Program("k8s.io/kubernetes", "/test/images/agnhost")}
+)
 # Built without cgo, which only the Btrfs snapshotter needs.
 CONTAINERD: Mapping[int, ProgramSet] = {
     major: ProgramSet(
@@ -131,6 +134,7 @@ TEKTON = ProgramSet(
 SETS: Mapping[str, ProgramSet] = {
     "cluster": CLUSTER,
     "node": NODE,
+    "node-cluster": CLUSTERS[NODE_LINE],
     "tools": TOOLS,
     "peers": PEERS,
     "poster": POSTER,

@@ -1,7 +1,7 @@
 """The maker of the Go module of one release: `python -m tests.support.kube.new_module 1.33.4`.
 
-Not every patch release has all its staging modules on the Go module proxy. If one is missing, take
-another patch release.
+A module that has more programs than the API server, see build.py, keeps them. Not every patch
+release has all its staging modules on the Go module proxy. If one is missing, take another.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
+from tests.support.kube.build import CLUSTER, SETS
 from tests.support.kube.versions import HERE
 
 TEMPLATE = """\
@@ -25,9 +26,7 @@ go 1.24.0
 godebug default=go{go}
 
 tool (
-	go.etcd.io/etcd/server/v3
-	k8s.io/kubernetes/cmd/kube-apiserver
-	k8s.io/kubernetes/cmd/kubectl
+{tools}
 )
 
 require k8s.io/kubernetes v{release}
@@ -48,6 +47,8 @@ def main() -> int:
     staging = f"v0.{line.partition('.')[2]}.{patch}"
     module = HERE / "versions" / f"v{line}"
     module.mkdir(parents=True, exist_ok=True)
+    programs = {*CLUSTER.programs.values()}
+    programs.update(*(each.programs.values() for each in SETS.values() if each.module == module))
     kubernetes = _go_mod(f"k8s.io/kubernetes@v{release}")
     names = [each["Old"]["Path"] for each in kubernetes["Replace"]]
     settings = {each["Key"]: each["Value"] for each in kubernetes.get("Godebug") or ()}
@@ -57,6 +58,7 @@ def main() -> int:
         release=release,
         go=".".join(default.split(".")[:2]),
         modules="the same modules as published",
+        tools="\n".join(sorted(f"\t{each.module}{each.package}" for each in programs)),
         replacements="\n".join(f"\t{name} => {name} {staging}" for name in names),
     )
     (module / "go.mod").write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """The releases of Kubernetes that the tests run on.
 
-Each has a Go module. The newest one's is beside this file, and `versions/v1.NN` has the others.
-The environment variable `KUBE_VERSION`, such as `1.33`, chooses one. Without it, the newest counts.
+Each has a Go module in `versions/v1.NN`, which `new_module.py` makes. The environment variable
+`KUBE_VERSION`, such as `1.33`, chooses one. Without it, the newest counts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 KUBE_VERSION = "KUBE_VERSION"
+NODE_LINE = "1.36"
+"""The release line of a real node and its control plane. Only its Go module has a kubelet.
+
+Not 1.37: its kubelet locks the feature gate `PLEGOnDemandRelist`, which `make price` switches off.
+"""
 _MODULES = {"kubernetes": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3"}
 
 
@@ -32,18 +37,12 @@ def releases(module: Path) -> dict[str, str]:
     return found
 
 
-def _line(release: str) -> str:
-    """Return the `1.33` of `1.33.4`."""
-    return release.rpartition(".")[0]
-
-
 def _minor(line: str) -> int:
     return int(line.partition(".")[2])
 
 
 def _modules() -> dict[str, Path]:
     found = {path.name[1:]: path for path in (HERE / "versions").glob("v*")}
-    found[_line(releases(HERE)["kubernetes"])] = HERE
     return dict(sorted(found.items(), key=lambda item: _minor(item[0])))
 
 

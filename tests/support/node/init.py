@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tests.support.kube.versions import KUBE_VERSION, NODE_LINE
 from tests.support.node import cgroups, mounts, network
 from tests.support.node.inside import mark
 from tests.support.node.linux import Namespace, end_with_parent, unshare
@@ -46,9 +47,10 @@ def _set_up(work: Path) -> None:
 
 
 def _run(command: Sequence[str]) -> int:
-    environment = os.environ | {"PATH": _path(), "TMPDIR": "/run/tmp"}
+    # The API server that the command starts is of the kubelet's release.
+    own = {"PATH": _path(), "TMPDIR": "/run/tmp", KUBE_VERSION: NODE_LINE}
     Path("/run/tmp").mkdir(mode=0o1777)
-    started = os.posix_spawnp(command[0], [*command], environment, setsigmask=())
+    started = os.posix_spawnp(command[0], [*command], os.environ | own, setsigmask=())
     while True:
         received = signal.sigwait(_SIGNALS)
         if received != signal.SIGCHLD:

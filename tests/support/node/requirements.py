@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.kube.versions import KUBE_VERSION, NEWEST, chosen
+from tests.support.kube.versions import KUBE_VERSION, NODE_LINE
 from tests.support.node import cgroups, crio_build
 from tests.support.node.images import missing_packages
 from tests.support.node.network import CNI_PLUGINS
@@ -43,9 +43,10 @@ def missing_requirements(*purposes: str) -> list[str]:
     if sys.platform != "linux":
         return ["node: this machine: a node needs Linux"]
     found = []
-    if (line := chosen()) != NEWEST:
+    if (line := os.environ.get(KUBE_VERSION) or NODE_LINE) != NODE_LINE:
         found.append(
-            f"node: {KUBE_VERSION}={line}: the kubelet is of {NEWEST}: run it without the variable"
+            f"node: {KUBE_VERSION}={line}: the kubelet is of {NODE_LINE}: run it without the "
+            "variable"
         )
     if os.geteuid() != 0:
         found.append("node: namespaces and mounts: they need root; run it with sudo")
