@@ -144,10 +144,10 @@ LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart ins
 test-long: kube ## Run the tests that repeat something in their long forms (ten minutes)
 	PODSETTLE_LONG_TESTS=1 $(BIN)/python -m pytest $(LONG_TESTS)
 
-KUBE_VERSIONS ?= 1.31 1.33 1.34 1.35 1.36
+KUBE_VERSIONS ?= 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 
 .PHONY: matrix
-matrix: $(VENV)/.dev linger ## Run the end-to-end tests on five releases of Kubernetes (hours; KUBE_VERSIONS="1.33 1.34", TESTS=…)
+matrix: $(VENV)/.dev linger ## Run the end-to-end tests on seven releases of Kubernetes (hours; KUBE_VERSIONS="1.33 1.34", TESTS=…)
 	@for version in $(KUBE_VERSIONS); do KUBE_VERSION=$$version $(MAKE) --no-print-directory kube || exit 1; done
 	$(BIN)/python -m tests.matrix $(patsubst %,--kube %,$(KUBE_VERSIONS)) $(TESTS)
 

@@ -100,7 +100,7 @@ def test_unknown_kubernetes_version_is_an_error_that_names_the_known_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(versions.KUBE_VERSION, "1.29")
-    with pytest.raises(SystemExit, match=r"^kube: KUBE_VERSION=1\.29: choose one of 1\.31, 1\.33"):
+    with pytest.raises(SystemExit, match=r"^kube: KUBE_VERSION=1\.29: choose one of 1\.31, 1\.32"):
         chosen()
 
 
