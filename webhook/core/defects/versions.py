@@ -61,8 +61,8 @@ IMAGE_VOLUMES_LOCKED_ON = Version(1, 36)
 # admits the pod without the volume and its mounts, so a wrapped command would not be found.
 IMAGE_VOLUMES_ON_BY_DEFAULT = Version(1, 35)
 
-# KEP-5307: `restartPolicyRules` of a container, beta and on by default from 1.35. An API server
-# before 1.34 rejects an init container with a `restartPolicy` other than Always.
+# KEP-5307: `restartPolicyRules` of a container, on by default from 1.35, and still beta in 1.37. An
+# API server before 1.34 rejects an init container with a `restartPolicy` other than Always.
 RESTART_RULES_ON_BY_DEFAULT = Version(1, 35)
 
 # KEP-1710: `seLinuxChangePolicy` of a pod, beta and on by default from 1.33. An older API server

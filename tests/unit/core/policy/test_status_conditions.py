@@ -168,7 +168,7 @@ def test_remedy_that_no_release_fixes_keeps_the_policy_needed(name: str, setting
     assert both.message == f"postInitSleep: none of 1 nodes runs an affected CRI-O. {never}"
 
 
-def test_skip_relabel_is_needed_until_selinux_mount_is_locked_on() -> None:
+def test_skip_relabel_is_needed_until_selinux_mount_is_on() -> None:
     relabel = policy(skipSELinuxRelabel={})
     found = still_needed(relabel, nodes(CURED, OTHER, kubelet="v1.36.0"))
     assert found[1:3] == ("True", "NodesAreAffected")
@@ -185,7 +185,7 @@ def test_skip_relabel_is_needed_until_selinux_mount_is_locked_on() -> None:
     )
 
 
-def test_skip_relabel_need_is_unknown_once_selinux_mount_is_locked_on() -> None:
+def test_skip_relabel_need_is_unknown_once_selinux_mount_is_on() -> None:
     found = still_needed(policy(skipSELinuxRelabel={}), nodes(CURED, OTHER, kubelet="v1.37.0"))
     assert found[1:3] == ("Unknown", "VolumesNotSeen")
     assert found.message.startswith(
