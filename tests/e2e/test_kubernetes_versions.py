@@ -40,7 +40,7 @@ NEVER: Json = {
 def table() -> dict[str, dict[str, str]]:
     """Return the cells of the page's table by row and release."""
     text = (DOCS / "kubernetes-versions.md").read_text(encoding="utf-8")
-    section = text.partition("## What depends on the release")[2]
+    section = text.partition("## What depends on the release")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     (_, *lines), _, *body = [[cell.strip() for cell in row] for row in rows]
     return {name: dict(zip(lines, cells, strict=True)) for name, *cells in body}
