@@ -104,15 +104,6 @@ def test_unknown_kubernetes_version_is_an_error_that_names_the_known_ones(
         chosen()
 
 
-def test_newest_release_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(versions.KUBE_VERSION, raising=False)
-    assert chosen() == max(MODULES, key=_numbers)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(".")]
-
-
 # The source of `poster` is in its own module.
 PROGRAMS = {name: each for name, each in {**SETS, **CLUSTERS}.items() if name != "poster"}
 

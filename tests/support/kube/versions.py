@@ -1,7 +1,7 @@
 """The releases of Kubernetes that the tests run on.
 
 Each has a Go module in `versions/v1.NN`, which `new_module.py` makes. The environment variable
-`KUBE_VERSION`, such as `1.33`, chooses one. Without it, the newest counts.
+`KUBE_VERSION`, such as `1.33`, chooses one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _modules() -> dict[str, Path]:
 
 MODULES: Mapping[str, Path] = _modules()
 """The directory of each Go module, by the release line that it builds, such as `1.33`."""
-NEWEST = list(MODULES)[-1]
+DEFAULT = "1.36"
+"""The release line without `KUBE_VERSION`: the newest one on which all tests have run."""
 
 
 def server_minor() -> int:
@@ -58,7 +59,7 @@ def server_minor() -> int:
 
 def chosen() -> str:
     """Return the release line that this process builds and starts."""
-    line = os.environ.get(KUBE_VERSION) or NEWEST
+    line = os.environ.get(KUBE_VERSION) or DEFAULT
     if line not in MODULES:
         raise UnknownReleaseError(
             f"kube: {KUBE_VERSION}={line}: choose one of {', '.join(MODULES)}"
