@@ -28,7 +28,7 @@ from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.model import SettlePolicySpec, parse_policy
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.reasons import Outcome, Reason
+from webhook.core.reasons import NOT_EVALUATED, Outcome, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.server.metrics import Metrics
 
@@ -181,6 +181,10 @@ def reasons_page() -> str:
         "- the answers of `podsettle explain` and `podsettle scan`;",
         "- the pod's annotation `podsettle.dev/skipped`, for the reasons that warn;",
         "- the Events on the pod's controller, if the operator has switched them on.",
+        "",
+        f"Only previews and `podsettle explain` give these reasons: {_reasons(NOT_EVALUATED)}. "
+        "There, each remedy of each policy that covers a pod has a reason, or the whole pod has "
+        "one.",
         "",
         "[Why was my pod changed?](why-was-my-pod-changed.md#reason-codes) says what the developer "
         "of a pod can do about each code.",

@@ -36,12 +36,12 @@ def _line(*parts: Part) -> Iterator[Part]:
 
 
 def _pod_text(preview: Preview) -> Iterator[Part]:
-    decision = preview.decision
-    policies = f"  policies: {', '.join(decision.policies)}" if decision.policies else ""
+    decided = preview.decided
+    policies = f"  policies: {', '.join(decided.policies)}" if decided.policies else ""
     title = Styled(preview.workload.title, bold=True)
     yield from _line(title, f" in namespace {preview.namespace}{policies}")
-    yield from _line(f"  {preview.decided.summary}")
-    for outcome in decision.outcomes:
+    yield from _line(f"  {decided.summary}")
+    for outcome in decided.outcomes:
         yield from _outcome_line(outcome)
     yield from colour_diff(preview.diff)
 

@@ -141,6 +141,12 @@ class Reason(StrEnum):
         True,
     )
     NOT_NEEDED = "NotNeeded", "No node that the pod could land on has the defect."
+    NO_CONTAINER_SELECTED = (
+        "NoContainerSelected",
+        "The policy covers the pod, but the remedy selects none of the pod's containers by their "
+        "names.",
+    )
+    SHADOWED = "Shadowed", "Another policy that covers the pod sets the remedy first."
     SERVER_TOO_OLD = (
         "ServerTooOld",
         "The API server or a node does not support what the remedy needs.",
@@ -244,6 +250,11 @@ class Reason(StrEnum):
 
 NO_DECISION = frozenset({Reason.INTERNAL_ERROR, Reason.MALFORMED_POD})
 """The reasons of a decision that was not made. It says nothing about what the policies want."""
+NOT_EVALUATED = frozenset({Reason.NO_CONTAINER_SELECTED, Reason.SHADOWED})
+"""The reasons of remedies about which a decision says nothing, because it had nothing to evaluate.
+
+Previews and explanations give them to people (`policy_matches`). Audit annotations, metrics and
+logs would otherwise have an entry for most pods of a cluster-wide policy."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -193,7 +193,7 @@ def test_fields_are_sent_as_query_parameters(page: Chromium) -> None:
     assert page.texts(".pod h3") == ["Farm/x"]
     assert page.texts(".facts dd") == [
         "elsewhere",
-        "large-volumes, many-files, relabel-on-1-37, would-it-help",
+        "large-volumes, many-files, relabel-on-1-37",
         "spec.worker.template",
     ]
     (sent,) = [request for request in page.requests() if request["method"] == "POST"]

@@ -148,6 +148,7 @@ def test_policies_that_do_not_match_say_why(page: Chromium) -> None:
     preview(page, WARNED)
     found = verdicts(page)
     assert found["tekton-on-crio"] == "Acts: Sets postInitSleep."
+    assert found["would-it-help"] == "Unchanged: skipSELinuxRelabel: NoPersistentVolume."
     assert found["large-volumes"].startswith("No match: The namespace ")
     assert found["quick-jobs"].startswith("No match: The namespace has no label")
     folded = page.run("return document.querySelector('.matches details').open")

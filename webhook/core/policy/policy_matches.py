@@ -1,36 +1,45 @@
 """Why each policy does or does not act on a pod, for people.
 
-Decisions do not use this module. It explains a plan (`PolicyGroup.plan`) and the coverage of a
-namespace (`PolicySet.coverage_for`).
+Decisions do not use this module. It explains a plan (`PolicyGroup.plan`), the coverage of a
+namespace (`PolicySet.coverage_for`) and the outcomes of a decision.
+
+The rule: of each policy that covers a pod, each remedy has an outcome with a reason, or the whole
+pod has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, islice
 from typing import NamedTuple
 
 from webhook.core.cluster.view import Namespace
-from webhook.core.constants import LABEL_ENABLED, LABEL_POLICY
+from webhook.core.constants import DNS_LABEL_NAME, LABEL_ENABLED, LABEL_POLICY, OWN_CONTAINERS
 from webhook.core.labels import Labels
+from webhook.core.pod import Container, Pod
 from webhook.core.policy.coverage import Coverage, PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.plan import Plan
 from webhook.core.policy.selectors import first_unmet
+from webhook.core.reasons import Outcome, Reason
 
 MAX_MATCHES = 100
 """The default number of policies that are explained, because people read the list."""
+_MAX_NAMES = 5
+"""The maximum number of containers that a message names, because people read it."""
 
 
 class Verdict(StrEnum):
     """What a policy does about a pod."""
 
     ACTS = "Acts"
+    AUDITS = "Audits"
+    """Its action is Audit, so it only reports what it would change."""
     SHADOWED = "Shadowed"
     """Other policies set all of its remedies first."""
-    AUDITS = "Audits"
-    """Its action is Audit, so it only reports what it would do."""
+    CHANGES_NOTHING = "ChangesNothing"
+    """It covers the pod, but none of its remedies changes the pod, or would change it."""
     NOT_MATCHED = "NotMatched"
 
 
@@ -43,6 +52,8 @@ class PolicyMatch(NamedTuple):
     """The remedies that the pod gets from the policy, or would get under `action: Audit`."""
     shadowed: tuple[tuple[str, str], ...] = ()
     """The remedies that another policy sets first, each with the name of that policy."""
+    skipped: tuple[tuple[str, tuple[Reason, ...]], ...] = ()
+    """The other remedies, which change nothing, each with the reasons."""
     why: str = ""
     """Why the policy does not cover the pod: the first requirement that is not met."""
 
@@ -52,9 +63,12 @@ def match_policies(
     namespace: Namespace,
     labels: Labels,
     own_namespace: str | None,
+    outcomes: Iterable[Outcome],
     limit: int = MAX_MATCHES,
 ) -> tuple[PolicyMatch, ...]:
     """Return what each policy does about a pod with these labels, at most `limit` policies.
+
+    `outcomes` are those of the decision and of `unevaluated_outcomes`.
 
     Policies that cover the pod come first. Both parts are in the order in which policies win.
     `own_namespace` is podsettle's own namespace. Callers whose labels come from clients pass a
@@ -64,13 +78,16 @@ def match_policies(
     plan = coverage.group.plan(labels)
     covering = frozenset(plan.policies if plan else ())
     in_namespace = frozenset(each.name for each in coverage.policies)
+    by_remedy: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        by_remedy.setdefault((outcome.policy, outcome.remedy), []).append(outcome)
     # Two passes over the policies, because a sort of 1,000 policies for each pod takes 1 ms.
     ordered = chain(
         (each for each in policies.by_precedence if each.metadata.name in covering),
         (each for each in policies.by_precedence if each.metadata.name not in covering),
     )
     return tuple(
-        _covering_match(policy, plan)
+        _covering_match(policy, plan, by_remedy)
         if plan and policy.metadata.name in covering
         else PolicyMatch(
             policy.metadata.name,
@@ -81,16 +98,82 @@ def match_policies(
     )
 
 
-def _covering_match(policy: SettlePolicy, plan: Plan) -> PolicyMatch:
-    """Return what a policy that covers the pod does."""
+def unevaluated_outcomes(
+    coverage: Coverage,
+    plan: Plan,
+    pod: Pod,
+    outcomes: Iterable[Outcome],
+    limit: int = MAX_MATCHES,
+) -> Iterator[Outcome]:
+    """Yield an outcome for each remedy that has none, of the first `limit` policies of a plan.
+
+    `outcomes` are those of the decision that applied the plan to the pod. A decision has no outcome
+    for a remedy that another policy sets first, or that selects none of the pod's containers.
+    """
+    evaluated = {(outcome.policy, outcome.remedy) for outcome in outcomes}
+    covering = frozenset(plan.policies)
+    for policy in islice((each for each in coverage.policies if each.name in covering), limit):
+        setters = _setters(plan, audits=policy.audit)
+        for remedy, _ in policy.remedies:
+            if (policy.name, remedy.name) in evaluated:
+                continue
+            setter = setters[remedy.name]
+            if setter != policy.name:
+                reason, message = Reason.SHADOWED, f"policy {setter} sets the remedy first"
+            else:
+                reason, message = Reason.NO_CONTAINER_SELECTED, _selects_none(pod)
+            yield Outcome(reason, remedy.name, policy.name, message=message)
+
+
+def _setters(plan: Plan, *, audits: bool) -> Mapping[str, str]:
+    """Return the name of the policy that sets each remedy, of those that audit or of the others."""
+    return {
+        step.remedy.name: step.policy.name for step in (plan.audited if audits else plan.mutating)
+    }
+
+
+def _selects_none(pod: Pod) -> str:
+    """Return the message for a remedy that selects none of a pod's containers."""
+    inits, containers = _names(pod.spec.init_containers), _names(pod.spec.containers)
+    return (
+        f"selects none of the pod's containers (init containers: {inits}; containers: {containers})"
+    )
+
+
+def _names(containers: Iterable[Container] | None) -> str:
+    """Return the names of containers, as a list for people.
+
+    A name that the API server would refuse is counted, but not quoted: it can be a megabyte long.
+    """
+    names = [each.name for each in containers or () if each.name not in OWN_CONTAINERS]
+    listed = [*islice(filter(DNS_LABEL_NAME.fullmatch, names), _MAX_NAMES)]
+    more = [f"{len(names) - len(listed)} more"] if len(names) > len(listed) else []
+    return ", ".join([*listed, *more]) or "none"
+
+
+def _covering_match(
+    policy: SettlePolicy, plan: Plan, by_remedy: Mapping[tuple[str, str], list[Outcome]]
+) -> PolicyMatch:
+    """Return what a policy that covers the pod does.
+
+    `by_remedy` has the outcomes of each policy and remedy. Those of the whole pod have neither.
+    """
     name, audits = policy.metadata.name, policy.spec.action == "Audit"
-    steps = plan.audited if audits else plan.mutating
-    setter = {step.remedy.name: step.policy.name for step in steps}
-    remedies = policy.spec.settings()
-    acting = tuple(remedy for remedy in remedies if setter[remedy] == name)
-    shadowed = tuple((remedy, setter[remedy]) for remedy in remedies if setter[remedy] != name)
-    verdict = Verdict.AUDITS if audits else Verdict.ACTS
-    return PolicyMatch(name, verdict if acting else Verdict.SHADOWED, acting, shadowed)
+    setters = _setters(plan, audits=audits)
+    acting, shadowed, skipped = [], [], []
+    for remedy in policy.spec.settings():
+        outcomes = by_remedy.get((name, remedy)) or by_remedy.get(("", ""), [])
+        if any(each.changed or each.reason is Reason.WOULD_APPLY for each in outcomes):
+            acting.append(remedy)
+        elif setters[remedy] != name:
+            shadowed.append((remedy, setters[remedy]))
+        else:
+            skipped.append((remedy, tuple(dict.fromkeys(each.reason for each in outcomes))))
+    if acting:
+        verdict = Verdict.AUDITS if audits else Verdict.ACTS
+    else:
+        verdict = Verdict.CHANGES_NOTHING if skipped else Verdict.SHADOWED
+    return PolicyMatch(name, verdict, tuple(acting), tuple(shadowed), tuple(skipped))
 
 
 def _why_not(

@@ -39,16 +39,27 @@ class ShadowedRemedy(_CamelCaseModel):
     by: str = Field(description="The policy that sets the remedy first.")
 
 
+class SkippedRemedy(_CamelCaseModel):
+    """A remedy that changes nothing on the pod, although no other policy sets it."""
+
+    remedy: str
+    reasons: list[Reason] = Field(description="The reasons of its outcomes, or of the whole pod.")
+
+
 class PolicyMatch(_CamelCaseModel):
     """What one policy does about the pod."""
 
     policy: str
     verdict: Verdict = Field(
-        description="`Shadowed`: other policies set all of its remedies first. `Audits`: it only "
-        "reports what it would do."
+        description="`Audits`: it only reports what it would change. `Shadowed`: other policies "
+        "set all of its remedies first. `ChangesNothing`: it covers the pod, and `skipped` says "
+        "why it changes nothing, or would change nothing."
     )
-    acting: list[str] = Field(description="The remedies that the pod gets from the policy.")
+    acting: list[str] = Field(
+        description="The remedies that the pod gets from the policy, or would get from it."
+    )
     shadowed: list[ShadowedRemedy]
+    skipped: list[SkippedRemedy]
     why: str = Field(description="The first requirement that the pod does not meet, if any.")
 
 

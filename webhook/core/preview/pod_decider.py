@@ -10,7 +10,7 @@ from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.etcd_limit import within_etcd_limit
 from webhook.core.admission.response import warnings_for
-from webhook.core.admission.review import decode_review, encode_creation
+from webhook.core.admission.review import Request, decode_review, encode_creation
 from webhook.core.admission.summary import summary_of
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.images import NO_IMAGES, KnownImages
@@ -18,8 +18,8 @@ from webhook.core.labels import Labels
 from webhook.core.patch.self_check import Operation
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.policy_matches import PolicyMatch, match_policies
-from webhook.core.reasons import Reason
+from webhook.core.policy.policy_matches import PolicyMatch, match_policies, unevaluated_outcomes
+from webhook.core.reasons import Outcome
 
 DEFAULT_NAMESPACE = "default"
 
@@ -30,11 +30,15 @@ class PodDecision:
 
     namespace: str
     decision: Decision
+    outcomes: tuple[Outcome, ...]
+    """The outcomes of the decision, and one for each remedy that it did not evaluate."""
     operations: tuple[Operation, ...]
     """The operations of the patch."""
-    labels: Labels
-    """The labels of the pod. Empty if they are malformed."""
-    policies: PolicySet
+    labels: Labels | None
+    """The labels of the pod. None if the pod cannot be decoded."""
+    policies: tuple[str, ...]
+    """The names of the policies that cover the pod, also if the whole pod is left as it is."""
+    all_policies: PolicySet
     """The policies in force."""
     settings: OperatorSettings
     namespace_seen: Namespace | None
@@ -47,7 +51,7 @@ class PodDecision:
     @property
     def summary(self) -> str:
         """The decision in one sentence."""
-        return summary_of(self.decision.outcomes)
+        return summary_of(self.outcomes)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -60,28 +64,34 @@ class PodDecision:
     @property
     def policy_matches(self) -> tuple[PolicyMatch, ...]:
         """What each policy does about the pod, and why."""
-        reasons = [outcome.reason for outcome in self.decision.outcomes]
-        if self.namespace_seen is None or Reason.MALFORMED_POD in reasons:
+        if self.namespace_seen is None or self.labels is None:
             return ()
         return match_policies(
-            self.policies, self.namespace_seen, self.labels, self.settings.own_namespace
+            self.all_policies,
+            self.namespace_seen,
+            self.labels,
+            self.settings.own_namespace,
+            self.outcomes,
         )
 
     def render(self) -> dict[str, Any]:
         """Return the members of a PodPreview that depend on the decision, for JSON."""
-        decision, docs_url = self.decision, self.settings.docs_url
+        docs_url = self.settings.docs_url
         return {
             "namespace": self.namespace,
             "namespaceKnown": self.namespace_known,
             "summary": self.summary,
             "notes": self.notes,
-            "policies": decision.policies,
+            "policies": self.policies,
             "policyMatches": [
                 {
                     "policy": match.policy,
                     "verdict": match.verdict,
                     "acting": match.acting,
                     "shadowed": [{"remedy": remedy, "by": by} for remedy, by in match.shadowed],
+                    "skipped": [
+                        {"remedy": remedy, "reasons": reasons} for remedy, reasons in match.skipped
+                    ],
                     "why": match.why,
                 }
                 for match in self.policy_matches
@@ -98,9 +108,9 @@ class PodDecision:
                     "meaning": outcome.reason.meaning,
                     "explanation": f"{docs_url}#{outcome.reason.lower()}" if docs_url else None,
                 }
-                for outcome in decision.outcomes
+                for outcome in self.outcomes
             ],
-            "warnings": warnings_for(decision.outcomes),
+            "warnings": warnings_for(self.outcomes),
             "patch": self.operations,
         }
 
@@ -140,18 +150,26 @@ class PodDecider:
         view = self._view_for(namespace)
         rendered, _ = self._decider.decide_safely(request, self._policies, view, images)
         rendered = within_etcd_limit(rendered, review)
-        try:
-            labels = request.pod.labels or {}
-        except DECODE_ERRORS:
-            labels = {}
+        decision, settings = rendered.decision, self._decider.settings
+        outcomes = decision.outcomes
+        namespace_seen = view.namespace(namespace)
+        labels = _labels_of(request)
+        plan = None
+        if namespace_seen is not None and labels is not None:
+            coverage = self._policies.coverage_for(namespace_seen, settings.own_namespace)
+            plan = coverage.group.plan(labels)
+            if plan and decision.policies:
+                outcomes += tuple(unevaluated_outcomes(coverage, plan, request.pod, outcomes))
         return PodDecision(
             namespace,
-            rendered.decision,
+            decision,
+            outcomes,
             rendered.operations,
             labels,
+            plan.policies if plan else (),
             self._policies,
-            self._decider.settings,
-            view.namespace(namespace),
+            settings,
+            namespace_seen,
             self._namespace_labels is not None or self._view.contains_namespace(namespace),
             self._namespaces_read,
         )
@@ -165,6 +183,14 @@ class PodDecider:
                 namespace, self._namespace_labels
             )
         return self._relabelled_views[namespace]
+
+
+def _labels_of(request: Request[Any]) -> Labels | None:
+    """Return the labels of the pod of a request. Return None if the pod cannot be decoded."""
+    try:
+        return request.pod.labels or {}
+    except DECODE_ERRORS:
+        return None
 
 
 def namespace_note(name: str, *, assumed: bool, read: bool) -> str:

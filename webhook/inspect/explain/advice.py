@@ -54,6 +54,11 @@ ADVICE: Mapping[Reason, str] = {
     "needs these names for its own.",
     Reason.HELPER_IMAGE_MISSING: "Tell the operator to set the chart value `lingerImage`.",
     Reason.NOT_NEEDED: _NOTHING,
+    Reason.NO_CONTAINER_SELECTED: "Nothing, if your containers work. Otherwise ask the operator to "
+    "name them in the policy. `postInitSleep` selects all init containers, and no regular "
+    "container, unless the policy lists others.",
+    Reason.SHADOWED: "Nothing. If the pod needs the settings of this policy, ask the operator to "
+    "raise its `priority`.",
     Reason.SERVER_TOO_OLD: "Nothing. The remedy begins to work after an upgrade of the cluster.",
     Reason.RESTART_POLICY_PRESET: "Remove the container's `restartPolicy` if you want the remedy "
     "instead.",

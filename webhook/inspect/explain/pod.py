@@ -40,6 +40,7 @@ from webhook.inspect.explain.record import (
 from webhook.inspect.explain.today import (
     call_for,
     decide_today,
+    evaluated_remedies,
     node_needs,
     node_sentence,
     unknown_parts,
@@ -74,8 +75,7 @@ def explain_pod(
     call = call_for(cluster, today)
     outcomes = today.outcomes if today else []
     left_out = [_left_out(each, outcomes) for each in record.skipped]
-    relevant = dict.fromkeys(record.applied)
-    relevant |= {(each.policy, each.remedy): None for each in outcomes if each.policy}
+    relevant = dict.fromkeys([*record.applied, *evaluated_remedies(today)])
     created = live.metadata.creation_timestamp
     return PodExplanation(
         namespace=namespace,
@@ -88,7 +88,7 @@ def explain_pod(
         events=list(events),
         notes=[
             *record_notes(record, pod),
-            *next_pod_notes(today, call, cluster.flags),
+            *next_pod_notes(call, cluster.flags),
             *(_lateness(record, today, created, cluster) if is_called(call) else ()),
         ],
         today=today,

@@ -128,9 +128,7 @@ def _today_lines(today: PodPreview | None, called: Called | None) -> Iterator[st
     yield from map(outcome_line, today.outcomes)
     if not today.policies:
         for match in today.policy_matches:
-            # Without a decision, a policy that covers the pod is among them.
-            if match.why:
-                yield f"policy {match.policy} does not cover the pod: {match.why}"
+            yield f"policy {match.policy} does not cover the pod: {match.why}"
     yield from today.notes
 
 

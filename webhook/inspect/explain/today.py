@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from webhook.cluster.rights import Right
@@ -11,7 +11,7 @@ from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.still_needed import all_nodes, remedy_needs
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.preview import Preview, preview_all, render
-from webhook.core.reasons import Reason
+from webhook.core.reasons import NOT_EVALUATED, Reason
 from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.explain.model import NodeNeed, Unknown
@@ -64,6 +64,13 @@ def call_for(cluster: KnownCluster, today: PodPreview | None) -> WebhookCall | N
     if namespace is None or not any(each.reason in _ACTS for each in today.outcomes):
         return None
     return cluster.calls.call_for(namespace, today.before["metadata"].get("labels") or {})
+
+
+def evaluated_remedies(today: PodPreview | None) -> Iterator[tuple[str, str]]:
+    """Yield the policy and the remedy of each outcome for a remedy that concerns the pod."""
+    for outcome in today.outcomes if today else ():
+        if outcome.policy and outcome.reason not in NOT_EVALUATED:
+            yield outcome.policy, outcome.remedy
 
 
 def node_needs(view: Snapshot, pairs: Iterable[tuple[str, str]]) -> list[NodeNeed]:

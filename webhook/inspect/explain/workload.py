@@ -18,7 +18,13 @@ from webhook.inspect.explain.next_pod import (
 )
 from webhook.inspect.explain.record import Record, record_of
 from webhook.inspect.explain.target import ObjectTarget
-from webhook.inspect.explain.today import call_for, decide_today, node_needs, unknown_parts
+from webhook.inspect.explain.today import (
+    call_for,
+    decide_today,
+    evaluated_remedies,
+    node_needs,
+    unknown_parts,
+)
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.scan.workload import WorkloadName
 from webhook.inspect.webhook_calls import Called, WebhookCall
@@ -94,17 +100,16 @@ def explain_workload(
     """
     today = decide_today(cluster, document, namespace)
     call = call_for(cluster, today)
-    pairs = ((each.policy, each.remedy) for each in today.outcomes if each.policy) if today else ()
     return WorkloadExplanation(
         kind=target.kind.kind,
         namespace=namespace,
         name=target.name,
         verdict=_verdict(today, call),
-        notes=list(next_pod_notes(today, call, cluster.flags)),
+        notes=list(next_pod_notes(call, cluster.flags)),
         today=today,
         called=call.called.value if call else None,
         pods=pods.all,
-        nodes=node_needs(cluster.view, pairs),
+        nodes=node_needs(cluster.view, evaluated_remedies(today)),
         events=list(events),
         unknown=[*unknown, *unknown_parts(cluster, namespace, call)],
         advice=list(_advice(target, today, call, pods, namespace, cluster.flags)),

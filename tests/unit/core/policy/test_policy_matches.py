@@ -5,21 +5,42 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
 
-from tests.support.factories import Json, namespace, policy
+from tests.support.examples import examples
+from tests.support.factories import (
+    SETTINGS,
+    Json,
+    container,
+    namespace,
+    node,
+    pod,
+    policy,
+    view,
+)
+from tests.support.strategies import PODS, VIEWS
 from webhook.cluster.decode import read_namespace
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.policy_matches import PolicyMatch, Verdict, match_policies
+from webhook.core.policy.snapshot import Snapshot
+from webhook.core.preview.pod_decider import PodDecider, PodDecision
+from webhook.core.reasons import Reason
 
 LABELS = {"tekton.dev/taskRun": "build", "tier": "x"}
+QUICK = container("prepare", "/x")
+FIXED = [node("fixed", "cri-o://1.36.0")]
 
 
 def match(
     *policies: SettlePolicy, space: str = "ci", labels: Json | None = None, limit: int = 100
 ) -> tuple[PolicyMatch, ...]:
     found = read_namespace(namespace(space, labels))
-    return match_policies(PolicySet(policies), found, LABELS, "own", limit)
+    return match_policies(PolicySet(policies), found, LABELS, "own", (), limit)
+
+
+def decide(document: Json, seen: Snapshot) -> PodDecision:
+    return PodDecider(seen.policies, seen, SETTINGS).decide(document, "ci")
 
 
 def why(space: str = "ci", labels: Json | None = None, **spec: Any) -> str:
@@ -78,21 +99,26 @@ def test_reason_why_a_policy_does_not_cover_the_namespace_is_named(
 
 def test_remedy_of_a_later_policy_is_shadowed_by_the_first_that_sets_it() -> None:
     both: Json = {"postInitSleep": {}, "kubeletGate": {}}
-    assert match(
+    seen = view(
         policy("a", remedies={"postInitSleep": {}}, priority=1),
         policy("b", remedies=both),
         policy("c", remedies={"kubeletGate": {}}),
-    ) == (
+    )
+    decided = decide(pod(QUICK), seen)
+    assert decided.policy_matches == (
         PolicyMatch("a", Verdict.ACTS, ("postInitSleep",)),
         PolicyMatch("b", Verdict.ACTS, ("kubeletGate",), (("postInitSleep", "a"),)),
         PolicyMatch("c", Verdict.SHADOWED, (), (("kubeletGate", "b"),)),
     )
+    assert [(o.policy, o.remedy, o.reason, o.message) for o in decided.outcomes[2:]] == [
+        ("b", "postInitSleep", Reason.SHADOWED, "policy a sets the remedy first"),
+        ("c", "kubeletGate", Reason.SHADOWED, "policy b sets the remedy first"),
+    ]
 
 
 def test_policy_that_audits_shadows_no_policy_that_mutates() -> None:
-    assert match(
-        policy("a", action="Audit", priority=1), policy("b"), policy("c", action="Audit")
-    ) == (
+    seen = view(policy("a", action="Audit", priority=1), policy("b"), policy("c", action="Audit"))
+    assert decide(pod(QUICK), seen).policy_matches == (
         PolicyMatch("a", Verdict.AUDITS, ("postInitSleep",)),
         PolicyMatch("b", Verdict.ACTS, ("postInitSleep",)),
         PolicyMatch("c", Verdict.SHADOWED, (), (("postInitSleep", "a"),)),
@@ -109,5 +135,73 @@ def test_covering_policies_come_first_and_the_number_of_policies_is_bounded() ->
 def test_long_value_of_a_label_is_cut() -> None:
     space = read_namespace(namespace("ci"))
     policies = PolicySet([policy("p", podSelector={"matchLabels": {"a": "b"}})])
-    (found,) = match_policies(policies, space, {"a": "x" * 1_000_000}, None)
+    (found,) = match_policies(policies, space, {"a": "x" * 1_000_000}, None, ())
     assert found.why == f"the pod has the label a={'x' * 63}, not b"
+
+
+@pytest.mark.parametrize(
+    ("document", "remedy", "settings", "reasons"),
+    [
+        (pod(), "postInitSleep", {}, [Reason.NO_CONTAINER_SELECTED]),
+        (pod(QUICK), "postInitSleep", {"containers": ["x*"], "initContainers": []},
+         [Reason.NO_CONTAINER_SELECTED]),
+        (pod(QUICK), "retryInitExit255", {"initContainers": ["other"]},
+         [Reason.NO_CONTAINER_SELECTED]),
+        (pod(QUICK), "postInitSleep", {"containers": ["*"]},
+         [Reason.NOT_NEEDED, Reason.LONG_RUNNING]),
+        (pod(container("prepare", "/podsettle/linger", "--", "/x")), "postInitSleep", {},
+         [Reason.ALREADY_SETTLED]),
+        (pod(), "skipSELinuxRelabel", {}, [Reason.NO_PERSISTENT_VOLUME]),
+        (pod(annotations={"podsettle.dev/skip": "postInitSleep"}), "postInitSleep", {},
+         [Reason.POD_OPTED_OUT]),
+        (pod(annotations={"podsettle.dev/skip": "true"}), "postInitSleep", {},
+         [Reason.POD_OPTED_OUT]),
+        (pod(os={"name": "windows"}), "postInitSleep", {}, [Reason.WINDOWS_POD]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("action", ["Mutate", "Audit"])
+def test_policy_that_changes_nothing_has_a_reason_for_its_remedy(
+    document: Json, remedy: str, settings: Json, reasons: list[Reason], action: str
+) -> None:
+    seen = view(policy(remedies={remedy: settings}, action=action), nodes=FIXED)
+    decided = decide(document, seen)
+    skipped = ((remedy, tuple(reasons)),)
+    assert decided.policy_matches == (PolicyMatch("p", Verdict.CHANGES_NOTHING, skipped=skipped),)
+    assert [outcome.reason for outcome in decided.outcomes] == reasons
+    assert decided.policies == ("p",)
+
+
+def test_message_names_the_containers_that_a_remedy_does_not_select() -> None:
+    names = ["x" * 100_000, *(f"c{number}" for number in range(9))]
+    document = pod(
+        container("podsettle-kubelet-gate"), containers=[container(name) for name in names]
+    )
+    (outcome,) = decide(document, view(policy())).outcomes
+    assert outcome.message == (
+        "selects none of the pod's containers (init containers: none; containers: c0, c1, c2, c3, "
+        "c4, 5 more)"
+    )
+
+
+@examples(200)
+@given(document=PODS, seen=VIEWS)
+def test_each_remedy_of_each_covering_policy_has_an_outcome(document: Any, seen: Snapshot) -> None:
+    decided = PodDecider(seen.policies, seen, SETTINGS).decide(document, "qa")
+    made = decided.decision.outcomes
+    assert decided.outcomes[: len(made)] == made
+    whole_pod = {o.reason for o in made if not o.policy and not o.remedy}
+    chosen = {each.metadata.name: each.spec.settings() for each in seen.policies.documents}
+    covering = [m for m in decided.policy_matches if m.verdict is not Verdict.NOT_MATCHED]
+    assert tuple(match.policy for match in covering) == decided.policies
+    for match in covering:
+        shadowed, skipped = dict(match.shadowed), dict(match.skipped)
+        assert sorted([*match.acting, *shadowed, *skipped]) == sorted(chosen[match.policy])
+        for remedy in chosen[match.policy]:
+            outcomes = [
+                o for o in decided.outcomes if (o.policy, o.remedy) == (match.policy, remedy)
+            ]
+            assert outcomes or whole_pod
+            acts = any(o.changed or o.reason is Reason.WOULD_APPLY for o in outcomes)
+            assert acts == (remedy in match.acting)
+            assert remedy not in skipped or skipped[remedy]
+        assert bool(match.acting) == (match.verdict in (Verdict.ACTS, Verdict.AUDITS))

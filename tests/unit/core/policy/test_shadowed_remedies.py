@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.support.examples import examples
 from tests.support.factories import Json, policy
 from tests.support.strategies import PODS, VIEWS
-from webhook.core.policy.policy_matches import match_policies
+from webhook.core.policy.policy_matches import Verdict, match_policies
 from webhook.core.policy.shadowed_remedies import ShadowedRemedy, shadowed_remedies
 from webhook.core.policy.snapshot import Snapshot
 
@@ -86,5 +86,7 @@ def test_shadowed_remedy_of_a_selecting_policy_never_acts(document: Any, seen: S
         if "podsettle.dev/policy" in space.labels:
             continue
         labels = (document.get("metadata") or {}).get("labels") or {}
-        for match in match_policies(seen.policies, space, labels, None):
-            assert not {(match.policy, remedy) for remedy in match.acting} & never
+        for match in match_policies(seen.policies, space, labels, None, ()):
+            if match.verdict is not Verdict.NOT_MATCHED:
+                shadowed = {(match.policy, remedy) for remedy, _ in match.shadowed}
+                assert {pair for pair in never if pair[0] == match.policy} <= shadowed

@@ -186,11 +186,11 @@ def test_workload_without_init_containers_is_told_that_the_policy_selects_no_con
     document = workload("Deployment", "web")
     del document["spec"]["template"]["spec"]["initContainers"]
     explained = explain_workload(WEB, document, groups(), CLUSTER, "ci")
-    assert explained.notes == [
-        "Policy tekton covers the pod, but its remedy postInitSleep selects none of the pod's "
-        "containers. The pod has no init containers and the other containers main."
-    ]
-    assert f"  {explained.notes[0]}\n" in as_text(explained)
+    assert (
+        "  NoContainerSelected postInitSleep: selects none of the pod's containers (init "
+        "containers: none; containers: main) (by tekton)\n"
+    ) in as_text(explained)
+    assert explained.nodes == []
 
 
 def test_decision_that_fails_is_not_known() -> None:

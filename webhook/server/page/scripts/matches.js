@@ -1,7 +1,7 @@
 // What each policy does about a pod: those that act on it first, the others folded.
 const VERDICTS = {
   Acts: ["changed", "Acts"], Shadowed: ["same", "Shadowed"], Audits: ["audit", "Audit only"],
-  NotMatched: ["same", "No match"],
+  ChangesNothing: ["same", "Unchanged"], NotMatched: ["same", "No match"],
 };
 
 function matchViews({ policyMatches }) {
@@ -17,12 +17,13 @@ function matchViews({ policyMatches }) {
   return views.length ? views : [make("p", "muted", "No policy could be compared with this pod.")];
 }
 
-function matchView({ policy, verdict, acting, shadowed, why }) {
+function matchView({ policy, verdict, acting, shadowed, skipped, why }) {
   const [state, text] = VERDICTS[verdict] ?? ["same", verdict];
   const name = make("p", "code", make("b", "", policy));
   const parts = [];
   if (acting.length) parts.push(`${verdict === "Audits" ? "Would set" : "Sets"} ${acting.join(", ")}.`);
   for (const { remedy, by } of shadowed) parts.push(`${by} sets ${remedy} first.`);
+  for (const { remedy, reasons } of skipped) parts.push(`${remedy}: ${reasons.join(", ")}.`);
   if (why) parts.push(`${why[0].toUpperCase()}${why.slice(1)}.`);
   return make("li", "", make("div", "states", chip(state, text)),
     make("div", "what", name, make("p", "", parts.join(" "))));
