@@ -39,6 +39,13 @@ _BACKOFF_OPTIONS = (
         help="The largest random change of a pause: 0.5 makes it up to 50 % shorter or longer.",
     ),
     click.option(
+        "--backoff-max",
+        type=DurationType(),
+        default="1m",
+        show_default=True,
+        help="The pause from which pauses no longer grow.",
+    ),
+    click.option(
         "--backoff-total",
         type=DurationType(),
         default="1m",
@@ -49,7 +56,7 @@ _BACKOFF_OPTIONS = (
 
 
 def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the four flags of a back-off to a command. The command gets the parameter `backoff`."""
+    """Add the flags of a back-off to a command. The command gets the parameter `backoff`."""
 
     @functools.wraps(command)
     def wrapper(
@@ -57,6 +64,7 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
         backoff_first: timedelta,
         backoff_factor: float,
         backoff_jitter: float,
+        backoff_max: timedelta,
         backoff_total: timedelta,
         **options: Any,
     ) -> None:
@@ -68,6 +76,7 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
             backoff_factor,
             backoff_jitter,
             backoff_total.total_seconds(),
+            backoff_max.total_seconds(),
         )
         command(*arguments, backoff=backoff, **options)
 

@@ -32,7 +32,7 @@ class Backoff:
     """The parameters of an exponential back-off with jitter. A call runs a function with retries.
 
     The defaults are the defaults of Woodpecker, which uses `cenkalti/backoff` of Go with one minute
-    in total.
+    in total. The longest pause is that of `cenkalti/backoff`.
     """
 
     first: float = 0.5
@@ -43,9 +43,12 @@ class Backoff:
     """The largest random change of a pause, as a share of the pause from 0 to 1."""
     total: float = 60.0
     """The seconds after the first attempt during which retries may start. 0 means no retry."""
+    max_pause: float = 60.0
+    """The pause in seconds from which pauses no longer grow. The jitter changes this pause too."""
 
     def __post_init__(self) -> None:
-        if self.first < 0 or self.total < 0 or self.factor < 1 or not 0 <= self.jitter <= 1:
+        seconds = self.first, self.total, self.max_pause
+        if min(seconds) < 0 or self.factor < 1 or not 0 <= self.jitter <= 1:
             raise ValueError("back-off: pauses must not be negative or shrink; jitter is 0 to 1")
 
     async def __call__(
@@ -77,7 +80,8 @@ class Backoff:
         return await retrying(_attempt)
 
     def _next_pause(self, state: RetryCallState) -> float:
-        pause = wait_exponential(multiplier=self.first, exp_base=self.factor)(state)
+        grow = wait_exponential(multiplier=self.first, max=self.max_pause, exp_base=self.factor)
+        pause = grow(state)
         return pause * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
 
 
