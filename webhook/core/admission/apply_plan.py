@@ -181,4 +181,6 @@ def _audit_outcome(outcome: Outcome) -> Outcome:
     if not outcome.changed:
         return outcome
     message = f"would be {outcome.message}" if outcome.message else ""
+    if outcome.reason is not Reason.APPLIED:
+        message = f"would have the reason {outcome.reason}: {outcome.sentence}"
     return replace(outcome, reason=Reason.WOULD_APPLY, changed=False, message=message)

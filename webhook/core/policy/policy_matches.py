@@ -156,7 +156,8 @@ def _covering_match(
 ) -> PolicyMatch:
     """Return what a policy that covers the pod does.
 
-    `by_remedy` has the outcomes of each policy and remedy. Those of the whole pod have neither.
+    `by_remedy` has the outcomes of each policy and remedy. Those of the whole pod have neither, and
+    count for each remedy that was not evaluated.
     """
     name, audits = policy.metadata.name, policy.spec.action == "Audit"
     setters = _setters(plan, audits=audits)
@@ -165,7 +166,7 @@ def _covering_match(
         outcomes = by_remedy.get((name, remedy)) or by_remedy.get(("", ""), [])
         if any(each.changed or each.reason is Reason.WOULD_APPLY for each in outcomes):
             acting.append(remedy)
-        elif setters[remedy] != name:
+        elif any(each.reason is Reason.SHADOWED for each in outcomes):
             shadowed.append((remedy, setters[remedy]))
         else:
             skipped.append((remedy, tuple(dict.fromkeys(each.reason for each in outcomes))))

@@ -249,6 +249,7 @@ def test_an_audit_reports_remedies_without_changing_the_pod() -> None:
     remedies = {"postInitSleep": {}, "runtimeClass": {"name": "gone"}, **relabel()}
     decision = decide_pod(pod(QUICK), view(policy(action="Audit", remedies=remedies)))
     assert reasons(decision) == ["RuntimeClassMissing", "WouldApply", "prepare: WouldApply"]
+    assert decision.outcomes[1].message.startswith("would have the reason UnstableSELinuxLevel: ")
     assert decision.operations == ()
     assert "applied" not in decision.audit_annotations
 

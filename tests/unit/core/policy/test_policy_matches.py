@@ -171,6 +171,18 @@ def test_policy_that_changes_nothing_has_a_reason_for_its_remedy(
     assert decided.policies == ("p",)
 
 
+def test_reason_of_the_whole_pod_is_that_of_a_remedy_that_two_policies_set() -> None:
+    document = pod(QUICK, annotations={"podsettle.dev/skip": "true"})
+    assert decide(document, view(policy("a"), policy("b"))).policy_matches == tuple(
+        PolicyMatch(
+            name,
+            Verdict.CHANGES_NOTHING,
+            skipped=(("postInitSleep", (Reason.POD_OPTED_OUT,)),),
+        )
+        for name in ("a", "b")
+    )
+
+
 def test_message_names_the_containers_that_a_remedy_does_not_select() -> None:
     names = ["x" * 100_000, *(f"c{number}" for number in range(9))]
     document = pod(

@@ -10,9 +10,11 @@ from hypothesis import given
 from tests.support.examples import examples
 from tests.support.factories import Json, policy
 from tests.support.strategies import PODS, VIEWS
-from webhook.core.policy.policy_matches import Verdict, match_policies
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.policy.policy_matches import Verdict
 from webhook.core.policy.shadowed_remedies import ShadowedRemedy, shadowed_remedies
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.preview.pod_decider import PodDecider
 
 SLEEP: Json = {"postInitSleep": {}}
 TEAM = {"matchLabels": {"team": "a"}}
@@ -85,8 +87,11 @@ def test_shadowed_remedy_of_a_selecting_policy_never_acts(document: Any, seen: S
         # A namespace that names a policy by label gets it whatever its selector says.
         if "podsettle.dev/policy" in space.labels:
             continue
-        labels = (document.get("metadata") or {}).get("labels") or {}
-        for match in match_policies(seen.policies, space, labels, None, ()):
+        decided = PodDecider(seen.policies, seen, OperatorSettings()).decide(document, name)
+        # Without a decision on the policies, each remedy has the reason of the whole pod.
+        if not decided.decision.policies:
+            continue
+        for match in decided.policy_matches:
             if match.verdict is not Verdict.NOT_MATCHED:
                 shadowed = {(match.policy, remedy) for remedy, _ in match.shadowed}
                 assert {pair for pair in never if pair[0] == match.policy} <= shadowed
