@@ -79,6 +79,9 @@ def _section(defect: Defect) -> Iterator[str]:
         name = _COMPONENT_NAMES[entry.component]
         yield f"| {name} | {affected_releases(entry)} | {fixes} | {newest} |"
     yield ""
+    if defect.requires is not None:
+        yield f"**Only with** {defect.requires}, which no Node shows."
+        yield ""
     if defect.partly is not None:
         yield (
             f"**From [Kubernetes {_line(defect.partly.kubelet)}]({defect.partly.link}) on**, a "

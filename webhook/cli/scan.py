@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -39,20 +40,27 @@ def _check_namespace(
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json", "html"]),
+    type=click.Choice(["text", "json", "html", "policy"]),
     default="text",
     show_default=True,
-    help="html: one file with pictures, which needs no network.",
+    help="html: one file with pictures, which needs no network. policy: only the policies that the "
+    "scan proposes, as YAML.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Print the evidence and all nodes too.")
 @view_options
 @click.pass_context
-def scan(context: click.Context, namespace: str | None, output: str, view: ViewChoice) -> None:
+def scan(
+    context: click.Context, namespace: str | None, output: str, verbose: bool, view: ViewChoice
+) -> None:
     """Look for defects of nodes, and for pods that suffer from them.
 
     The scan only reads. It needs no webhook in the cluster. With --namespace, only the pods of this
     namespace are read. The paths of --manifests may also contain pods, events and certificate
     requests, such as the output of `kubectl get nodes,runtimeclasses,namespaces,pods,events,csr -A
     -o json`.
+
+    The policies that it proposes report what they would do, and change nothing until their line
+    `action: Audit` is deleted. To create them: `podsettle scan -o policy | kubectl apply -f -`.
 
     Exit codes: 0 nothing was found; 1 a symptom was found, or a pod is not settled; 2 an error, or
     nothing could be read.
@@ -66,7 +74,7 @@ def scan(context: click.Context, namespace: str | None, output: str, view: ViewC
     if _saw_nothing(report):
         limits = ", ".join(area.limit for area in report.areas)
         raise InputError(f"scan: nothing could be read: {limits}")
-    _print(report, output)
+    _print(report, output, verbose)
     if report.found:
         context.exit(1)
 
@@ -82,18 +90,25 @@ def _scan(
         from webhook.inspect.paged import PagedReader
         from webhook.inspect.scan.collect import scan as scan_cluster
         from webhook.inspect.scan.dump import DumpReader
+        from webhook.inspect.scan.templates import LiveTemplates
 
     cluster, connection = opened
+    words = [f"--manifests {shlex.quote(str(path))}" for path in choice.manifests]
+    words += [f"-n {namespace}"] if namespace else []
+    arguments = "".join(f" {word}" for word in words)
     if connection is None:
         reader = DumpReader(choice.manifests)
-        report = asyncio.run(scan_cluster(reader, cluster, namespace))
+        report = asyncio.run(scan_cluster(reader, cluster, namespace, arguments=arguments))
         for problem in reader.problems:
             echo_message(problem)
         if reader.problems and _saw_nothing(report):
             raise click.exceptions.Exit(2)  # The messages say why.
         return report
     live_reader = PagedReader(connection.server, on_progress)
-    return connection.run(scan_cluster(live_reader, cluster, namespace))
+    templates = LiveTemplates(connection.server)
+    return connection.run(
+        scan_cluster(live_reader, cluster, namespace, templates=templates, arguments=arguments)
+    )
 
 
 def _saw_nothing(report: ScanReport) -> bool:
@@ -112,7 +127,7 @@ def _is_missing(cluster: KnownCluster, namespace: str) -> bool:
     )
 
 
-def _print(report: ScanReport, output: str) -> None:
+def _print(report: ScanReport, output: str, verbose: bool) -> None:
     if output == "html":
         from webhook.inspect.scan.html import render_html
 
@@ -121,7 +136,14 @@ def _print(report: ScanReport, output: str) -> None:
         from webhook.inspect.scan.model import to_json
 
         echo_json(to_json(report))
+    elif output == "policy":
+        from webhook.inspect.scan.text import render_policies
+
+        policies = render_policies(report)
+        echo_text(policies)
+        if not policies:
+            echo_message("scan: no policy is proposed; without -o, the scan says why")
     else:
         from webhook.inspect.scan.text import render_text
 
-        echo_text(render_text(report))
+        echo_text(render_text(report, details=verbose))

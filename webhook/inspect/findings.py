@@ -7,13 +7,18 @@ function that says "none".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgspec
 
 MAX_EVIDENCE = 5
 """The maximum number of pieces of evidence in a finding, because people read them."""
+
+
+def format_time(time: datetime) -> str:
+    """Return a time of the cluster for people, always in the same form."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 class Certainty(StrEnum):
@@ -75,6 +80,14 @@ class Evidence(msgspec.Struct, frozen=True, rename="camel"):
     """When the value came about, by the clock of the cluster."""
 
 
+class FoundContainer(msgspec.Struct, frozen=True, rename="camel"):
+    """A container with a symptom."""
+
+    name: str
+    init: bool
+    """Whether it is an init container."""
+
+
 class Finding(msgspec.Struct, frozen=True, rename="camel"):
     """One symptom at one workload."""
 
@@ -94,6 +107,10 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     last_seen: datetime | None
     advice: str
     """What to do about the finding."""
+    container: FoundContainer | None = None
+    """The container of the first pod with the symptom. None if the whole pod has it."""
+    node: str = ""
+    """The node of the first pod."""
 
 
 class Answer(StrEnum):

@@ -214,6 +214,11 @@ class Defect(StrictModel):
     runs: Text = Field(
         description="What an affected node runs, for messages such as `2 of 4 nodes still run …`."
     )
+    requires: Text | None = Field(
+        default=None,
+        description="The configuration without which no node has the defect, if a Node does not "
+        "show it. `podsettle scan` then calls nodes *possible* instead of *affected*.",
+    )
     symptom: Annotated[tuple[Symptom, ...], _NOT_EMPTY] = Field(strict=False)
     signs: tuple[Sign, ...] = Field(
         default=(), strict=False, description="Events that show the defect, the surest first."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -85,6 +85,13 @@ S = TypeVar("S")
 """The type of a remedy's settings."""
 
 
+class FoundContainers(NamedTuple):
+    """The names of the containers at which a scan found a defect."""
+
+    init: tuple[str, ...] = ()
+    regular: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeClassSetting:
     """The setting of a remedy that names a RuntimeClass."""
@@ -120,9 +127,11 @@ class Remedy(Generic[S]):
     """Return what the remedy does, as a phrase after `is` or `are`, for the pod's summary.
 
     Examples are `kept alive for at least 500 ms` and `put under RuntimeClass kata`."""
-    proposed_settings: object
-    """The settings in a policy that `podsettle scan` proposes. None if it cannot propose any, such
-    as the names of containers."""
+    proposed_settings: Callable[[FoundContainers], object] | None
+    """Return the settings in a policy that `podsettle scan` proposes for the pods that it found.
+
+    None if it must not propose the remedy, because only the author of the pods knows whether it is
+    safe there."""
     edits: frozenset[Edit] = frozenset()
     """The kinds of edits that `apply` may make."""
     fields: frozenset[str] = frozenset()
@@ -131,8 +140,9 @@ class Remedy(Generic[S]):
     """The annotations that `apply` may set."""
     container_sign: Callable[[Container], str] = lambda _container: ""
     """Return what the remedy did, in a sentence, if a container shows a sign of it."""
-    needs_node_configuration: bool = False
-    """Whether the remedy has no effect before the nodes are configured."""
+    node_configuration: str = ""
+    """The command that prints the configuration of nodes without which the remedy has no effect.
+    Empty if it needs none."""
     still_needed: Callable[[S, PolicyNodes], Need | None] | None = None
     """Return whether nodes still need the remedy, or None if no known release makes it unnecessary.
 

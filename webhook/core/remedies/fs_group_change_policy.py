@@ -65,6 +65,6 @@ REMEDY = Remedy(
         }
     ),
     effect=lambda settings: f"set to fsGroupChangePolicy {settings}",
-    proposed_settings="OnRootMismatch",
+    proposed_settings=lambda _found: "OnRootMismatch",
     fields=frozenset({_FIELD}),
 )

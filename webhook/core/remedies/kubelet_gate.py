@@ -181,7 +181,7 @@ REMEDY = Remedy(
         }
     ),
     effect=effect,
-    proposed_settings={},
+    proposed_settings=lambda _found: {},
     container_sign=container_sign,
     edits=frozenset({Edit.INIT_CONTAINER}),
 )

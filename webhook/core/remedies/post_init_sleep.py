@@ -24,7 +24,7 @@ from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
-from webhook.core.remedies.base import Context, Remedy
+from webhook.core.remedies.base import Context, FoundContainers, Remedy
 from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
 from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
@@ -286,6 +286,20 @@ def hints(settings: PostInitSleep) -> Iterator[str]:
         )
 
 
+def proposed_settings(found: FoundContainers) -> object:
+    """Return settings that select exactly the containers that were found."""
+    if not found.regular:
+        return {"initContainers": list(found.init)}
+    return {"initContainers": list(found.init), "containers": list(found.regular)}
+
+
+def unwrapped(command: list[str]) -> list[str]:
+    """Return the command that a wrapper runs. A command without a wrapper is returned itself."""
+    if command[:1] == [HELPER_PATH] and "--" in command:
+        return command[command.index("--") + 1 :]
+    return shell_wrapper.unwrapped(command)
+
+
 def container_sign(container: Container) -> str:
     """Return what the wrapper does, if the container starts it."""
     command = container.command
@@ -308,7 +322,7 @@ REMEDY = Remedy(
         Reason.LONG_RUNNING, Reason.NOT_NEEDED, Reason.NO_SHELL, Reason.INTERACTIVE,
     },
     effect=effect,
-    proposed_settings={},
+    proposed_settings=proposed_settings,
     container_sign=container_sign,
     edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
     hints=hints,

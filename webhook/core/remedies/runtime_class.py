@@ -82,8 +82,8 @@ REMEDY = Remedy(
     },
     effect=lambda settings: f"put under RuntimeClass {settings.name}",
     # The name of the class that `podsettle node-config` creates.
-    proposed_settings={"name": "overlay-volatile"},
-    needs_node_configuration=True,
+    proposed_settings=lambda _found: {"name": "overlay-volatile"},
+    node_configuration="podsettle node-config containerd",
     fields=frozenset({"/spec/runtimeClassName"}),
     still_needed=still_needed,
     # Pods that name another class stay where they are. They do not matter for StillNeeded, because

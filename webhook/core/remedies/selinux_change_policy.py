@@ -58,6 +58,6 @@ REMEDY = Remedy(
         }
     ),
     effect=lambda settings: f"set to seLinuxChangePolicy {settings}",
-    proposed_settings="Recursive",
+    proposed_settings=lambda _found: "Recursive",
     fields=frozenset({"/spec/securityContext/seLinuxChangePolicy"}),
 )

@@ -102,6 +102,8 @@ duration is (minimum lifetime - sleep), or 0 if that is negative. The second one
 
 _SCRIPT_NAME = "podsettle"
 """The value of `$0` in the script."""
+_WRAPPER_LENGTH = 6
+"""The number of strings that `wrapper` returns, in every version of podsettle."""
 _SHELL_NAMES = ("sh", "ash", "dash", "bash")
 _SHELL_DIRECTORIES = ("", "/bin/", "/usr/bin/", "/usr/local/bin/", "/busybox/")
 SHELLS = frozenset(directory + shell for directory in _SHELL_DIRECTORIES for shell in _SHELL_NAMES)
@@ -147,6 +149,11 @@ def is_wrapped(command: Sequence[str]) -> bool:
         and command[2].startswith(_MARKER)
         and command[3] == _SCRIPT_NAME
     )
+
+
+def unwrapped(command: list[str]) -> list[str]:
+    """Return the command without the wrapper. A command without one is returned itself."""
+    return command[_WRAPPER_LENGTH:] if is_wrapped(command) else command
 
 
 def _sleep_argument(milliseconds: int) -> str:

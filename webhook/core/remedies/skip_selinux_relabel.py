@@ -148,8 +148,8 @@ REMEDY = Remedy(
     },
     effect=effect,
     # The name of the class that `podsettle node-config` creates.
-    proposed_settings={"runtimeClassName": "selinux-fix-runtime-class"},
-    needs_node_configuration=True,
+    proposed_settings=lambda _found: {"runtimeClassName": "selinux-fix-runtime-class"},
+    node_configuration="podsettle node-config crio",
     annotations=frozenset(SKIP_RELABEL_ANNOTATIONS),
     edits=frozenset({Edit.ANNOTATION}),
     fields=frozenset({"/spec/runtimeClassName"}),

@@ -10,6 +10,7 @@ from pydantic import Field
 from webhook.core.preview.model import PodPreview
 from webhook.core.reasons import Reason
 from webhook.core.types import CamelCaseModel
+from webhook.inspect.findings import Certainty
 
 
 class AppliedRemedy(CamelCaseModel):
@@ -69,6 +70,17 @@ class Unknown(CamelCaseModel):
     command: str = Field(default="", description="The command that asks for the right.")
 
 
+class PodSymptom(CamelCaseModel):
+    """A symptom of a defect that a pod shows."""
+
+    symptom: str = Field(description="The name of the symptom, as `podsettle scan` has it.")
+    certainty: Certainty
+    sentences: list[str]
+    advice: str
+    policy: str = Field(description="The policy that a scan proposes, as YAML. Empty if none.")
+    page: str = Field(description="The address of the page about the symptom.")
+
+
 Called: TypeAlias = Literal["True", "False", "Unknown"]
 _CALLED = (
     "Whether the API server calls podsettle for a new pod. null if podsettle would do nothing, or "
@@ -88,6 +100,7 @@ class PodExplanation(CamelCaseModel):
     left_out: list[LeftOut]
     containers: list[ContainerExplanation]
     events: list[EventNote]
+    symptoms: list[PodSymptom]
     notes: list[str]
     today: PodPreview | None = Field(
         description="The decision on this pod without its node, as `podsettle preview` shows it. "

@@ -37,6 +37,7 @@ from webhook.inspect.explain.record import (
     record_of,
     remedy_fields,
 )
+from webhook.inspect.explain.symptoms import symptoms_of
 from webhook.inspect.explain.today import (
     call_for,
     decide_today,
@@ -86,6 +87,7 @@ def explain_pod(
         left_out=left_out,
         containers=list(_containers(pod, record, left_out)),
         events=list(events),
+        symptoms=list(symptoms_of(live, cluster)),
         notes=[
             *record_notes(record, pod),
             *next_pod_notes(call, cluster.flags),

@@ -13,6 +13,7 @@ from webhook.inspect.explain.model import (
     LeftOut,
     NodeNeed,
     PodExplanation,
+    PodSymptom,
     ReasonExplanation,
     Unknown,
     WorkloadExplanation,
@@ -43,6 +44,8 @@ def _pod_lines(pod: PodExplanation) -> Iterator[str]:
     yield from _section("Left out", map(_left_out_line, pod.left_out))
     yield from _section("Containers", map(_container_line, pod.containers))
     yield from _section("Events", map(_event_line, pod.events))
+    for symptom in pod.symptoms:
+        yield from _section(f"Symptom {symptom.symptom}", _symptom_lines(symptom))
     yield from _section("Notes", pod.notes)
     yield from _section("Today", _today_lines(pod.today, pod.called))
     needs = map(_need_line, pod.nodes)
@@ -97,6 +100,15 @@ def _applied_lines(pod: PodExplanation) -> Iterator[str]:
             yield f"  sets {', '.join(each.fields)}"
         if each.today:
             yield f"  would not be applied today: {each.today}"
+
+
+def _symptom_lines(symptom: PodSymptom) -> Iterator[str]:
+    yield from (f"{symptom.certainty}: {sentence}" for sentence in symptom.sentences)
+    yield symptom.advice
+    yield f"page: {symptom.page}"
+    if symptom.policy:
+        yield "The proposed policy:"
+        yield from (f"  {line}" for line in symptom.policy.splitlines())
 
 
 def _left_out_line(left_out: LeftOut) -> str:

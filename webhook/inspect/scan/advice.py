@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-import yaml
-
 from webhook.core.cluster.nodes import Node
-from webhook.core.constants import API_VERSION, KIND, LABEL_NAMESPACE_NAME
 from webhook.core.defects.defect import Defect
 from webhook.core.remedies import REMEDIES
-
-_MAX_NAMESPACES = 50
-"""The maximum number of namespaces in a policy that a scan proposes."""
+from webhook.inspect.scan.model import PolicyPreview, count_of
 
 
 def upgrade_advice(defect: Defect, node: Node) -> str:
@@ -24,60 +17,31 @@ def upgrade_advice(defect: Defect, node: Node) -> str:
     return f"Upgrade {software} on node {node.name} to {release} or later."
 
 
-def proposed_remedy(defect: Defect) -> str | None:
-    """Return the remedy that a proposed policy has. None if podsettle has none for the defect.
-
-    A remedy whose settings have to name containers cannot be proposed.
-    """
-    return next(
-        (name for name in defect.remedies if REMEDIES[name].proposed_settings is not None), None
-    )
-
-
-def policy_for(
-    remedy: str, namespaces: Iterable[str], pod_labels: Mapping[str, str] | None = None
-) -> str:
-    """Return a policy with one remedy for the pods of some namespaces, as YAML.
-
-    A comment says how many namespaces the policy leaves out.
-    """
-    found = sorted(namespaces)
-    names, left_out = found[:_MAX_NAMESPACES], found[_MAX_NAMESPACES:]
-    spec: dict[str, object] = {
-        "namespaceSelector": {
-            "matchExpressions": [{"key": LABEL_NAMESPACE_NAME, "operator": "In", "values": names}]
-        },
-        "remedies": {remedy: REMEDIES[remedy].proposed_settings},
-    }
-    if pod_labels:
-        spec["podSelector"] = {"matchLabels": dict(pod_labels)}
-    document = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": f"settle-{remedy.lower()}"},
-        "spec": spec,
-    }
-    text: str = yaml.safe_dump(document, sort_keys=False, width=100)
-    if left_out:
-        # A label of the namespaces is easier to keep up to date than a long list.
-        text = (
-            f"# Not among the names: {len(left_out)} more namespaces, from {left_out[0]} on. Add "
-            f"them, or select\n# all {len(found)} by a label.\n{text}"
-        )
-    return text
-
-
-def advice_for(defect: Defect, namespaces: int) -> str:
-    """Return what to do about a defect that pods of so many namespaces suffer from."""
-    remedy = proposed_remedy(defect)
-    if remedy is None:
+def advice_for(defect: Defect, preview: PolicyPreview | None) -> str:
+    """Return what to do about a defect that pods suffer from."""
+    if preview is None:
         return defect.advice
-    before = (
-        " Configure the nodes first: `podsettle node-config`."
-        if REMEDIES[remedy].needs_node_configuration
-        else ""
-    )
-    pods = "new pods"
-    if namespaces > _MAX_NAMESPACES:
-        pods += f" of {_MAX_NAMESPACES} of the {namespaces} namespaces"
-    return f"{defect.advice} The policy below applies {remedy} to {pods}.{before}"
+    return " ".join([defect.advice, *policy_sentences(preview)])
+
+
+def policy_sentences(preview: PolicyPreview) -> list[str]:
+    """Return what policies do for the pods that were found, in sentences."""
+    sentences = [
+        f"Policy {each.text} has a remedy for {count_of(each.pods, 'pod')} like these."
+        for each in preview.in_force
+    ]
+    if preview.changes:
+        sentences.append(f"The proposed policy has {preview.remedy}, and {preview.phrase}.")
+    sentences += [
+        f"It leaves {count_of(each.pods, 'pod')} unchanged: {each.text}."
+        if preview.changes
+        else f"A policy with {preview.remedy} would leave {count_of(each.pods, 'pod')} unchanged: "
+        f"{each.text}."
+        for each in preview.unchanged
+    ]
+    if preview.is_audited and preview.changes:
+        sentences.append("A policy of its name is in the cluster already, with `action: Audit`.")
+    configuration = REMEDIES[preview.remedy].node_configuration
+    if configuration and not preview.in_force:
+        sentences.append(f"Configure the nodes first: `{configuration}`.")
+    return sentences

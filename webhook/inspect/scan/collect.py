@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from webhook.inspect.findings import Area, Looked
@@ -16,14 +16,17 @@ from webhook.inspect.objects import Event, LivePod, PodKey
 from webhook.inspect.paged import Areas
 from webhook.inspect.scan import resources
 from webhook.inspect.scan.certificates import SIGNER, first_certificates
+from webhook.inspect.scan.found_pods import FoundPods
 from webhook.inspect.scan.grouped_findings import Tally
 from webhook.inspect.scan.kinds_looked_at import view_areas
 from webhook.inspect.scan.model import ScanReport
 from webhook.inspect.scan.nodes import defect_nodes, node_groups, policy_needs
+from webhook.inspect.scan.proposals import Proposal, propose
 from webhook.inspect.scan.resources import ObjectReader
 from webhook.inspect.scan.symptom_reports import bin_length, symptom_reports
 from webhook.inspect.scan.symptoms import SYMPTOMS, slow_umount
 from webhook.inspect.scan.symptoms.base import ScanFacts, matches
+from webhook.inspect.scan.templates import NoTemplates, TemplateReader
 from webhook.inspect.scan.unsettled import UnsettledPods
 
 _MAX_EVENTS_BYTES = 40 * 1024 * 1024
@@ -43,8 +46,14 @@ async def scan(
     cluster: KnownCluster,
     namespace: str | None = None,
     max_events_bytes: int = _MAX_EVENTS_BYTES,
+    templates: TemplateReader | None = None,
+    arguments: str = "",
 ) -> ScanReport:
-    """Look for every symptom, and return the report. `namespace` None means all namespaces."""
+    """Look for every symptom, and return the report. `namespace` None means all namespaces.
+
+    `templates` are those of workloads. Without them, the next pods are those that run, without what
+    the cluster added. `arguments` are those of this scan, for the commands that it prints.
+    """
     areas = Areas()
     for area in view_areas(cluster, namespace):
         areas.record(area)
@@ -66,7 +75,13 @@ async def scan(
     )
     del requests
     tally = Tally()
-    pods = await _judge_pods(reader, cluster, areas, facts, tally, namespace)
+    found = {
+        symptom.id: FoundPods(cluster.view, cluster.view.policies)
+        for symptom in SYMPTOMS
+        if symptom.defect is not None
+    }
+    pods = await _judge_pods(reader, cluster, areas, facts, tally, found, namespace)
+    proposals = await _proposals(cluster, found, templates or NoTemplates())
     for area in reader.areas.all:
         areas.record(area)
     policies = cluster.view.policies.documents
@@ -79,12 +94,42 @@ async def scan(
         pods=pods,
         areas=areas.all,
         nodes=node_groups(cluster.view.nodes.all),
-        defects=defect_nodes(cluster.view.nodes.all, policies),
+        defects=defect_nodes(cluster.view.nodes.all, _curing(proposals)),
         needs=policy_needs(policies, cluster.view),
-        symptoms=symptom_reports(tally, areas, seconds),
+        symptoms=symptom_reports(tally, areas, seconds, proposals, cluster.view.nodes.all),
         bin_seconds=seconds,
         notes=tuple(_notes(cluster)),
+        command=cluster.flags.add_to(f"podsettle scan{arguments}"),
+        apply_command=cluster.flags.add_to(
+            f"podsettle scan{arguments} -o policy | kubectl apply -f -"
+        ),
     )
+
+
+async def _proposals(
+    cluster: KnownCluster, found: Mapping[str, FoundPods], templates: TemplateReader
+) -> dict[str, Proposal]:
+    """Return the policies for the symptoms that were found, by the symptom's id."""
+    workloads = (kind.workload for pods in found.values() for kind in pods.kinds)
+    next_pods = await templates.next_pods(workloads)
+    proposals: dict[str, Proposal] = {}
+    for symptom in SYMPTOMS:
+        if symptom.defect is not None and symptom.id in found:
+            view, settings = cluster.view, cluster.settings
+            pods = found[symptom.id]
+            proposal = propose(symptom.defect, pods, view, view.policies, settings, next_pods)
+            if proposal is not None:
+                proposals[symptom.id] = proposal
+    return proposals
+
+
+def _curing(proposals: Mapping[str, Proposal]) -> dict[str, tuple[str, ...]]:
+    """Return the policies that cure a defect in pods that were found, by the defect's id."""
+    return {
+        symptom.defect.id: tuple(each.text for each in proposals[symptom.id].preview.in_force)
+        for symptom in SYMPTOMS
+        if symptom.defect is not None and symptom.id in proposals
+    }
 
 
 def _notes(cluster: KnownCluster) -> Iterator[str]:
@@ -144,6 +189,7 @@ async def _judge_pods(
     areas: Areas,
     facts: ScanFacts,
     tally: Tally,
+    found: Mapping[str, FoundPods],
     namespace: str | None,
 ) -> int:
     """Judge every pod, add the findings to the tally, and return the number of pods."""
@@ -167,8 +213,12 @@ async def _judge_pods(
             lookups += 1
             known = await _with_events(reader, facts, pod)
         for symptom in SYMPTOMS:
-            for finding in symptom.judge(pod, known if symptom is slow_umount.SYMPTOM else facts):
+            judged = known if symptom is slow_umount.SYMPTOM else facts
+            findings = list(symptom.judge(pod, judged))
+            for finding in findings:
                 tally.add(finding)
+            if findings and symptom.id in found:
+                found[symptom.id].add(pod, findings)
         for finding in unsettled_pods.judge(pod):
             tally.add(finding)
     if unsettled_pods.area is not None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Finding
+from webhook.inspect.scan.model import SymptomNode
 
 MAX_GROUPS = 5_000
 """The maximum number of workloads with a finding, over all symptoms. The others are counted."""
@@ -26,6 +27,7 @@ class Tally:
         self._counts: dict[str, int] = {}
         self._unlisted: dict[str, int] = {}
         self._times: dict[str, array[int]] = {}
+        self._nodes: dict[tuple[str, str], SymptomNode] = {}
 
     def add(self, finding: Finding) -> None:
         """Add a finding about one pod."""
@@ -35,6 +37,8 @@ class Tally:
             times = self._times.setdefault(symptom, array("q"))
             if len(times) < _MAX_TIMES:
                 times.append(int(finding.first_seen.timestamp()))
+        if finding.node:
+            self._add_node(finding)
         key = (symptom, finding.namespace, finding.workload, finding.certainty)
         group = self._groups.get(key)
         if group is not None:
@@ -43,6 +47,25 @@ class Tally:
             self._groups[key] = finding
         else:
             self._unlisted[symptom] = self._unlisted.get(symptom, 0) + 1
+
+    def _add_node(self, finding: Finding) -> None:
+        """Add a finding to those of its node. A pod may name a node that is gone."""
+        key = (finding.symptom, finding.node)
+        node = self._nodes.get(key)
+        if node is None and len(self._nodes) < self._max_groups:
+            node = SymptomNode(finding.node, "", "", 0, finding.certainty, None)
+        if node is not None:
+            self._nodes[key] = replace(
+                node,
+                count=node.count + finding.count,
+                certainty=min(node.certainty, finding.certainty, key=_ORDER.index),
+                last_seen=max(_known(node.last_seen, finding.last_seen), default=None),
+            )
+
+    def nodes(self, symptom: str) -> tuple[SymptomNode, ...]:
+        """Return the nodes with a symptom, without their software. The worst one comes first."""
+        found = [node for (name, _), node in self._nodes.items() if name == symptom]
+        return tuple(sorted(found, key=lambda node: (-node.count, node.name)))
 
     def count(self, symptom: str) -> int:
         """Return how many times a symptom was found."""

@@ -6,9 +6,11 @@ from datetime import datetime
 
 import msgspec
 
-from webhook.core.defects.defect import DefectStatus
 from webhook.core.printable import printable_json
-from webhook.inspect.findings import Area, Finding, Verdict
+from webhook.inspect.findings import Area, Certainty, Finding, Verdict
+
+POSSIBLE = "possible"
+"""The status of nodes whose releases have a defect that also needs a certain configuration."""
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -19,7 +21,8 @@ class NodeDefect(_Part, frozen=True):
     """Whether nodes with one runtime and kubelet have a defect."""
 
     defect: str
-    status: DefectStatus
+    status: str
+    """The value of a DefectStatus, or POSSIBLE."""
     cured_by: str
     """The release that cures the nodes, such as `CRI-O 1.33.13`. Empty if there is none."""
 
@@ -41,18 +44,22 @@ class DefectNodes(_Part, frozen=True):
     defect: str
     title: str
     affected: int
+    possible: int
+    """The number of nodes that have the defect only with a configuration that no Node shows."""
     partly: int
     not_affected: int
     unverified: int
     remedies: tuple[str, ...]
     policies: tuple[str, ...]
-    """The policies that have a remedy for the defect, for whichever pods."""
+    """The policies in force that cure the defect in pods that the scan found with it."""
     page: str
+    requires: str = ""
+    """The configuration without which no node has the defect. Empty if there is none."""
 
     @property
     def total(self) -> int:
         """The number of all nodes."""
-        return self.affected + self.partly + self.not_affected + self.unverified
+        return self.affected + self.possible + self.partly + self.not_affected + self.unverified
 
 
 class PolicyNeed(_Part, frozen=True):
@@ -72,6 +79,48 @@ class Bin(_Part, frozen=True):
     count: int
 
 
+class PodCount(_Part, frozen=True):
+    """A number of pods, and what they have in common."""
+
+    text: str
+    pods: int
+
+
+class PolicyPreview(_Part, frozen=True, kw_only=True):
+    """What a proposed policy would do to the next pods of the workloads that were found."""
+
+    remedy: str
+    pods: int
+    """The number of pods with the symptom."""
+    changes: int = 0
+    """How many of them the policy would change."""
+    in_force: tuple[PodCount, ...] = ()
+    """The names of policies in force that change pods like these already."""
+    unchanged: tuple[PodCount, ...] = ()
+    """Why the other pods would stay as they are."""
+    is_audited: bool = False
+    """Whether a policy of this name with `action: Audit` is in force already."""
+
+    @property
+    def phrase(self) -> str:
+        """What the policy does, as `changes 12 of the 12 pods found`."""
+        return f"changes {self.changes} of the {count_of(self.pods, 'pod')} found"
+
+
+class SymptomNode(_Part, frozen=True):
+    """A node with pods that have a symptom."""
+
+    name: str
+    runtime: str
+    kubelet: str
+    """Both are empty if the node is gone, or could not be read."""
+    count: int
+    """The number of times that the symptom was found there."""
+    certainty: Certainty
+    """The certainty of the most certain of these findings."""
+    last_seen: datetime | None
+
+
 class SymptomReport(_Part, frozen=True):
     """A symptom, where it was found, and what to do."""
 
@@ -84,9 +133,21 @@ class SymptomReport(_Part, frozen=True):
     """The number of times that the symptom was found at workloads that are not listed."""
     advice: str
     policy: str
-    """A policy that helps, as YAML. Empty if there is none."""
+    """A policy that helps, as YAML. Empty if there is none that changes a pod."""
     page: str
+    """The address of the page about the symptom, in the documentation of podsettle."""
     timeline: tuple[Bin, ...]
+    pods: int = 0
+    """The number of pods with the symptom."""
+    preview: PolicyPreview | None = None
+    """What a policy would do. None if podsettle has no remedy for the symptom."""
+    nodes: tuple[SymptomNode, ...] = ()
+    """The nodes of these pods. The one with the most findings comes first."""
+
+    @property
+    def count(self) -> int:
+        """How many times the symptom was found."""
+        return sum(finding.count for finding in self.findings) + self.unlisted
 
 
 class ScanReport(_Part, frozen=True):
@@ -107,11 +168,20 @@ class ScanReport(_Part, frozen=True):
     bin_seconds: int
     """The length of each part of the timelines."""
     notes: tuple[str, ...]
+    command: str = "podsettle scan"
+    """The command that makes this scan again."""
+    apply_command: str = "podsettle scan -o policy | kubectl apply -f -"
+    """The command that creates the proposed policies."""
 
     @property
     def found(self) -> bool:
         """Whether a symptom was found."""
         return any(symptom.findings for symptom in self.symptoms)
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number and a noun, such as `1 pod` and `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def to_json(report: ScanReport) -> str:

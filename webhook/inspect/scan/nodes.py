@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.remedy_need import survey
 from webhook.core.cluster.view import ClusterView
 from webhook.core.defects.catalogue import DEFECTS
-from webhook.core.defects.defect import Defect
+from webhook.core.defects.defect import Defect, DefectStatus
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.still_needed import all_nodes, remedy_needs
-from webhook.inspect.scan.model import DefectNodes, NodeDefect, NodeGroup, PolicyNeed
+from webhook.inspect.scan.model import POSSIBLE, DefectNodes, NodeDefect, NodeGroup, PolicyNeed
 
 _MAX_NAMES = 5
 """The maximum number of names of nodes in a group, because people read them."""
@@ -21,8 +21,7 @@ def node_groups(nodes: Iterable[Node]) -> tuple[NodeGroup, ...]:
     """Return the nodes by runtime and kubelet. The largest group comes first."""
     by_software: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
-        runtime = str(node.runtime) if node.runtime.name else "no runtime reported"
-        by_software.setdefault((runtime, str(node.kubelet or "?")), []).append(node)
+        by_software.setdefault(software_of(node), []).append(node)
     groups = [
         NodeGroup(
             runtime=runtime,
@@ -36,40 +35,55 @@ def node_groups(nodes: Iterable[Node]) -> tuple[NodeGroup, ...]:
     return tuple(sorted(groups, key=lambda group: (-group.count, group.runtime, group.kubelet)))
 
 
+def software_of(node: Node) -> tuple[str, str]:
+    """Return the runtime and the kubelet of a node, for people."""
+    runtime = str(node.runtime) if node.runtime.name else "no runtime reported"
+    return runtime, str(node.kubelet or "?")
+
+
 def _node_defect(node: Node, defect: Defect) -> NodeDefect:
     release = defect.cure_for(node.runtime, node.kubelet)
     component = "kubelet" if defect.component == "kubelet" else node.runtime.name
     cured_by = f"{component} {release}" if release is not None else ""
-    return NodeDefect(defect.id, node.status_for(defect), cured_by)
+    status = node.status_for(defect)
+    is_possible = defect.requires is not None and status is DefectStatus.AFFECTED
+    return NodeDefect(defect.id, POSSIBLE if is_possible else status.value, cured_by)
 
 
 def defect_nodes(
-    nodes: Sequence[Node], policies: Iterable[SettlePolicy]
+    nodes: Sequence[Node], curing: Mapping[str, tuple[str, ...]]
 ) -> tuple[DefectNodes, ...]:
-    """Return for each defect the numbers of nodes, and the policies with a remedy for it."""
-    settings = [(policy.metadata.name, policy.spec) for policy in policies]
+    """Return for each defect the numbers of nodes.
+
+    `curing` has the policies that cure a defect in pods that were found, by the defect's id.
+    """
     result = []
     for defect in DEFECTS:
         found = survey(nodes, defect)
-        curing = tuple(
-            name
-            for name, spec in settings
-            if spec.action == "Mutate" and not set(defect.remedies).isdisjoint(spec.settings())
-        )
+        affected, possible = len(found.affected), 0
+        if defect.requires is not None:
+            affected, possible = 0, affected
         result.append(
             DefectNodes(
                 defect=defect.id,
                 title=defect.title,
-                affected=len(found.affected),
+                affected=affected,
+                possible=possible,
                 partly=len(found.partly),
                 not_affected=len(found.not_affected),
                 unverified=len(found.unverified),
                 remedies=defect.remedies,
-                policies=curing,
-                page=defect.page or "",
+                policies=curing.get(defect.id, ()),
+                page=page_of(defect),
+                requires=defect.requires or "",
             )
         )
     return tuple(result)
+
+
+def page_of(defect: Defect) -> str:
+    """Return the address of the page about a defect. Empty if there is none."""
+    return f"docs/{defect.page}" if defect.page else ""
 
 
 def policy_needs(policies: Iterable[SettlePolicy], view: ClusterView) -> tuple[PolicyNeed, ...]:

@@ -22,8 +22,8 @@ body {
   background: var(--page); color: var(--text); font: 1rem/1.5 system-ui, sans-serif;
 }
 h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.5rem 0 .25rem; }
+h2 { font-size: 1.2rem; margin: 1.5rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 1rem 0 .25rem; }
 p { margin: .25rem 0; }
 a, summary { color: var(--link); }
 summary { cursor: pointer; }
@@ -37,10 +37,11 @@ td { overflow-wrap: break-word; }
 td.n, th.n { text-align: right; padding-right: 1.2rem; }
 .findings { table-layout: fixed; }
 .findings td { overflow-wrap: anywhere; }
-.findings th:nth-child(1) { width: 14%; }
-.findings th:nth-child(2) { width: 22%; }
+.findings th:nth-child(1) { width: 10%; }
+.findings th:nth-child(2) { width: 18%; }
 .findings th:nth-child(3) { width: 4rem; }
-.findings th:nth-child(4) { width: 6rem; }
+.findings th:nth-child(4) { width: 7rem; }
+.findings th:nth-child(5) { width: 5.5rem; }
 @media (max-width: 45rem) {
   .findings, .findings tbody, .findings tr, .findings td { display: block; }
   .findings thead { display: none; }
@@ -50,19 +51,28 @@ td.n, th.n { text-align: right; padding-right: 1.2rem; }
 }
 pre {
   background: var(--box); border: 1px solid var(--line); border-radius: 6px;
-  padding: .75rem; overflow-x: auto; font-size: .85rem;
+  padding: .75rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem;
 }
 code { font-family: ui-monospace, monospace; font-size: .85rem; }
 ul { margin: .25rem 0; padding-left: 1.2rem; }
 .muted { color: var(--muted); }
 .found { color: var(--affected); font-weight: 600; }
 .none { color: var(--none); }
-svg { display: block; width: 100%; min-width: 40rem; height: auto; margin: .5rem 0; }
-svg text { fill: var(--text); font: 13px system-ui, sans-serif; }
-svg text.small { fill: var(--muted); font-size: 11px; }
-svg .axis { stroke: var(--line); }
+details { margin: .5rem 0; }
+.chart {
+  display: grid; grid-template-columns: minmax(5rem, max-content) 1fr max-content;
+  gap: .35rem .75rem; align-items: center; margin: .5rem 0; font-size: .85rem;
+}
+.chart span { overflow-wrap: anywhere; }
+.chart svg { width: 100%; height: 1.1rem; }
+.chart svg.axis { height: 2rem; border-bottom: 1px solid var(--line); }
+.legend, .ends { color: var(--muted); font-size: .8rem; }
+.legend svg { width: .8rem; height: .8rem; margin: 0 .3rem 0 0; }
+.legend span { margin-right: 1rem; }
+.ends { display: flex; justify-content: space-between; flex-wrap: wrap; }
 svg .affected, svg .mark { fill: var(--affected); }
 svg .partly { fill: var(--partly); }
+svg .possible { fill: var(--partly); fill-opacity: .35; }
 svg .unverified { fill: var(--unverified); }
 svg .free { fill: var(--free); }
 """

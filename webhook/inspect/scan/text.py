@@ -1,41 +1,63 @@
-"""The report of a scan as text for a terminal."""
+"""The report of a scan as text for a terminal: a summary first, then tables, then details."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from textwrap import indent, wrap
 
 from webhook.core.defects.defect import DefectStatus
 from webhook.core.printable import printable
-from webhook.inspect.findings import Answer, Evidence, Finding, Looked
-from webhook.inspect.scan.model import DefectNodes, NodeGroup, ScanReport, SymptomReport
+from webhook.inspect.findings import Evidence, Finding, Looked, format_time
+from webhook.inspect.scan.groups import MAX_ROWS, rows_of
+from webhook.inspect.scan.model import POSSIBLE, NodeGroup, ScanReport, SymptomReport
+from webhook.inspect.scan.summary import found_symptoms, summary_of
 
 _MAX_FINDINGS = 10
-"""The maximum number of workloads for each symptom. JSON has all of them."""
+"""The maximum number of workloads for each symptom in the details. JSON has all of them."""
+_MAX_COMMANDS = 5
+"""The maximum number of commands for a symptom. JSON has all of them."""
+_MAX_DETAILED_ROWS = 50
+"""The maximum number of rows for each symptom with details."""
 _MAX_CHARACTERS = 200
 """The maximum length of a piece of evidence. JSON has all of it."""
-_WIDTH = 100
+_MAX_SUMMARY_LINES = 10
+_WIDTH = 80
+"""The columns of a terminal. Commands are not cut."""
+_STATUSES = (DefectStatus.AFFECTED, DefectStatus.PARTLY_AFFECTED, DefectStatus.UNVERIFIED)
 
 
-def render_text(report: ScanReport) -> str:
+def render_text(report: ScanReport, *, details: bool = False) -> str:
     """Return the report as lines without control characters, because a terminal executes them."""
-    return "".join(f"{printable(line)}\n" for line in _lines(report))
+    return "".join(f"{printable(line)}\n" for line in _lines(report, details))
 
 
-def _lines(report: ScanReport) -> Iterator[str]:
-    where = f"namespace {report.namespace}" if report.namespace else "all namespaces"
-    version = f", Kubernetes {report.server_version}" if report.server_version else ""
-    nodes = sum(group.count for group in report.nodes)
-    yield f"Scan of {report.cluster}{version}: {nodes} nodes, {report.pods} pods in {where}"
-    yield from (f"  {note}" for note in report.notes)
+def render_policies(report: ScanReport) -> str:
+    """Return the proposed policies as YAML documents. Empty if there are none."""
+    return "---\n".join(
+        f"# {symptom.id}: {symptom.title}\n{symptom.policy}"
+        for symptom in found_symptoms(report)
+        if symptom.policy
+    )
+
+
+def _lines(report: ScanReport, details: bool) -> Iterator[str]:
+    yield from _summary_lines(report)
+    yield from (line for note in report.notes for line in _wrapped(note, 0))
+    found = found_symptoms(report)
+    if found:
+        yield ""
+        yield from _table(report, _MAX_DETAILED_ROWS if details else MAX_ROWS)
+        yield ""
+        yield "WHAT TO DO"
+        for symptom in found:
+            yield from _wrapped(f"{symptom.id}: {symptom.title}. {symptom.advice}".rstrip(), 2)
+            commands = (each.advice for each in symptom.findings)
+            unique = dict.fromkeys(each for each in commands if each.startswith("kubectl "))
+            yield from (f"    {each}" for each in list(unique)[:_MAX_COMMANDS])
+            if symptom.page:
+                yield f"    page: {symptom.page}"
     yield ""
-    yield "NODES"
-    yield from _node_lines(report)
-    yield ""
-    yield "SYMPTOMS"
-    for symptom in report.symptoms:
-        yield from _symptom_lines(symptom)
+    yield from _node_lines(report, details)
     if report.needs:
         yield ""
         yield "POLICIES"
@@ -43,82 +65,149 @@ def _lines(report: ScanReport) -> Iterator[str]:
         for need in report.needs:
             answer = answers.get(need.status, "perhaps still needed")
             yield from _wrapped(f"{need.policy}/{need.remedy}: {answer}: {need.message}", 2)
+    others = [symptom for symptom in report.symptoms if not symptom.findings]
+    if others:
+        yield ""
+        yield "NOT FOUND"
+        for symptom in others:
+            yield from _wrapped(f"{symptom.id}: {symptom.verdict.text}", 2)
+            if details:
+                yield from _wrapped(f"{symptom.title}. Page: {symptom.page}", 4)
+    if details:
+        yield from _detail_lines(report, found)
+    elif found:
+        yield ""
+        yield f"The evidence: {report.command} -v"
+
+
+def _summary_lines(report: ScanReport) -> Iterator[str]:
+    """Yield at most _MAX_SUMMARY_LINES lines, if the name of the cluster is not too long."""
+    summary = summary_of(report)
+    before = [*_wrapped(summary.scanned, 0), summary.answer]
+    after = [line for step in summary.steps for line in _wrapped(step, 0)]
+    after += [f"  {summary.command}"] if summary.command else []
+    after += _wrapped(summary.unknown, 0)
+    room = _MAX_SUMMARY_LINES - len(before) - len(after)
+    rows = [line for each in summary.symptoms for line in _wrapped(each, 2)]
+    if len(rows) > room:
+        left = len(summary.symptoms) - (room - 1)
+        rows = [_cut(f"  {each}") for each in summary.symptoms[: room - 1]]
+        rows.append(f"  and {left} more; see the table")
+    yield from (*before, *rows, *after)
+
+
+def _table(report: ScanReport, most: int) -> Iterator[str]:
+    """Yield a row for each workload or node with a symptom."""
+    found = [(symptom, rows_of(symptom, most)) for symptom in found_symptoms(report)]
+    first = max(len("SYMPTOM"), *(len(symptom.id) for symptom, _ in found))
+    fixed = first + len("  COUNT  2026-11-20 10:15:03Z  ")
+    longest = max(len(printable(row.name)) for _, rows in found for row in rows.rows)
+    second = min(_WIDTH - fixed, max(longest, len("WORKLOAD OR NODE")))
+    yield f"{'SYMPTOM':<{first}}  {'WORKLOAD OR NODE':<{second}}  COUNT  NEWEST"
+    for symptom, rows in found:
+        for row in rows.rows:
+            newest = format_time(row.newest) if row.newest is not None else "–"
+            name = _cut(printable(row.name), second)
+            yield f"{row.symptom:<{first}}  {name:<{second}}  {row.times:>5}  {newest}"
+        if rows.hidden:
+            yield f"{symptom.id:<{first}}  {'others':<{second}}  {rows.hidden:>5}"
+
+
+def _node_lines(report: ScanReport, details: bool) -> Iterator[str]:
+    if not report.nodes:
+        yield "NODES"
+        yield "  not known"
+        return
+    width = max(len("RUNTIME"), *(len(printable(group.runtime)) for group in report.nodes))
+    kubelet = max(len("KUBELET"), *(len(printable(group.kubelet)) for group in report.nodes))
+    yield f"NODES  {'RUNTIME':<{width}}  {'KUBELET':<{kubelet}}  DEFECTS"
+    start = 7 + width + 2 + kubelet + 2
+    for group in report.nodes:
+        lines = _cells(_defects_of(group), _WIDTH - start)
+        head = f"{group.count:>5}  {group.runtime:<{width}}  {group.kubelet:<{kubelet}}  "
+        yield f"{head}{lines[0]}"
+        yield from (" " * start + line for line in lines[1:])
+        if details:
+            more = ", …" if group.count > len(group.names) else ""
+            yield from _wrapped(f"{', '.join(group.names)}{more}", 7)
+    possible = [defect for defect in report.defects if defect.possible]
+    if possible:
+        yield "Possible, because it depends on configuration that no Node shows:"
+        for defect in possible:
+            yield from _wrapped(f"{defect.defect}: needs {defect.requires}", 2)
+
+
+def _defects_of(group: NodeGroup) -> list[str]:
+    """Return the defects of a group of nodes that do not depend on configuration."""
+    found = []
+    for each in group.defects:
+        if each.status in _STATUSES:
+            status = "" if each.status == DefectStatus.AFFECTED else f" ({each.status})"
+            cure = f" (cured by {each.cured_by})" if each.cured_by else ""
+            found.append(f"{each.defect}{status}{cure}")
+    if found:
+        return found
+    has_possible = any(each.status == POSSIBLE for each in group.defects)
+    return ["none certain" if has_possible else "none"]
+
+
+def _cells(texts: list[str], width: int) -> list[str]:
+    """Return texts as the lines of a cell."""
+    lines = []
+    for text in texts:
+        lines += wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
+    return lines
+
+
+def _detail_lines(report: ScanReport, found: list[SymptomReport]) -> Iterator[str]:
     limited = [area for area in report.areas if area.looked is not Looked.LOOKED_AT]
     if limited:
         yield ""
         yield "LIMITS"
         for area in limited:
             yield from _wrapped(f"{area.looked.phrase}: {area.limit}", 2)
-
-
-def _node_lines(report: ScanReport) -> Iterator[str]:
-    if not report.nodes:
-        yield "  not known"
-        return
-    for group in report.nodes:
-        more = ", …" if group.count > len(group.names) else ""
-        software = f"{group.runtime}, kubelet {group.kubelet}"
-        yield f"  {group.count} × {software}: {', '.join(group.names)}{more}"
-        for status, defects in _by_status(group).items():
-            yield from _wrapped(f"{status}: {', '.join(defects)}", 6)
-    yield ""
-    yield "DEFECTS"
-    for defect in report.defects:
-        yield from _wrapped(_defect_line(defect), 2)
-
-
-def _by_status(group: NodeGroup) -> dict[str, list[str]]:
-    """Return the defects of a group of nodes, by their status. Omit those that it does not have."""
-    result: dict[str, list[str]] = {}
-    for each in group.defects:
-        if each.status is not DefectStatus.NOT_AFFECTED:
-            cure = f" (cured by {each.cured_by})" if each.cured_by else ""
-            result.setdefault(each.status, []).append(f"{each.defect}{cure}")
-    return result
-
-
-def _defect_line(defect: DefectNodes) -> str:
-    count = defect.affected + defect.partly
-    line = f"{defect.defect}: {count} of {defect.total} nodes: {defect.title}"
-    if count and defect.policies:
-        # A policy may be for a single namespace, so it need not help the pods of these nodes.
-        line += (
-            f"; policy {defect.policies[0]} has a remedy"
-            if len(defect.policies) == 1
-            else f"; policies {', '.join(defect.policies)} have a remedy"
-        )
-    elif count and defect.remedies:
-        line += f"; remedy: {' or '.join(defect.remedies)}"
-    return line
-
-
-def _symptom_lines(symptom: SymptomReport) -> Iterator[str]:
-    yield from _wrapped(f"{symptom.title} ({symptom.id})", 2)
-    yield from _wrapped(symptom.verdict.text, 6)
-    for finding in symptom.findings[:_MAX_FINDINGS]:
-        yield from _finding_lines(finding)
-    left = symptom.findings[_MAX_FINDINGS:]
-    hidden = sum(finding.count for finding in left) + symptom.unlisted
-    if hidden:
-        yield f"      and {hidden} more at other workloads; see -o json"
-    if symptom.verdict.answer is Answer.FOUND:
-        yield from _wrapped(symptom.advice, 6)
+    if report.defects and report.nodes:
+        yield ""
+        yield "DEFECTS"
+        for defect in report.defects:
+            parts = [
+                f"{count} {word}"
+                for count, word in (
+                    (defect.affected, "affected"),
+                    (defect.possible, "possible"),
+                    (defect.partly, "partly affected"),
+                    (defect.unverified, "not affected, unverified"),
+                )
+                if count
+            ]
+            counts = f"{', '.join(parts) or '0'} of {defect.total} nodes"
+            yield from _wrapped(f"{defect.defect}: {counts}: {defect.title}", 2)
+    for symptom in found:
+        yield ""
+        yield from _wrapped(f"{symptom.id.upper()}: {symptom.verdict.text}", 0)
+        for finding in symptom.findings[:_MAX_FINDINGS]:
+            yield from _finding_lines(finding)
+        left = symptom.findings[_MAX_FINDINGS:]
+        hidden = sum(finding.count for finding in left) + symptom.unlisted
+        if hidden:
+            yield f"  and {hidden} more at other workloads; see -o json"
         if symptom.policy:
-            yield from indent(symptom.policy, " " * 8).splitlines()
+            yield "  The proposed policy:"
+            yield from indent(symptom.policy, " " * 4).splitlines()
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:
     times = f"{finding.count} times" if finding.count > 1 else "once"
     workload = f"{finding.namespace} {finding.workload}"
-    yield f"      {finding.certainty}: {workload}: {times}{_period(finding)}"
-    yield from _wrapped(finding.sentence, 10)
+    yield from _wrapped(f"{finding.certainty}: {workload}: {times}{_period(finding)}", 2)
+    yield from _wrapped(finding.sentence, 6)
     for evidence in finding.evidence:
-        yield from _wrapped(f"- {_evidence(evidence)}", 10)
+        yield from _wrapped(f"- {_evidence(evidence)}", 6)
     if finding.advice:
         # A command stays on one line, so that it can be copied.
         is_command = finding.advice.startswith("kubectl ")
         line = f"> {finding.advice}"
-        yield from [" " * 10 + line] if is_command else _wrapped(line, 10)
+        yield from [" " * 6 + line] if is_command else _wrapped(line, 6)
 
 
 def _period(finding: Finding) -> str:
@@ -139,16 +228,16 @@ def _evidence(evidence: Evidence) -> str:
     return f"{evidence.object}: {evidence.field}: {value}"
 
 
-def format_time(time: datetime) -> str:
-    """Return a time of the cluster for people."""
-    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+def _cut(text: str, width: int = _WIDTH) -> str:
+    """Return the beginning of a text that is too long for its column."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def _wrapped(text: str, spaces: int) -> list[str]:
-    """Return the lines of a text, all with the same indentation. Commands are not cut."""
+    """Return the lines of a text, all with the same indentation."""
     prefix = " " * spaces
     return wrap(
-        text,
+        printable(" ".join(text.split())),
         _WIDTH,
         initial_indent=prefix,
         subsequent_indent=prefix + "  ",

@@ -24,9 +24,10 @@ from webhook.inspect.webhook_calls import Called, WebhookCall, WebhookCalls
 
 ID = "not-settled"
 TITLE = "Pods that a policy covers and that are not settled"
+PAGE = "docs/operations.md#pods-are-not-settled"
 ADVICE = (
-    "A policy changes a pod only when the pod is created. Replace running pods with the command at "
-    "each workload. The pods of a Job, a TaskRun or a CI step are settled the next time."
+    "A policy changes a pod only when the pod is created. Replace running pods with the command of "
+    "their workload. The pods of a Job, a TaskRun or a CI step are settled the next time."
 )
 _NOT_CALLED_ADVICE = "`{doctor}` says how to make the API server call podsettle."
 DECISIONS = "decisions"

@@ -79,7 +79,7 @@ def test_timeline_has_every_finding_in_a_bounded_number_of_parts(seconds: list[i
     for each in seconds:
         tally.add(finding(seen=datetime.fromtimestamp(each, UTC)))
     length = bin_length(tally)
-    report = next(each for each in symptom_reports(tally, all_read(), length) if each.findings)
+    report = next(each for each in symptom_reports(tally, all_read(), length, {}) if each.findings)
     begins = [part.begin.timestamp() for part in report.timeline]
     assert sum(part.count for part in report.timeline) == len(seconds)
     assert (max(begins) - min(begins)) / length < MAX_BINS
@@ -90,7 +90,7 @@ def test_timeline_has_every_finding_in_a_bounded_number_of_parts(seconds: list[i
 def test_symptom_without_findings_is_none_only_if_its_areas_were_looked_at(looked: Looked) -> None:
     areas = all_read()
     areas.record(Area("pods", looked, "" if looked is Looked.LOOKED_AT else "a cause"))
-    reports = {each.id: each for each in symptom_reports(Tally(), areas, 60)}
+    reports = {each.id: each for each in symptom_reports(Tally(), areas, 60, {})}
     answer = reports[exit_255.ID].verdict.answer
     assert (answer is Answer.NONE) == (looked is Looked.LOOKED_AT)
     # Events were never listed.

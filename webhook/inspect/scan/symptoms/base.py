@@ -11,7 +11,13 @@ from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, Sign
-from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Evidence, Finding
+from webhook.inspect.findings import (
+    MAX_EVIDENCE,
+    Certainty,
+    Evidence,
+    Finding,
+    FoundContainer,
+)
 from webhook.inspect.objects import Event, LivePod, PodKey
 from webhook.inspect.scan.advice import upgrade_advice
 from webhook.inspect.scan.certificates import FirstCertificate
@@ -49,6 +55,8 @@ class Symptom(NamedTuple):
     judge: Judge
     signs: tuple[Sign, ...] = ()
     """The events that the judge reads, the surest first."""
+    page: str = ""
+    """The address of the page about the symptom. Empty if the defect has one."""
 
 
 def defect_named(name: str) -> Defect:
@@ -94,6 +102,7 @@ def make_finding(
     defect: Defect | None = None,
     node: NodeEvidence | None = None,
     advice: str = "",
+    container: FoundContainer | None = None,
 ) -> Finding:
     """Return a finding about one pod.
 
@@ -118,6 +127,8 @@ def make_finding(
         first_seen=seen,
         last_seen=seen,
         advice=advice,
+        container=container,
+        node=pod.spec.node_name or "",
     )
 
 

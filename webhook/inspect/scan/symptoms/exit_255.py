@@ -13,7 +13,7 @@ from datetime import timedelta
 from webhook.core.constants import HELPER_PATH, OWN_CONTAINERS
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.remedies.shell_wrapper import is_wrapped
-from webhook.inspect.findings import Certainty, Evidence, Finding
+from webhook.inspect.findings import Certainty, Evidence, Finding, FoundContainer
 from webhook.inspect.objects import ContainerStatus, LivePod, Terminated
 from webhook.inspect.scan.symptoms.base import (
     NodeEvidence,
@@ -48,11 +48,19 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
         return
     for path, name, terminated in inits:
         yield _finding(
-            pod, f"status.initContainerStatuses{path}", f"init container {name}", terminated, node
+            pod,
+            f"status.initContainerStatuses{path}",
+            FoundContainer(name, True),
+            terminated,
+            node,
         )
     for path, name, terminated in regular:
         yield _finding(
-            pod, f"status.containerStatuses{path}", f"container {name}", terminated, node
+            pod,
+            f"status.containerStatuses{path}",
+            FoundContainer(name, False),
+            terminated,
+            node,
         )
 
 
@@ -94,8 +102,13 @@ def _is_exposed(container: Container) -> bool:
 
 
 def _finding(
-    pod: LivePod, path: str, container: str, terminated: Terminated, node: NodeEvidence
+    pod: LivePod,
+    path: str,
+    container: FoundContainer,
+    terminated: Terminated,
+    node: NodeEvidence,
 ) -> Finding:
+    kind = "init container" if container.init else "container"
     started, finished = terminated.started_at, terminated.finished_at
     lifetime = round((finished - started).total_seconds()) if started and finished else 0
     evidence = (
@@ -103,11 +116,19 @@ def _finding(
         Evidence(pod.title, f"{path}.startedAt", f"{lifetime} s before finishedAt", started),
     )
     sentence = (
-        f"{container} ended with exit code 255 within {max(lifetime, 1)} s of its start on node "
-        f"{pod.spec.node_name}"
+        f"{kind} {container.name} ended with exit code 255 within {max(lifetime, 1)} s of its "
+        f"start on node {pod.spec.node_name}"
     )
     return make_finding(
-        ID, pod, Certainty.LIKELY, sentence, evidence, finished, defect=_DEFECT, node=node
+        ID,
+        pod,
+        Certainty.LIKELY,
+        sentence,
+        evidence,
+        finished,
+        defect=_DEFECT,
+        node=node,
+        container=container,
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from webhook.core.constants import KUBELET_GATE
 from webhook.core.decision_input import facts_of, namespace_facts_of
 from webhook.core.remedies.kubelet_gate import is_needed_before_certificate
-from webhook.inspect.findings import Certainty, Evidence, Finding
+from webhook.inspect.findings import Certainty, Evidence, Finding, format_time
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.symptoms.base import (
     ScanFacts,
@@ -51,13 +51,13 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
             f"{round((approved - started).total_seconds())} s before the approval of the kubelet's "
             "serving certificate, so its log could not be read then"
         )
-        approval = Evidence(title, field, approved.isoformat(), approved)
+        approval = Evidence(title, field, format_time(approved), approved)
     if not certificate.is_certain:
         sentence += ", unless an earlier request was approved and has been deleted since"
     in_doubt = approved is not None and approved - started <= _DOUBT
     in_doubt = in_doubt or not certificate.is_certain
     certainty = Certainty.POSSIBLE if in_doubt else Certainty.CERTAIN
-    first = Evidence(pod.title, "startedAt of its first container", started.isoformat(), started)
+    first = Evidence(pod.title, "startedAt of its first container", format_time(started), started)
     yield make_finding(ID, pod, certainty, sentence, (first, approval), started, defect=_DEFECT)
 
 

@@ -100,4 +100,5 @@ SYMPTOM = Symptom(
     areas=("pods", "nodes", "runtimeclasses", "events"),
     judge=judge,
     signs=_SIGNS,
+    page="docs/node-config.md",
 )

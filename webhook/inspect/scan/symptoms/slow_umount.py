@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from webhook.core.pod import Container
-from webhook.inspect.findings import Certainty, Evidence, Finding
+from webhook.inspect.findings import Certainty, Evidence, Finding, format_time
 from webhook.inspect.objects import ContainerStatus, Event, LivePod
 from webhook.inspect.scan.symptoms.base import (
     ScanFacts,
@@ -84,7 +84,7 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
             Evidence(
                 pod.title,
                 f"startedAt of {gap.next_name}",
-                gap.started_at.isoformat(),
+                format_time(gap.started_at),
                 gap.started_at,
             ),
         ]

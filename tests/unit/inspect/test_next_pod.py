@@ -1,0 +1,98 @@
+"""Tests of the next pod of a workload: a running pod without what was added to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.cluster.nodes import Node, Nodes
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.cluster.view import ClusterView
+from webhook.core.decision_input import facts_of
+from webhook.core.defects.versions import Version
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import parse_policy
+from webhook.core.preview.preview import Preview, preview_all
+from webhook.inspect.next_pod import next_pod
+from webhook.inspect.objects import LivePod
+
+Json = dict[str, Any]
+
+CLASS = RuntimeClassInfo("volatile", "overlay", {"memory": "1Mi"}, {"volatile": "yes"})
+VIEW = ClusterView(
+    runtime_classes={CLASS.name: CLASS},
+    nodes=Nodes([Node.read("crio", {"volatile": "yes"}, "cri-o://1.33.12", "v1.35.0")]),
+    server_version=Version(1, 35),
+)
+POD: Json = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "build", "namespace": "ci", "labels": {"app": "ci"}},
+    "spec": {
+        "restartPolicy": "Never",
+        "securityContext": {"fsGroup": 1000},
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "initContainers": [
+            {
+                "name": "prepare",
+                "image": "i",
+                "command": ["/prepare"],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            },
+            {"name": "script", "image": "i", "command": ["sh", "-c", "true"]},
+        ],
+        "containers": [{"name": "main", "image": "i", "command": ["/main"]}],
+    },
+}
+
+
+def live(document: Json) -> LivePod:
+    return msgspec.json.decode(msgspec.json.encode(document), type=LivePod)
+
+
+@pytest.mark.parametrize(
+    "remedies",
+    [
+        {"postInitSleep": {"containers": ["*"]}},
+        {"postInitSleep": {}, "kubeletGate": {}},
+        {"retryInitExit255": {"initContainers": ["prepare"]}},
+        {"runtimeClass": {"name": "volatile"}},
+        {"skipSELinuxRelabel": {"runtimeClassName": "volatile"}},
+        {"fsGroupChangePolicy": "OnRootMismatch"},
+    ],
+    ids=lambda remedies: "+".join(remedies),
+)
+def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: Json) -> None:
+    policy = parse_policy(
+        {
+            "apiVersion": "podsettle.dev/v1alpha1",
+            "kind": "SettlePolicy",
+            "metadata": {"name": "all"},
+            "spec": {"namespaceSelector": {}, "remedies": remedies},
+        }
+    )
+    settings = OperatorSettings(linger_image="registry.example/linger:1")
+    (preview,) = preview_all(POD, PolicySet([policy]), VIEW, settings)
+    assert isinstance(preview, Preview)
+    assert any(outcome.changed for outcome in preview.decision.outcomes)
+    settled = preview.after
+    settled["spec"]["nodeName"] = "crio"
+    if settled["spec"].get("runtimeClassName"):
+        # The API server does this at the reinvocation of its own plugins.
+        settled["spec"] |= {"overhead": CLASS.overhead, "nodeSelector": CLASS.node_selector}
+    expected = facts_of(next_pod(live(POD), VIEW.runtime_classes))
+    assert facts_of(next_pod(live(settled), VIEW.runtime_classes)) == expected
+    assert expected.node_name is None
+
+
+def test_next_pod_keeps_what_its_author_set() -> None:
+    document = msgspec.json.decode(msgspec.json.encode(POD))
+    document["metadata"]["annotations"] = {"podsettle.dev/skip": "kubeletGate", "other": "x"}
+    document["spec"] |= {"runtimeClassName": "volatile", "nodeSelector": {"volatile": "yes"}}
+    pod = next_pod(live(document), VIEW.runtime_classes)
+    assert pod.annotations == {"podsettle.dev/skip": "kubeletGate"}
+    assert pod.spec.runtime_class_name == "volatile"
+    assert pod.spec.node_selector == {"volatile": "yes"}

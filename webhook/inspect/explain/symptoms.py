@@ -1,0 +1,36 @@
+"""The symptoms of defects that one pod shows, with the policies that a scan would propose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.inspect.explain.model import PodSymptom
+from webhook.inspect.known_cluster import KnownCluster
+from webhook.inspect.objects import LivePod
+from webhook.inspect.scan.advice import advice_for
+from webhook.inspect.scan.found_pods import FoundPods
+from webhook.inspect.scan.nodes import page_of
+from webhook.inspect.scan.proposals import propose
+from webhook.inspect.scan.symptoms import SYMPTOMS
+from webhook.inspect.scan.symptoms.base import ScanFacts
+
+
+def symptoms_of(pod: LivePod, cluster: KnownCluster) -> Iterator[PodSymptom]:
+    """Yield the symptoms that a pod and its node show. A scan also reads events and requests."""
+    view = cluster.view
+    facts = ScanFacts({node.name: node for node in view.nodes.all}, view.runtime_classes)
+    for symptom in SYMPTOMS:
+        findings = list(symptom.judge(pod, facts))
+        if not findings or symptom.defect is None:
+            continue
+        found = FoundPods(view, view.policies)
+        found.add(pod, findings)
+        proposal = propose(symptom.defect, found, view, view.policies, cluster.settings, {})
+        yield PodSymptom(
+            symptom=symptom.id,
+            certainty=findings[0].certainty,
+            sentences=[finding.sentence for finding in findings],
+            advice=advice_for(symptom.defect, proposal.preview if proposal else None),
+            policy=proposal.policy if proposal else "",
+            page=page_of(symptom.defect),
+        )

@@ -1,0 +1,136 @@
+"""The summary of a scan: what was found, how certain it is, on which nodes, and what to do first.
+
+The text and the HTML page show the same sentences.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from webhook.inspect.findings import Answer, Certainty
+from webhook.inspect.scan import unsettled
+from webhook.inspect.scan.model import ScanReport, SymptomReport, count_of
+
+_CERTAINTIES = list(Certainty)
+
+
+class Summary(NamedTuple):
+    """The sentences of a summary."""
+
+    scanned: str
+    """What was scanned."""
+    answer: str
+    """How many symptoms were found."""
+    symptoms: tuple[str, ...]
+    """A line for each symptom that was found, the most certain first."""
+    steps: tuple[str, ...]
+    """What to do first, in sentences. The last one ends with a colon if there is a command."""
+    command: str
+    """The command of the last step. Empty if there is none."""
+    unknown: str
+    """Which symptoms could not be looked for everywhere. Empty if all could."""
+
+
+def summary_of(report: ScanReport) -> Summary:
+    """Return the summary of a report."""
+    where = f" in namespace {report.namespace}" if report.namespace else ""
+    nodes = sum(group.count for group in report.nodes)
+    pods = count_of(report.pods, "pod")
+    scanned = f"Scan of {report.cluster}: {count_of(nodes, 'node')}, {pods}{where}"
+    found = found_symptoms(report)
+    answer = f"{count_of(len(found), 'symptom')} found:" if found else "No symptom was found."
+    steps = list(_steps(report, found))
+    proposed = [symptom for symptom in found if symptom.policy]
+    if proposed:
+        steps.append(_policy_step(proposed))
+    return Summary(
+        scanned,
+        answer,
+        tuple(map(symptom_line, found)),
+        tuple(steps),
+        report.apply_command if proposed else "",
+        _unknown(report),
+    )
+
+
+def found_symptoms(report: ScanReport) -> list[SymptomReport]:
+    """Return the symptoms that were found. The most certain and most frequent ones come first.
+
+    Pods that are not settled come last, because a policy in force already cares for the next ones.
+    """
+    return sorted(
+        (symptom for symptom in report.symptoms if symptom.findings),
+        key=lambda each: (
+            each.id == unsettled.ID,
+            _CERTAINTIES.index(best_certainty(each)),
+            -each.pods,
+        ),
+    )
+
+
+def best_certainty(symptom: SymptomReport) -> Certainty:
+    """Return the certainty of the most certain finding."""
+    return min((each.certainty for each in symptom.findings), key=_CERTAINTIES.index)
+
+
+def symptom_line(symptom: SymptomReport) -> str:
+    """Return how often a symptom was found, how certain that is, and on which nodes."""
+    counts = Counter[Certainty]()
+    for finding in symptom.findings:
+        counts[finding.certainty] += finding.count
+    named = [each for each in _CERTAINTIES if counts[each]]
+    sure = (
+        str(named[0]) if len(named) == 1 else ", ".join(f"{counts[each]} {each}" for each in named)
+    )
+    where = f", on {nodes_phrase(symptom)}" if symptom.id != unsettled.ID and symptom.nodes else ""
+    return f"{symptom.id}: {count_of(symptom.pods, 'pod')}, {sure}{where}"
+
+
+def nodes_phrase(symptom: SymptomReport) -> str:
+    """Return the nodes with a symptom by their runtimes."""
+    if len(symptom.nodes) == 1:
+        (node,) = symptom.nodes
+        return f"node {node.name}{f' ({node.runtime})' if node.runtime else ''}"
+    runtimes = Counter(node.runtime or "an unknown runtime" for node in symptom.nodes)
+    (first, most), *others = runtimes.most_common()
+    text = f"{count_of(most, 'node')} with {first}"
+    left = sum(count for _, count in others)
+    return f"{text} and {count_of(left, 'other node')}" if left else text
+
+
+def _steps(report: ScanReport, found: list[SymptomReport]) -> Iterator[str]:
+    """Yield the upgrade for the first symptom that a release cures, or else other advice."""
+    for symptom in found:
+        upgrades = Counter[tuple[str, str]]()
+        for group in report.nodes:
+            for defect in group.defects:
+                if defect.defect == symptom.defect and defect.cured_by:
+                    upgrades[group.runtime, defect.cured_by] += group.count
+        if upgrades:
+            ((runtime, cure), count) = upgrades.most_common(1)[0]
+            yield f"Upgrade {runtime} on {count_of(count, 'node')} to {cure} or later."
+            return
+    if found and not any(symptom.policy for symptom in found) and found[0].advice:
+        yield found[0].advice
+
+
+def _policy_step(proposed: list[SymptomReport]) -> str:
+    """Return what the proposed policies do, and when."""
+    phrases = [each.preview.phrase for each in proposed if each.preview is not None]
+    if len(phrases) == 1:
+        return f"A policy is proposed. It {phrases[0]}, once you delete `action: Audit`:"
+    until = "until you delete `action: Audit`"
+    return f"{len(phrases)} policies are proposed. Each only reports, {until}:"
+
+
+def _unknown(report: ScanReport) -> str:
+    unknown = [
+        symptom.id
+        for symptom in report.symptoms
+        if symptom.verdict.answer in (Answer.UNKNOWN, Answer.NOT_LOOKED_AT)
+    ]
+    if not unknown:
+        return ""
+    return f"Not known: {', '.join(unknown)}."
