@@ -1,4 +1,4 @@
-"""`podsettle scan` of a real API server with 50 nodes and 1,000 pods (5,000 in its long form).
+"""`podsettle scan` of a real API server with 54 nodes and 1,000 pods (5,008 in its long form).
 
 Each symptom is planted in two namespaces, with look-alikes that differ in one field.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from tests.support.chromium import start_chromium
@@ -19,16 +21,27 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.long_forms import IS_LONG
 from tests.support.measured_command import MAX_SECONDS, Measured, measured
 from tests.support.planted_cluster import NAMESPACES, fill
-from tests.support.planted_symptoms import PLANTS
+from tests.support.planted_symptoms import (
+    NODE_HANDLERS,
+    NODE_RUNTIMES,
+    PLANTS,
+    RUNTIME_CLASS,
+    Plant,
+    node,
+)
 from tests.support.policy_objects import install_crd
+from tests.support.process import start_server
+from tests.support.registered_webhook import registered
 from tests.support.service_accounts import await_grant
+from tests.support.waiting import await_that
 from webhook.cli import main
 from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.symptoms import SYMPTOMS
 
 Json = dict[str, Any]
 
-PODS, NODES = 5_000 if IS_LONG else 1_000, 50
+PODS, NODES = 5_008 if IS_LONG else 1_000, 54
+MAX_SCREENS = 2
 MAX_MEMORY_KIB = 150 * 1024
 
 
@@ -81,16 +94,69 @@ def test_html_of_a_large_cluster_is_drawn_without_errors(
             assert browser.console() == []
             assert [each["url"] for each in browser.requests()] == [page.as_uri()]
             widths = browser.run(
-                "return [...document.querySelectorAll('svg')[0].querySelectorAll('rect.affected')]"
+                "return [...document.querySelectorAll('.chart rect.affected')]"
                 ".map((bar) => bar.getBoundingClientRect().width)"
             )
             assert len(widths) > 1
             assert all(width > 0 for width in widths)
-        marks = "return document.querySelectorAll('svg')[1].querySelectorAll('rect.mark').length"
+            screens = "return document.documentElement.scrollHeight / innerHeight"
+            assert browser.run(screens) <= MAX_SCREENS
+        marks = "return document.querySelectorAll('.chart rect.mark').length"
         assert browser.run(marks) >= len(SYMPTOMS)
         fits = "return document.documentElement.scrollWidth <= innerWidth"
         browser.emulate(width=320)
         assert browser.run(fits)
+
+
+def test_text_of_a_large_cluster_fits_a_terminal(planted: KubeCluster, tmp_path: Path) -> None:
+    text = measured(planted, tmp_path, "scan").output
+    assert max(map(len, text.splitlines())) <= 80
+    summary, table, *_ = text.split("\n\n")
+    assert len(summary.splitlines()) <= 10
+    assert table.startswith("SYMPTOM ")
+
+
+def test_each_proposed_policy_changes_each_pod_that_it_claims(
+    planted: KubeCluster, scanned: Measured, tmp_path: Path
+) -> None:
+    policies = measured(planted, tmp_path, "scan", "-o", "policy").output
+    acting = [line for line in policies.splitlines() if "action: Audit" not in line]
+    names = [each["metadata"]["name"] for each in yaml.safe_load_all(policies)]
+    nodes = [
+        node(name, runtime, NODE_HANDLERS.get(name)) for name, runtime in NODE_RUNTIMES.items()
+    ]
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "policies.yaml").write_text("\n".join(acting))
+    (manifests / "cluster.yaml").write_text(yaml.safe_dump_all([*nodes, RUNTIME_CLASS]))
+    proposed = [each for each in json.loads(scanned.output)["symptoms"] if each["policy"]]
+    assert len(names) == len(proposed) == 4
+    image = ("--linger-image", "registry.example/linger:1")
+    with ExitStack() as stack:
+        server = stack.enter_context(start_server(manifests, tmp_path / "certs", *image))
+        url, ca = f"{server.url}/mutate", server.ca.read_bytes()
+        stack.enter_context(registered(planted, "podsettle", url, ca))
+        first = next(plant for plant in PLANTS if plant.symptom == proposed[0]["id"])
+        await_that(lambda: applied(planted, first, "ci"), "the API server calls podsettle")
+        for symptom in proposed:
+            name = yaml.safe_load(symptom["policy"])["metadata"]["name"]
+            plants = [plant for plant in PLANTS if plant.symptom == symptom["id"]]
+            claimed = [(plant, namespace) for plant in plants for namespace in NAMESPACES]
+            assert symptom["preview"]["changes"] == len(claimed)
+            for plant, namespace in claimed:
+                pairs = applied(planted, plant, namespace).split(",")
+                assert f"{name}/{symptom['preview']['remedy']}" in pairs, plant.name
+
+
+def applied(cluster: KubeCluster, plant: Plant, namespace: str) -> str:
+    """What podsettle applies to the next pod of a planted one."""
+    pod = plant.pod(namespace)
+    pod["metadata"]["name"] += "-next"
+    del pod["spec"]["nodeName"]
+    answer = cluster.create_pod(pod, dry_run=True)
+    assert answer.status == 201, answer.body
+    annotations: dict[str, str] = answer.body["metadata"].get("annotations", {})
+    return annotations.get("podsettle.dev/applied", "")
 
 
 READ = {

@@ -18,7 +18,7 @@ from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.charts import STATUSES, bar_chart, counts, timeline
 from webhook.inspect.scan.model import ScanReport, SymptomReport
 from webhook.inspect.scan.style import STYLE
-from webhook.inspect.scan.summary import found_symptoms, nodes_phrase, summary_of, symptom_line
+from webhook.inspect.scan.summary import found_symptoms, summary_of, symptom_line
 
 _MAX_FINDINGS = 50
 """The maximum number of workloads for each symptom, so that the file stays below 500 KiB."""
@@ -79,11 +79,17 @@ def _summary(report: ScanReport) -> Iterator[str]:
 
 
 def _symptom_part(symptom: SymptomReport) -> Iterator[str]:
-    """Yield a symptom with its advice. The evidence and the policy are folded."""
-    yield f'<h3 id="{symptom.id}">{_text(symptom.title)}</h3>'
+    """Yield a symptom, folded. A browser unfolds it for a link to the paragraph inside."""
+    line = symptom_line(symptom).removeprefix(f"{symptom.id}: ")
+    yield (
+        f"<details><summary><b>{_text(symptom.title)}</b> "
+        f'<span class="muted">{_text(line)}</span></summary>'
+    )
     page = f" Page: <code>{_text(symptom.page)}</code>" if symptom.page else ""
-    yield f"<p>{_sentence(symptom.advice)}{page}</p>"
-    yield f"<details><summary>{_text(symptom_line(symptom))}: the evidence</summary>"
+    yield f'<p id="{symptom.id}">{_sentence(symptom.advice)}{page}</p>'
+    if symptom.policy:
+        lines = "\n".join(map(_text, symptom.policy.splitlines()))
+        yield f"<pre>{lines}</pre>"
     yield f"<p>{_text(symptom.verdict.text)}</p>"
     yield from _table(
         ("namespace", "workload", "n:times", "newest", "certainty", "what, and its evidence"),
@@ -93,10 +99,20 @@ def _symptom_part(symptom: SymptomReport) -> Iterator[str]:
     hidden = sum(each.count for each in symptom.findings[_MAX_FINDINGS:]) + symptom.unlisted
     if hidden:
         yield f'<p class="muted">and {hidden} more at other workloads; see -o json</p>'
+    yield from _table(
+        ("node", "runtime", "kubelet", "n:times", "newest"),
+        (
+            (
+                _text(node.name),
+                _text(node.runtime or "unknown"),
+                _text(node.kubelet or "unknown"),
+                str(node.count),
+                format_time(node.last_seen) if node.last_seen is not None else "–",
+            )
+            for node in symptom.nodes[:_MAX_FINDINGS]
+        ),
+    )
     yield "</details>"
-    if symptom.policy:
-        lines = "\n".join(map(_text, symptom.policy.splitlines()))
-        yield f"<details><summary>The proposed policy</summary><pre>{lines}</pre></details>"
 
 
 def _finding_cells(finding: Finding) -> tuple[str, ...]:
@@ -195,25 +211,6 @@ def _node_part(report: ScanReport) -> Iterator[str]:
         ),
     )
     yield "</details>"
-    for symptom in found_symptoms(report):
-        if symptom.nodes:
-            yield (
-                f"<details><summary>{_text(symptom.id)}: {_text(nodes_phrase(symptom))}</summary>"
-            )
-            yield from _table(
-                ("node", "runtime", "kubelet", "n:times", "newest"),
-                (
-                    (
-                        _text(node.name),
-                        _text(node.runtime or "unknown"),
-                        _text(node.kubelet or "unknown"),
-                        str(node.count),
-                        format_time(node.last_seen) if node.last_seen is not None else "–",
-                    )
-                    for node in symptom.nodes[:_MAX_FINDINGS]
-                ),
-            )
-            yield "</details>"
 
 
 def _not_found_part(report: ScanReport) -> Iterator[str]:

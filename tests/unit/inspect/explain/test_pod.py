@@ -307,3 +307,22 @@ def test_decision_that_fails_is_not_known_and_no_policy_is_said_not_to_cover_the
         explained.verdict
     )
     assert "does not cover the pod" not in as_text(explained)
+
+
+def test_pod_with_a_symptom_gets_the_policy_that_a_scan_would_propose() -> None:
+    failed = pod(container("prepare", "/bin/prepare"))
+    failed["spec"] |= {"nodeName": "crio", "restartPolicy": "Never"}
+    second = "2026-11-20T10:15:03Z"
+    ended = {"exitCode": 255, "startedAt": second, "finishedAt": second}
+    failed["status"] = {
+        "initContainerStatuses": [{"name": "prepare", "state": {"terminated": ended}}]
+    }
+    nodes = [node("crio", "cri-o://1.33.12")]
+    explained = explain_pod(failed, cluster(nodes=nodes), "ci")
+    (symptom,) = explained.symptoms
+    assert symptom.symptom == "exit-255"
+    assert "# The policy changes 1 of the 1 pod found." in symptom.policy
+    assert "initContainers: [prepare]" in as_text(explained)
+    covered = explain_pod(failed, cluster(TEKTON, nodes=nodes), "ci").symptoms[0]
+    assert covered.policy == ""
+    assert "Policy tekton has a remedy for 1 pod like these." in covered.advice
