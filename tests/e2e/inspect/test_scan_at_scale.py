@@ -148,6 +148,22 @@ def test_each_proposed_policy_changes_each_pod_that_it_claims(
                 assert f"{name}/{symptom['preview']['remedy']}" in pairs, plant.name
 
 
+def test_proposed_policy_is_previewed_on_the_template_of_a_job(
+    planted: KubeCluster, tmp_path: Path
+) -> None:
+    path = "/apis/batch/v1/namespaces/ci/jobs"
+    container = {"name": "main", "image": "registry.example/app:2"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    planted.create(path, {"metadata": {"name": "nightly"}, "spec": {"template": template}})
+    report = json.loads(measured(planted, tmp_path, "scan", "-n", "ci", "-o", "json").output)
+    planted.request("DELETE", f"{path}/nightly")
+    (found,) = (each for each in report["symptoms"] if each["id"] == "exit-255")
+    assert found["preview"]["changes"] == 1
+    (unchanged,) = found["preview"]["unchanged"]
+    assert unchanged["pods"] == 1
+    assert unchanged["text"].startswith("NoCommand: ")
+
+
 def applied(cluster: KubeCluster, plant: Plant, namespace: str) -> str:
     """What podsettle applies to the next pod of a planted one."""
     pod = plant.pod(namespace)

@@ -19,11 +19,14 @@ def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def test_page_shows_what_the_command_prints() -> None:
-    result = CliRunner().invoke(main, COMMAND)
+@pytest.mark.parametrize("options", ["", " -o policy"])
+def test_page_shows_what_the_command_prints(options: str) -> None:
+    result = CliRunner().invoke(main, [*COMMAND, *options.split()])
     assert result.exit_code == 1
     page = (ROOT / "docs" / "scan.md").read_text()
-    block = page.partition("$ podsettle scan --manifests examples/scan\n")[2].partition("```")[0]
+    command = f"$ podsettle scan --manifests examples/scan{options}\n"
+    block = page.partition(command)[2].partition("```")[0]
+    assert block
     printed = iter(result.stdout.splitlines())
     for line in block.splitlines():
         # The page leaves out parts of the output.
@@ -34,6 +37,13 @@ def test_scan_of_a_namespace_without_pods_finds_nothing() -> None:
     result = CliRunner().invoke(main, [*COMMAND, "-n", "other", "-o", "json"])
     assert result.exit_code == 0
     assert json.loads(result.stdout)["pods"] == 0
+
+
+def test_scan_without_a_proposal_prints_no_policy_and_says_so() -> None:
+    result = CliRunner().invoke(main, [*COMMAND, "-n", "other", "-o", "policy"])
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert "no policy is proposed" in result.stderr
 
 
 def test_scan_of_manifests_without_an_object_ends_with_an_error(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from webhook.inspect.scan.found_pods import FoundPods, PodKind, is_system
 from webhook.inspect.scan.model import PodCount, PolicyPreview
 from webhook.inspect.scan.workload import WorkloadName
 
+_MIN_PRIORITY = -(2**31)
+"""The lowest priority that the CRD allows."""
 _MAX_NAMESPACES = 50
 """The maximum number of namespaces in a policy, because people read it."""
 _MAX_REASONS = 5
@@ -92,11 +94,12 @@ def _document(remedy: str, found: FoundPods, policies: PolicySet) -> dict[str, A
     """Return the policy for a remedy."""
     proposed = REMEDIES[remedy].proposed_settings
     names = _named_namespaces(found)
-    spec: dict[str, Any] = {
-        "action": "Audit",
-        "namespaceSelector": {
-            "matchExpressions": [{"key": LABEL_NAMESPACE_NAME, "operator": "In", "values": names}]
-        },
+    spec: dict[str, Any] = {"action": "Audit"}
+    priority = _priority_below(remedy, policies)
+    if priority is not None:
+        spec["priority"] = priority
+    spec["namespaceSelector"] = {
+        "matchExpressions": [{"key": LABEL_NAMESPACE_NAME, "operator": "In", "values": names}]
     }
     label = found.shared_label
     if label is not None:
@@ -114,6 +117,20 @@ def _named_namespaces(found: FoundPods) -> list[str]:
     """
     names = sorted(name for name in found.namespaces if not is_system(name))
     return names[:_MAX_NAMESPACES]
+
+
+def _priority_below(remedy: str, policies: PolicySet) -> int | None:
+    """Return a priority with which no policy in force loses the remedy to the proposed one.
+
+    Of two policies the first by priority and name sets the remedy, and the proposed one selects
+    fewer containers. Return None if the default suffices, because no policy has the remedy.
+    """
+    priorities = [
+        each.spec.priority
+        for each in policies.documents
+        if each.spec.action == "Mutate" and remedy in each.spec.settings()
+    ]
+    return max(min(priorities) - 1, _MIN_PRIORITY) if priorities else None
 
 
 def _free_name(name: str, policies: PolicySet) -> str:

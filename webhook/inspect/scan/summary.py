@@ -120,7 +120,7 @@ def _policy_step(proposed: list[SymptomReport]) -> str:
     """Return what the proposed policies do, and when."""
     phrases = [each.preview.phrase for each in proposed if each.preview is not None]
     if len(phrases) == 1:
-        return f"A policy is proposed. It {phrases[0]}, once you delete `action: Audit`:"
+        return f"A policy {phrases[0]}, once you delete `action: Audit`:"
     until = "until you delete `action: Audit`"
     return f"{len(phrases)} policies are proposed. Each only reports, {until}:"
 

@@ -42,7 +42,6 @@ def render_policies(report: ScanReport) -> str:
 
 def _lines(report: ScanReport, details: bool) -> Iterator[str]:
     yield from _summary_lines(report)
-    yield from (line for note in report.notes for line in _wrapped(note, 0))
     found = found_symptoms(report)
     if found:
         yield ""
@@ -56,6 +55,10 @@ def _lines(report: ScanReport, details: bool) -> Iterator[str]:
             yield from (f"    {each}" for each in list(unique)[:_MAX_COMMANDS])
             if symptom.page:
                 yield f"    page: {symptom.page}"
+    if report.notes:
+        yield ""
+        yield "NOTES"
+        yield from (line for note in report.notes for line in _wrapped(note, 2))
     yield ""
     yield from _node_lines(report, details)
     if report.needs:

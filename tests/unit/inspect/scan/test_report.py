@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from html.parser import HTMLParser
@@ -21,6 +21,7 @@ import yaml
 from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, dump
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
+from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
 from webhook.core.preview.preview import Preview, preview_all
@@ -31,7 +32,9 @@ from webhook.inspect.scan.collect import scan
 from webhook.inspect.scan.dump import DumpReader
 from webhook.inspect.scan.html import render_html
 from webhook.inspect.scan.model import ScanReport, to_json
+from webhook.inspect.scan.templates import TemplateReader, next_pod_of
 from webhook.inspect.scan.text import render_text
+from webhook.inspect.scan.workload import WorkloadName
 from webhook.inspect.webhook_calls import WebhookCalls
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
@@ -49,6 +52,7 @@ def scan_dump(
     flags: ClusterFlags = NO_FLAGS,
     docs_url: str | None = None,
     max_events_bytes: int = 1_000_000,
+    templates: TemplateReader | None = None,
 ) -> ScanReport:
     """Scan a dump. Kinds that it does not contain count as not looked at."""
     path = directory / "dump.json"
@@ -64,7 +68,8 @@ def scan_dump(
         title="dump.json",
         why_image_is_assumed=why_image_is_assumed,
     )
-    return asyncio.run(scan(DumpReader([path]), cluster, namespace, max_events_bytes))
+    reader = DumpReader([path])
+    return asyncio.run(scan(reader, cluster, namespace, max_events_bytes, templates))
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +172,42 @@ def test_policy_in_force_is_named_only_for_pods_that_it_covers(tmp_path: Path) -
     assert defects["cri-o-9840"].policies == ("covered",)
 
 
+class OneJob:
+    """The template of one Job, whose container has no command any more."""
+
+    async def next_pods(self, workloads: Iterable[WorkloadName]) -> dict[WorkloadName, Pod]:
+        (job,) = (each for each in workloads if each.title == "Job/nightly")
+        container = {"name": "main", "image": "registry.example/app:2"}
+        spec = {"restartPolicy": "Never", "containers": [container]}
+        document = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": job.name, "namespace": job.namespace},
+            "spec": {"template": {"spec": spec}},
+        }
+        pod = next_pod_of(document)
+        assert pod is not None
+        return {job: pod}
+
+
+def test_proposed_policy_is_previewed_on_the_template_of_a_workload(tmp_path: Path) -> None:
+    report = scan_dump(tmp_path, dump("ci", NOW), templates=OneJob())
+    found = {each.id: each for each in report.symptoms}["exit-255"]
+    assert found.preview is not None
+    assert found.preview.phrase == "changes 1 of the 2 pods found"
+    assert "It leaves 1 pod unchanged: NoCommand: " in found.advice
+
+
 def test_proposed_policy_does_not_replace_one_that_changes_pods(tmp_path: Path) -> None:
     document = json.loads(json.dumps(dump("ci", NOW)))
     for item in document["items"]:
         if item["kind"] == "SettlePolicy":
             item["metadata"]["name"] = "settle-postinitsleep"
     found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["exit-255"]
-    assert yaml.safe_load(found.policy)["metadata"]["name"] == "settle-postinitsleep-2"
+    proposed = parse_policy(yaml.safe_load(found.policy))
+    assert proposed.metadata.name == "settle-postinitsleep-2"
+    # Of two policies with one priority, the first name would set the remedy.
+    assert proposed.spec.priority == -1
 
 
 def test_pods_of_the_cluster_itself_are_in_no_proposed_policy(tmp_path: Path) -> None:
@@ -448,6 +482,7 @@ def test_html_has_a_bar_for_each_part_of_a_defect_and_a_column_for_each_time(
     titles = re.findall(r"<title>([^<]*)</title></rect>", text)
     assert "cri-o-9840: 1 affected" in titles
     assert "cri-o-9840: 7 not affected" in titles
+    assert "fsgroup-ownership-walk: 8 possible" in titles
     assert "exit-255: 2 from 2026-11-22 10:00:00Z" in titles
 
 
