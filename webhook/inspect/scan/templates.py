@@ -17,7 +17,7 @@ from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
 from webhook.core.preview.pods_in_document import Workload, pods_of
 from webhook.inspect.scan.workload import WorkloadName
 
-_MAX_READ = 100
+_MAX_READ = 50
 """The maximum number of workloads that are read, because each takes a request."""
 _RESOURCES = {
     ("apps", "Deployment"): "deployments",
