@@ -11,7 +11,8 @@ Two modules write what other programs read: `logs` copies the bytes of a log as 
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple, TypeAlias
+import time
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 import click
 
@@ -49,27 +50,62 @@ def echo_message(text: str) -> None:
     echo(f"podsettle: {text}", err=True)
 
 
-class ProgressLine:
-    """A line on standard error that says how far a command is, if that is a terminal."""
+class _Bar(Protocol):
+    """The bar that `click.progressbar` returns."""
 
-    def __init__(self) -> None:
+    def update(self, n_steps: int) -> None:
+        """Draw the bar so many steps further."""
+
+
+class Progress:
+    """A progress bar on standard error, if that is a terminal and the work takes long.
+
+    Use it with `with`, which removes the bar.
+    """
+
+    def __init__(self, delay_seconds: float = 2.0, interval_seconds: float = 0.1) -> None:
+        """Let the bar appear after `delay_seconds`. It is drawn every `interval_seconds`."""
         self._is_terminal = sys.stderr.isatty()  # noqa: TID251 (nothing is written)
-        self._shown = False
+        self._next_draw = time.monotonic() + delay_seconds
+        self._interval_seconds = interval_seconds
+        self._bar: _Bar | None = None
+        self._shown: tuple[str, int | None] = "", None
+        self._position = 0
 
-    def show(self, text: str) -> None:
-        """Replace the line."""
-        if self._is_terminal:
-            self._shown = True
-            self._write(printable(text))
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def show(self, label: str, done: int, length: int | None) -> None:
+        """Draw the bar of the work with this label. `length` is None if it is not known."""
+        if not self._is_terminal or time.monotonic() < self._next_draw:
+            return
+        self._next_draw = time.monotonic() + self._interval_seconds
+        if self._bar is None or self._shown != (label, length) or done < self._position:
+            self.clear()
+            # click's estimate of the time would not know how long the work took so far.
+            self._bar = click.progressbar(
+                iter(()),
+                length,
+                printable(label),
+                show_eta=False,
+                show_pos=True,
+                file=sys.stderr,  # noqa: TID251 (the bar is no text of a tenant)
+            )
+            self._shown, self._position = (label, length), 0
+        self._bar.update(done - self._position)
+        self._position = done
 
     def clear(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            self._write("")
-
-    def _write(self, text: str) -> None:
-        # Without `color`, click would remove the code that clears the line. It is no colour.
-        click.echo(f"\r\x1b[K{text}", err=True, nl=False, color=True)  # noqa: TID251
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar = None
+            # click hides the cursor, and its own end of a bar would leave it in a line.
+            # Without `color`, click would remove these codes. They are no colours.
+            codes = "\r\x1b[K\x1b[?25h"
+            click.echo(codes, err=True, nl=False, color=True)  # noqa: TID251
 
 
 def _text_of(part: Part) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.echo import echo_json, echo_message, echo_text
-from webhook.cli.open_cluster import OpenCluster, open_cluster
+from webhook.cli.open_cluster import Connection, OpenCluster, open_cluster
 from webhook.cli.options import InputError, ViewChoice, namespace_option, view_options
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
     else:
         namespaces = (namespace,) if namespace else ()
         with open_cluster(view, namespaces=namespaces) as opened:
-            found = _find(parsed, namespace, view, opened)
+            found = _find(parsed, namespace, opened)
         for problem in opened.known.problems:
             echo_message(str(problem))
         try:
@@ -79,33 +79,23 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
         echo_text(as_text(answer))
 
 
-def _find(
-    target: ObjectTarget, namespace: str | None, view: ViewChoice, opened: OpenCluster
-) -> Found:
+def _find(target: ObjectTarget, namespace: str | None, opened: OpenCluster) -> Found:
     """Return the target's object and what belongs to it. Raise InputError if it is not found."""
-    from webhook.cluster.manifest_loader import ManifestsError
-    from webhook.core.preview.document import DocumentError
     from webhook.inspect.explain.found import NotFoundError, find_related
     from webhook.inspect.explain.source import find_object, get_object, namespace_of
     from webhook.inspect.paged import PagedReader
     from webhook.inspect.scan.dump import DumpReader
 
     try:
-        if opened.connection is None:
-            document = find_object(view.manifests, target, namespace)
+        if not isinstance(opened.source, Connection):
+            document = find_object(opened.source, target, namespace)
             chosen = namespace or namespace_of(document) or opened.known.namespace
-            reader = DumpReader(view.manifests)
+            reader = DumpReader(opened.source)
             return asyncio.run(find_related(reader, target, document, chosen))
-        server, run = opened.connection.server, opened.connection.run
+        server, run = opened.source.server, opened.source.run
         chosen = namespace or opened.known.namespace
         flags = opened.known.flags
         document = run(get_object(server, target, chosen, flags))
-        return run(find_related(PagedReader(server, _ignore), target, document, chosen, flags))
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}") from None
-    except (NotFoundError, ManifestsError, DocumentError) as error:
+        return run(find_related(PagedReader(server), target, document, chosen, flags))
+    except NotFoundError as error:
         raise InputError(str(error)) from None
-
-
-def _ignore(_progress: str) -> None:
-    """Discard a note on the progress of a list: those of one namespace are short."""

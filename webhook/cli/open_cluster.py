@@ -13,15 +13,17 @@ from webhook.cli.options import (
     Cluster,
     InputError,
     ViewChoice,
-    load_manifests,
+    read_all_manifests,
 )
 from webhook.cluster.kubeconfig_paths import kubeconfig_paths
 from webhook.cluster.own_pod import in_cluster
+from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.admission.decider import OperatorSettings
 from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
+    from webhook.cluster.manifests import Manifests
     from webhook.inspect.installation import Absent, Installation
     from webhook.inspect.known_cluster import KnownCluster
 
@@ -101,11 +103,15 @@ def cluster_errors(advice: str = "") -> Iterator[None]:
 
 
 class OpenCluster(NamedTuple):
-    """A cluster that a command looks at, and the connection to it."""
+    """A cluster that a command looks at, and the source of its objects."""
 
     known: KnownCluster
-    connection: Connection | None
-    """None if the cluster is described by manifests."""
+    source: Connection | Manifests
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection to the cluster, or None if it is described by manifests."""
+        return self.source if isinstance(self.source, Connection) else None
 
 
 @contextmanager
@@ -115,6 +121,7 @@ def open_cluster(
     linger_image: str | None = None,
     namespaces: Collection[str] = (),
     limit_seconds: float | None = None,
+    on_progress: OnProgress = ignore_progress,
 ) -> Iterator[OpenCluster]:
     """Read the cluster that the options choose. With manifests, no cluster is contacted.
 
@@ -128,11 +135,11 @@ def open_cluster(
         from webhook.inspect.known_cluster import KnownCluster
 
     if choice.manifests:
-        source = load_manifests(*choice.manifests)
+        read = read_all_manifests(choice.manifests, on_progress)
         image = PLACEHOLDER_IMAGE if linger_image is None else linger_image or None
         settings = OperatorSettings(linger_image=image)
-        known = KnownCluster(source.view, settings, title=source.title, problems=source.problems)
-        yield OpenCluster(known, None)
+        known = KnownCluster(read.view, settings, title=read.title, problems=read.problems)
+        yield OpenCluster(known, read)
         return
     advice = "or describe a cluster in files: --manifests PATH"
     with connect(choice.cluster, limit_seconds, advice=advice) as connection:
@@ -143,24 +150,24 @@ def open_cluster(
 
         server = connection.server
         wanted = {server.namespace, *namespaces}
-        read = connection.run(read_view(server, namespaces=wanted))
+        live = connection.run(read_view(server, namespaces=wanted))
         reader = ClusterReader(server)
         found = connection.run(find_installation(reader))
         settings, why_image_is_assumed, note = _settings(found, linger_image)
-        notes = [*map(unread_note, read.unread), *([note] if note else [])]
+        notes = [*map(unread_note, live.unread), *([note] if note else [])]
         known = KnownCluster(
-            read.view,
+            live.view,
             settings,
-            read.unread,
-            read.created,
+            live.unread,
+            live.created,
             connection.run(read_webhook_calls(reader)),
             ClusterFlags(**choice.cluster),
             title=server.title,
             namespace=server.namespace,
-            problems=read.problems,
+            problems=live.problems,
             notes=tuple(f"{server.title}: {each}" for each in notes),
             why_image_is_assumed=why_image_is_assumed,
-            lists_namespaces=read.lists_namespaces,
+            lists_namespaces=live.lists_namespaces,
         )
         yield OpenCluster(known, connection)
 
@@ -180,9 +187,8 @@ def open_cluster_if_any(
         if chosen or in_cluster() or kubeconfig_paths().chosen or kubeconfig_paths().exist:
             limit = None if chosen else OPTIONAL_SECONDS
             try:
-                known, _ = stack.enter_context(
-                    open_cluster(choice, namespaces=namespaces, limit_seconds=limit)
-                )
+                opened = open_cluster(choice, namespaces=namespaces, limit_seconds=limit)
+                known = stack.enter_context(opened).known
             except InputError as error:
                 if chosen:
                     raise

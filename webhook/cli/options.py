@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import re
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypedDict
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import click
 from click.core import ParameterSource
@@ -17,9 +18,13 @@ from webhook import __version__
 from webhook.cli.echo import echo_text
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.manifest_loader import ManifestsError
+from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.docs_url import docs_url_problem
 from webhook.core.durations import parse_duration
+
+if TYPE_CHECKING:
+    from webhook.cluster.manifests import Manifests
 
 # RFC 2606 reserves the domain `example`, so an attacker cannot publish an image with this name.
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
@@ -133,6 +138,9 @@ linger_image_option = click.option(
 )
 
 
+_STDIN = Path("-")
+
+
 def load_manifests(*paths: Path) -> ManifestsSource:
     """Read manifests. Raise InputError if a path cannot be read."""
     source = ManifestsSource(*paths)
@@ -141,6 +149,18 @@ def load_manifests(*paths: Path) -> ManifestsSource:
     except ManifestsError as error:
         raise InputError(str(error)) from None
     return source
+
+
+def read_all_manifests(
+    paths: tuple[Path, ...], on_progress: OnProgress = ignore_progress
+) -> Manifests:
+    """Read manifests once, of which `-` is standard input. Raises InputError."""
+    from webhook.cluster.manifests import read_manifests
+
+    try:
+        return read_manifests(paths, sys.stdin.buffer.read, on_progress)
+    except ManifestsError as error:
+        raise InputError(str(error)) from None
 
 
 _POD_PREFIX = re.compile(r"^(pods?|po)/")
@@ -221,13 +241,14 @@ class ViewChoice(NamedTuple):
 
 _MANIFESTS_OPTION = click.option(
     "--manifests",
-    type=click.Path(path_type=Path),
+    type=click.Path(allow_dash=True, path_type=Path),
     multiple=True,
     envvar="PODSETTLE_MANIFESTS",
     show_envvar=True,
     metavar="PATH",
-    help="A file or directory that describes the cluster: SettlePolicy, Namespace, RuntimeClass "
-    "and Node documents. Can be repeated. Without it, the cluster of the kubeconfig is read.",
+    help="A file or directory that describes the cluster, or - for standard input: SettlePolicy, "
+    "Namespace, RuntimeClass and Node documents. Can be repeated. Without it, the cluster of the "
+    "kubeconfig is read.",
 )
 
 
@@ -243,6 +264,8 @@ def view_options(command: Callable[..., None]) -> Callable[..., None]:
             if source is not ParameterSource.ENVIRONMENT:
                 raise click.UsageError("give --manifests, or --kubeconfig and --context, not both")
             manifests = ()
+        if _STDIN in manifests and _STDIN in options.get("paths", ()):
+            raise click.UsageError("standard input can be read only once: give - only once")
         command(*arguments, view=ViewChoice(manifests, cluster), **options)
 
     return _MANIFESTS_OPTION(cluster_options(wrapper))

@@ -12,20 +12,19 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from webhook.cluster.manifest_loader import (
-    READERS,
     ManifestObject,
     ManifestsError,
     duplicates,
     files_of,
+    first_by_kind,
     read_manifest,
+    view_of,
 )
 from webhook.cluster.source import Check, NamespaceLookup
-from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import KIND
-from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
@@ -155,18 +154,10 @@ class ManifestsSource:
 
     def _rebuild(self) -> None:
         """Create a new view from all files. Of duplicate objects, the first counts."""
-        by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
         objects = [item for file in self._files.values() for item in file.objects]
-        for item in objects:
-            by_kind[item.kind].setdefault(item.name, item.model)
         self._duplicates = duplicates(objects)
-        self.policies_in_force = by_kind[KIND]
-        self.view = Snapshot(
-            policies=PolicySet(by_kind[KIND].values()),
-            namespaces=by_kind["Namespace"],
-            runtime_classes=by_kind["RuntimeClass"],
-            nodes=Nodes(by_kind["Node"].values()),
-        )
+        self.policies_in_force = first_by_kind(objects)[KIND]
+        self.view = view_of(objects)
         self.generation += 1
 
 

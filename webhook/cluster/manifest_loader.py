@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
+from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import GROUP, KIND
-from webhook.core.json_path import json_path
+from webhook.core.pod import DECODE_ERRORS
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import InvalidPolicyError, ManifestProblem
-from webhook.core.preview.document import Document, DocumentError
-from webhook.core.preview.yaml_documents import iterate_documents
+from webhook.core.preview.document import DocumentError
+from webhook.core.preview.text_objects import TextObject, iterate_objects
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -78,21 +79,51 @@ def parse_manifest(
     text: bytes, source: str
 ) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
     """Return the objects and the problems of a text. `source` names the text in problems."""
-    objects: list[ManifestObject] = []
-    problems: list[ManifestProblem] = []
     try:
-        for document in iterate_documents(text, source):
-            for path, value in _items(document.value):
-                try:
-                    loaded = _load_object(document, path, value)
-                except _ProblemsError as error:
-                    problems.extend(error.problems)
-                else:
-                    objects.extend([loaded] if loaded else [])
+        return load_manifest(text, source)
     except DocumentError as error:
         # The text may be cut off, so none of its objects is used.
         return [], (ManifestProblem(error.source, error.line, error.message),)
+
+
+def load_manifest(
+    text: bytes, source: str, on_object: Callable[[TextObject], object] | None = None
+) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
+    """Return the objects and the problems of a text. Raises DocumentError.
+
+    `on_object` gets every object with a kind, also those of kinds that podsettle does not read.
+    """
+    objects: list[ManifestObject] = []
+    problems: list[ManifestProblem] = []
+    for item in iterate_objects(text, source):
+        if on_object is not None and item.kind:
+            on_object(item)
+        try:
+            loaded = _load_object(item)
+        except _ProblemsError as error:
+            problems.extend(error.problems)
+        else:
+            objects.extend([loaded] if loaded else [])
     return objects, tuple(problems)
+
+
+def view_of(objects: Iterable[ManifestObject]) -> Snapshot:
+    """Return the cluster that manifests describe. Of duplicate objects, the first counts."""
+    by_kind = first_by_kind(objects)
+    return Snapshot(
+        policies=PolicySet(by_kind[KIND].values()),
+        namespaces=by_kind["Namespace"],
+        runtime_classes=by_kind["RuntimeClass"],
+        nodes=Nodes(by_kind["Node"].values()),
+    )
+
+
+def first_by_kind(objects: Iterable[ManifestObject]) -> dict[str, dict[str, Any]]:
+    """Return podsettle's models by kind and name. Of duplicate objects, the first counts."""
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
+    for item in objects:
+        found[item.kind].setdefault(item.name, item.model)
+    return found
 
 
 def duplicates(objects: Iterable[ManifestObject]) -> tuple[ManifestProblem, ...]:
@@ -127,48 +158,30 @@ READERS: dict[str, Callable[[object], Any]] = {
 _API_GROUPS = {"RuntimeClass": "node.k8s.io"}
 
 
-def _items(value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
-    """Return the path and the value of each item of a List, or of the value if it is no List."""
-    if isinstance(value, dict) and value.get("kind") == "List":
-        items = value.get("items")
-        if isinstance(items, list):
-            return [(("items", index), item) for index, item in enumerate(items)]
-        return [(("items",), items)] if items is not None else []
-    return [((), value)]
-
-
-def _load_object(
-    document: Document, path: tuple[str | int, ...], value: Any
-) -> ManifestObject | None:
-    """Convert the object at a path. Return None for other kinds. Raises _ProblemsError."""
-    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise _ProblemsError(_problem_at(document, path, "is not a Kubernetes object: no kind"))
-    kind = value["kind"]
+def _load_object(item: TextObject) -> ManifestObject | None:
+    """Convert an object. Return None for other kinds. Raises _ProblemsError and DocumentError."""
+    kind = item.kind
+    if not kind:
+        raise _ProblemsError(item.problem((), "is not a Kubernetes object: no kind"))
+    if kind == "List":
+        raise _ProblemsError(item.problem(("items",), "is no list"))
     if kind != KIND and KIND.casefold() in kind.casefold():
         message = f"is {kind!r}; did you mean {KIND}?"
-        raise _ProblemsError(_problem_at(document, (*path, "kind"), message))
+        raise _ProblemsError(item.problem(("kind",), message))
     if kind == KIND:
         try:
-            policy = parse_policy(value)
+            policy = parse_policy(item.document.value)
         except InvalidPolicyError as error:
-            raise _ProblemsError(
-                *(_problem_at(document, (*path, *p.path), p.message) for p in error.errors)
-            ) from None
-        return ManifestObject(
-            kind, policy.metadata.name, policy, document.source, document.line(path)
-        )
-    if str(value.get("apiVersion", "")).startswith(f"{GROUP}/"):
+            raise _ProblemsError(*(item.problem(p.path, p.message) for p in error.errors)) from None
+        return ManifestObject(kind, policy.metadata.name, policy, item.source, item.line)
+    if item.api_version.startswith(f"{GROUP}/"):
         message = f"is {kind!r}; the only kind of {GROUP} is {KIND}"
-        raise _ProblemsError(_problem_at(document, (*path, "kind"), message))
-    group = str(value.get("apiVersion", "")).rpartition("/")[0]
+        raise _ProblemsError(item.problem(("kind",), message))
+    group = item.api_version.rpartition("/")[0]
     if kind not in READERS or group not in ("", _API_GROUPS.get(kind, "")):
         return None
     try:
-        model = READERS[kind](value)
-    except msgspec.ValidationError as error:
-        raise _ProblemsError(_problem_at(document, path, f"{kind}: {error}")) from None
-    return ManifestObject(kind, model.name, model, document.source, document.line(path))
-
-
-def _problem_at(document: Document, path: tuple[str | int, ...], message: str) -> ManifestProblem:
-    return ManifestProblem(document.source, document.line(path), message, json_path(path))
+        model = READERS[kind](item.value)
+    except DECODE_ERRORS as error:
+        raise _ProblemsError(item.problem((), f"{kind}: {error}")) from None
+    return ManifestObject(kind, model.name, model, item.source, item.line)

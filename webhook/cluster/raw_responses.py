@@ -24,6 +24,8 @@ class PageMetadata(msgspec.Struct, rename="camel"):
     resource_version: str
     next: str = msgspec.field(default="", name="continue")
     """The token for the next page. It is empty on the last page."""
+    remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
+    """The number of objects on the next pages. The API server leaves it out with a selector."""
 
 
 class Page(msgspec.Struct):

@@ -46,12 +46,14 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _possible(time: datetime | None) -> datetime | None:
-    """Return a time, or None if it cannot be meant. A time without a zone counts as UTC."""
+    """Return a time in UTC, or None if it cannot be meant. One without a zone counts as UTC."""
     if time is None:
         return None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    return time if _FIRST_TIME <= time <= _LAST_TIME else None
+    if not _FIRST_TIME <= time <= _LAST_TIME:
+        return None
+    return time if time.tzinfo is UTC else time.astimezone(UTC)
 
 
 class LiveMetadata(ObjectMeta):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -12,6 +12,7 @@ import msgspec
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import TooLargeError, Unreachable, status_message
+from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.cluster.raw_responses import Page, decode_page
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
@@ -88,7 +89,7 @@ class Areas:
 class PagedReader:
     """Lists of objects of an API server, and what could be read of them."""
 
-    def __init__(self, server: ApiServer, on_progress: Callable[[str], None]) -> None:
+    def __init__(self, server: ApiServer, on_progress: OnProgress = ignore_progress) -> None:
         self._server = server
         self._on_progress = on_progress
         self._server_time: datetime | None = None
@@ -137,7 +138,9 @@ class PagedReader:
                         malformed += 1
                     else:
                         yield value
-                self._on_progress(f"{resource.name}: {count}")
+                remaining = content.metadata.remaining if token else 0
+                length = None if remaining is None else count + remaining
+                self._on_progress(resource.name, count, length)
             if not token:
                 break
             query["continue"] = token

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -327,29 +326,6 @@ def test_scan_with_namespaces_that_it_may_only_get_says_which_it_looked_at(
     assert verdict["answer"] == "unknown"
     assert "namespaces (needs the right to list namespaces; only default)" in verdict["text"]
     assert verdict_of_unsettled_pods(env, "-n", "default")["answer"] == "none"
-
-
-def test_progress_is_cleared_on_a_terminal_without_colours(admin: dict[str, str]) -> None:
-    reading, terminal = os.openpty()
-    try:
-        subprocess.run(
-            [PODSETTLE, "scan", "-o", "json"],
-            env=admin | {"NO_COLOR": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=terminal,
-            check=False,
-        )
-    finally:
-        os.close(terminal)
-    # One read may return a part of what the kernel still passes on.
-    shown = b""
-    with os.fdopen(reading, "rb", buffering=0) as output, suppress(OSError):
-        while part := output.read(65_536):
-            shown += part
-    text = shown.decode()
-    assert "pods: " in text
-    assert all(part.startswith("\x1b[K") for part in text.split("\r")[1:])
-    assert text.endswith("\r\x1b[K")
 
 
 def create_installation(cluster: KubeCluster, **container: Any) -> str:

@@ -48,6 +48,7 @@ DUMP: list[Json] = [
         "involvedObject": {"kind": "Job", "name": "build", "uid": "build"},
         "reason": "NoCommand",
         "message": "quick/postInitSleep left plugin unchanged",
+        "source": {"component": "podsettle"},
     },
 ]
 

@@ -76,3 +76,41 @@ def test_scan_names_objects_that_it_cannot_read(tmp_path: Path) -> None:
     areas = {area["name"]: area for area in json.loads(result.stdout)["areas"]}
     assert areas["pods"]["looked"] == "partly"
     assert areas["pods"]["why"] == "1 could not be decoded"
+
+
+def test_dump_is_read_from_standard_input_as_from_a_file() -> None:
+    (dump,) = (ROOT / "examples" / "scan").glob("*.yaml")
+    from_file = CliRunner().invoke(main, ["scan", "--manifests", str(dump), "-o", "json"])
+    text = dump.read_text()
+    piped = CliRunner().invoke(main, ["scan", "--manifests", "-", "-o", "json"], input=text)
+    assert piped.exit_code == from_file.exit_code == 1
+    reports = [json.loads(each.stdout) for each in (from_file, piped)]
+    for report in reports:
+        del report["cluster"], report["scannedAt"]
+    assert reports[0] == reports[1]
+    assert json.loads(piped.stdout)["cluster"] == "stdin"
+
+
+def test_standard_input_is_given_to_one_argument_only() -> None:
+    result = CliRunner().invoke(main, ["preview", "-", "--manifests", "-"], input="")
+    assert result.exit_code == 2
+    assert "standard input can be read only once" in result.stderr
+
+
+def test_json_dump_with_more_values_than_a_document_may_have_is_scanned(tmp_path: Path) -> None:
+    status = {"phase": "Running", "numbers": [1] * 10_000}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{number}", "namespace": "ci"},
+            "spec": {"containers": [{"name": "main"}]},
+            "status": status,
+        }
+        for number in range(60)
+    ]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    result = CliRunner().invoke(main, ["scan", "--manifests", str(path), "-o", "json"])
+    assert result.stderr == ""
+    assert json.loads(result.stdout)["pods"] == 60

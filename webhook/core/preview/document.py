@@ -48,6 +48,15 @@ class Document:
             lines = inner_lines
         return lines if isinstance(lines, int) else lines.line
 
+    def inner(self, path: ValuePath, value: Any) -> Document:
+        """Return the value at a path as a document of its own."""
+        lines = self.lines
+        for step in path:
+            if isinstance(lines, int):
+                break
+            lines = lines.inner.get(step, lines.line)
+        return Document(value, self.source, lines)
+
 
 def copy_value(value: Any) -> Any:
     """Return a deep copy of a document's value, many times faster than `copy.deepcopy`."""

@@ -17,7 +17,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from webhook.core.preview.document import DocumentError, LineMap, copy_value
+from webhook.core.preview.document import (
+    Document,
+    DocumentError,
+    LineMap,
+    ValuePath,
+    copy_value,
+)
 from webhook.core.preview.yaml_scalars import (
     json_key,
     resolve_scalar,
@@ -99,11 +105,16 @@ class CopyBudget:
 class DocumentBuilder:
     """Builds the value of one document, and the lines of its parts, from events."""
 
-    def __init__(self, source: str, copies: CopyBudget) -> None:
+    def __init__(self, source: str, copies: CopyBudget, by_item: bool = False) -> None:
+        """With `by_item`, the objects in the root's `items` become `item` one after the other."""
         self.root: Any = None
         self.lines: LineMap | int = 1
+        self.item: tuple[Document, ValuePath] | None = None
+        """The object that the last event has ended, and its path. The caller removes it."""
         self._source = source
         self._copies = copies
+        self._by_item = by_item
+        self._item_count = 0
         self._stack: list[_OpenCollection] = []
         self._anchors: dict[str, tuple[Any, _Size] | _OpenCollection] = {}
         """The latest value with each anchor, and its size. An _OpenCollection if its end has not
@@ -222,6 +233,16 @@ class DocumentBuilder:
             self.root, self.lines = value, LineMap(line, lines) if lines else line
             return
         top = self._stack[-1]
+        if self._by_item and self._is_list_of_objects():
+            path = ("items", self._item_count)
+            self._item_count += 1
+            named = isinstance(value, dict) and isinstance(value.get("kind"), str)
+            root = self._stack[0].value
+            if named or (isinstance(root, dict) and root.get("kind") == "List"):
+                inner = LineMap(line, lines) if lines else line
+                self.item = Document(value, self._source, inner), path
+                self._value_count = 0
+                return
         if isinstance(top.value, list):
             top.lines[len(top.value)] = LineMap(line, lines) if lines else line
             top.value.append(value)
@@ -246,6 +267,16 @@ class DocumentBuilder:
                 raise self._make_error(line, "`<<` merges mappings only")
             for key, inner in part.items():
                 top.merged_values.setdefault(key, inner)
+
+    def _is_list_of_objects(self) -> bool:
+        """Return whether the innermost open collection is `items` of the root.
+
+        A list with an anchor is kept, because an alias may refer to it.
+        """
+        if len(self._stack) != 2 or self._stack[0].key != "items":
+            return False
+        items = self._stack[1]
+        return isinstance(items.value, list) and items.anchor is None
 
     def _expects_key(self) -> bool:
         return (

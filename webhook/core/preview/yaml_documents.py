@@ -14,7 +14,7 @@ from itertools import islice
 import msgspec
 import yaml
 
-from webhook.core.preview.document import Document, DocumentError
+from webhook.core.preview.document import Document, DocumentError, ValuePath
 from webhook.core.preview.yaml_composer import CopyBudget, DocumentBuilder
 
 _MAX_DIRECTIVES = 16
@@ -38,14 +38,32 @@ def iterate_documents(text: str | bytes, source: str) -> Iterator[Document]:
     A caller that keeps little of each document needs much less memory than with `load_documents`.
     Raises DocumentError, possibly after some documents.
     """
+    for document, _ in _iterate(text, source, by_item=False):
+        yield document
+
+
+def iterate_items(text: str | bytes, source: str) -> Iterator[tuple[Document, ValuePath]]:
+    """Yield each item of a list as soon as it is read, with its path, and every other document.
+
+    The list may be of any length, because the limit for the number of values holds for each item.
+    What remains of the list is yielded as a document at its end. Items without a kind may remain
+    in it, because the kind of the list says theirs. Raises DocumentError, possibly after some
+    items.
+    """
+    yield from _iterate(text, source, by_item=True)
+
+
+def _iterate(
+    text: str | bytes, source: str, *, by_item: bool
+) -> Iterator[tuple[Document, ValuePath]]:
     try:
         decoded = _decode(text)
         if len(list(islice(_DIRECTIVE.finditer(decoded), _MAX_DIRECTIVES + 1))) > _MAX_DIRECTIVES:
             raise DocumentError(source, 0, f"more than {_MAX_DIRECTIVES} lines begin with '%'")
         events = yaml.parse(decoded, Loader=yaml.CSafeLoader)
-        yield from (
-            document for document in _build_documents(events, source) if document.value is not None
-        )
+        for document, path in _build_documents(events, source, by_item):
+            if document.value is not None or path:
+                yield document, path
     except UnicodeDecodeError as error:
         raise DocumentError(source, 0, f"not YAML: not UTF-8 text ({error.reason})") from None
     except yaml.YAMLError as error:
@@ -62,16 +80,21 @@ def _decode(text: str | bytes) -> str:
     return decoded
 
 
-def _build_documents(events: Iterable[yaml.Event], source: str) -> Iterator[Document]:
+def _build_documents(
+    events: Iterable[yaml.Event], source: str, by_item: bool
+) -> Iterator[tuple[Document, ValuePath]]:
     copies = CopyBudget()
-    builder = DocumentBuilder(source, copies)
+    builder = DocumentBuilder(source, copies, by_item)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
-            builder = DocumentBuilder(source, copies)
+            builder = DocumentBuilder(source, copies, by_item)
         elif isinstance(event, yaml.DocumentEndEvent):
-            yield Document(builder.root, source, builder.lines)
+            yield Document(builder.root, source, builder.lines), ()
         elif isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
             builder.feed(event)
+            if builder.item is not None:
+                yield builder.item
+                builder.item = None
 
 
 def _parse_error(error: yaml.YAMLError, source: str) -> DocumentError:

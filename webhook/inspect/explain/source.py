@@ -1,17 +1,17 @@
-"""The object of a target, from the API server or from files."""
+"""The object of a target, from the API server or from manifests."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+import msgspec
+
 from webhook.cluster.client import ApiServer
-from webhook.cluster.manifest_loader import manifest_files
+from webhook.cluster.manifests import Manifests
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.unread import NotAllowedError
-from webhook.core.preview.list_items import find_objects
-from webhook.core.preview.yaml_documents import iterate_documents
+from webhook.core.pod import DECODE_ERRORS
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 from webhook.inspect.explain.found import NotFoundError
 from webhook.inspect.explain.target import ObjectTarget
@@ -37,25 +37,22 @@ async def get_object(
     return found
 
 
-def find_object(paths: Collection[Path], target: ObjectTarget, namespace: str | None) -> Json:
-    """Return the object of a target in files.
+def find_object(manifests: Manifests, target: ObjectTarget, namespace: str | None) -> Json:
+    """Return the object of a target in manifests.
 
-    Without `namespace`, the object is found in any namespace. Raises NotFoundError, OSError,
-    ManifestsError and DocumentError.
+    Without `namespace`, the object is found in any namespace. Raises NotFoundError.
     """
+    for problem in manifests.unreadable:
+        raise NotFoundError(str(problem))
     found = [
         each
-        for each in _objects(paths)
-        if each.get("kind") == target.kind.kind
-        and _metadata(each).get("name") == target.name
-        and namespace in (None, namespace_of(each, namespace))
+        for each in _named(manifests, target)
+        if namespace in (None, namespace_of(each, namespace))
     ]
     if not found:
         where = f" in namespace {namespace}" if namespace else ""
-        read = ", ".join(map(str, paths))
-        nested = any(map(_has_subdirectory, paths))
-        hint = "; files in subdirectories are not read" if nested else ""
-        raise NotFoundError(f"{target}{where}: it is not in the manifests: {read}{hint}")
+        hint = "; files in subdirectories are not read" if manifests.have_subdirectories else ""
+        raise NotFoundError(f"{target}{where}: it is not in the manifests: {manifests.title}{hint}")
     if len({namespace_of(each) for each in found}) > 1:
         raise NotFoundError(f"{target}: it is in several namespaces; choose one with -n")
     return found[0]
@@ -67,17 +64,28 @@ def namespace_of(document: Json, default: str | None = None) -> str | None:
     return namespace if isinstance(namespace, str) and namespace else default
 
 
-def _has_subdirectory(path: Path) -> bool:
-    return path.is_dir() and any(each.is_dir() for each in path.iterdir())
+def _named(manifests: Manifests, target: ObjectTarget) -> Iterator[Json]:
+    """Yield the objects that have the kind and name of a target. A list may omit their kind."""
+    kind = target.kind
+    api_version = f"{kind.group}/v1" if kind.group else "v1"
+    for encoded in manifests.objects.get(kind.kind, ()):
+        try:
+            if _decode_named(encoded).metadata.name == target.name:
+                named = {"apiVersion": api_version, "kind": kind.kind}
+                yield {**named, **msgspec.json.decode(encoded)}
+        except DECODE_ERRORS:
+            continue  # Its metadata is none, or its name is no text.
 
 
-def _objects(paths: Iterable[Path]) -> Iterator[Json]:
-    for path in paths:
-        for file in manifest_files(path) if path.is_dir() else [path]:
-            for document in iterate_documents(file.read_bytes(), str(file)):
-                for each in find_objects(document.value):
-                    if isinstance(each.value, Mapping):
-                        yield each.value
+class _NamedMetadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _NamedMetadata = msgspec.field(default_factory=_NamedMetadata)
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 def _metadata(document: Json) -> Json:

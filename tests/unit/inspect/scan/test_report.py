@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, dump
-from webhook.cluster.manifest_files_source import ManifestsSource
+from webhook.cluster.manifests import read_manifests
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
@@ -57,10 +57,9 @@ def scan_dump(
     """Scan a dump. Kinds that it does not contain count as not looked at."""
     path = directory / "dump.json"
     path.write_text(json.dumps(document))
-    source = ManifestsSource(path)
-    source.refresh()
+    manifests = read_manifests([path], bytes)
     cluster = KnownCluster(
-        source.view,
+        manifests.view,
         OperatorSettings(linger_image="registry.example/linger:1", docs_url=docs_url),
         created=created or {},
         calls=calls,
@@ -68,7 +67,7 @@ def scan_dump(
         title="dump.json",
         why_image_is_assumed=why_image_is_assumed,
     )
-    reader = DumpReader([path])
+    reader = DumpReader(manifests)
     return asyncio.run(scan(reader, cluster, namespace, max_events_bytes, templates))
 
 

@@ -1,0 +1,70 @@
+"""The objects of a text, alone and in lists of any length."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.core.preview.document import DocumentError
+from webhook.core.preview.text_objects import TextObject, iterate_objects
+
+PODS: list[dict[str, Any]] = [
+    {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}"}} for number in range(3)
+]
+
+
+def read(text: str) -> list[TextObject]:
+    return list(iterate_objects(text.encode(), "f"))
+
+
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump], ids=["json", "yaml"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"apiVersion": "v1", "kind": "List", "items": PODS},
+        # The items of a typed list omit what its own kind says.
+        {
+            "apiVersion": "v1",
+            "kind": "PodList",
+            "items": [{"metadata": each["metadata"]} for each in PODS],
+        },
+        {"kind": "List", "items": [{"kind": "List", "items": PODS}]},
+    ],
+    ids=["List", "PodList", "nested"],
+)
+def test_items_of_a_list_are_objects(dump: Any, document: dict[str, Any]) -> None:
+    found = read(dump(document))
+    assert [(each.kind, each.api_version) for each in found] == [("Pod", "v1")] * 3
+    assert [each.document.value for each in found] == PODS
+    assert [json.loads(bytes(each.json))["metadata"] for each in found] == [
+        each["metadata"] for each in PODS
+    ]
+
+
+@pytest.mark.parametrize("kind_first", [True, False])
+def test_objects_have_the_lines_and_paths_of_the_whole_text(kind_first: bool) -> None:
+    document = {"items": PODS, "kind": "List"}
+    if kind_first:
+        document = dict(reversed(document.items()))
+    for text in (json.dumps(document, indent=2), yaml.safe_dump(document, sort_keys=False)):
+        lines = text.splitlines()
+        last = read(text)[2]
+        problem = last.problem(("metadata", "name"), "is bad")
+        assert "p2" in lines[problem.line - 1]
+        assert problem.path == "items[2].metadata.name"
+        assert last.line < problem.line
+
+
+def test_list_in_yaml_may_have_more_values_than_one_object() -> None:
+    item = "- kind: ConfigMap\n  data: [" + "1," * 100_000 + "]\n"
+    found = iterate_objects(f"kind: List\nitems:\n{item * 5}".encode(), "f")
+    assert [each.document.line(()) for each in found] == [3, 5, 7, 9, 11]
+
+
+def test_cut_off_dump_in_json_is_an_error_without_a_second_parser() -> None:
+    text = json.dumps({"kind": "List", "items": [{"kind": "Pod", "text": "x" * 2_000_000}]})
+    with pytest.raises(DocumentError, match="f: not JSON: Input data was truncated"):
+        read(text[:-10])
