@@ -36,6 +36,8 @@ _COMMANDS = {
     "serve": "Answer admission reviews and previews over TLS.",
     "version": "Print the version of this program, and the image in the cluster.",
     "certs": "Create a development CA and a server certificate.",
+    "completion": "Print the completion script for bash, zsh or fish.",
+    "help": "Print the help of a command.",
 }
 
 

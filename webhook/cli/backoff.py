@@ -86,14 +86,24 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
+def report_errors(
+    backoff: Backoff, result: str, timeout: timedelta | None = None
+) -> Iterator[None]:
     """Convert errors in the block to InputError, because its exit code is 2.
 
     `result` names the output of the command, such as "the exit code of POD". The messages say that
-    the result is not known. Unexpected errors are converted too. Otherwise Python would exit with
-    1, and a caller could mistake this for the container's exit code.
+    the result is not known. `timeout` is the value of --timeout. Unexpected errors are converted
+    too. Otherwise Python would exit with 1, and a caller could mistake this for the container's
+    exit code.
     """
-    from webhook.client import ApiError, GaveUpError, PodError, Unreachable, is_retryable
+    from webhook.client import (
+        ApiError,
+        GaveUpError,
+        PodError,
+        Unreachable,
+        WaitTimeoutError,
+        is_retryable,
+    )
     from webhook.cluster.errors import NoClusterError
 
     try:
@@ -101,11 +111,15 @@ def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
     except (ApiError, PodError, Unreachable) as error:
         text = f"the API server answered {error}" if isinstance(error, ApiError) else str(error)
         # A retryable error arrives here only after the back-off is spent.
-        if isinstance(error, GaveUpError) or (
+        if isinstance(error, GaveUpError | WaitTimeoutError) or (
             is_retryable(error) and not isinstance(error, NoClusterError)
         ):
-            total = format_duration(round(backoff.total * 1000))
-            text = f"gave up after {total} (--backoff-total): {result} is not known: {text}"
+            seconds, option = backoff.total, "--backoff-total"
+            limit = seconds if timeout is None else timeout.total_seconds()
+            if isinstance(error, WaitTimeoutError) or limit < seconds:
+                seconds, option = limit, "--timeout"
+            total = format_duration(round(seconds * 1000))
+            text = f"gave up after {total} ({option}): {result} is not known: {text}"
         raise InputError(text) from None
     except BrokenPipeError:
         raise

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
-from webhook.cli.echo import Styled, echo, echo_json
+from webhook.cli.completions import complete_namespaces
+from webhook.cli.echo import Styled, echo, echo_document
 from webhook.cli.open_cluster import cluster_errors
 from webhook.cli.options import (
     Cluster,
@@ -18,6 +19,7 @@ from webhook.cli.options import (
     InputError,
     check_object_name,
     cluster_options,
+    verbose_option,
 )
 from webhook.inspect.cluster_flags import ClusterFlags
 
@@ -46,6 +48,7 @@ class _KillSwitchTarget(NamedTuple):
     "--namespace",
     metavar="NAME",
     callback=check_object_name,
+    shell_complete=complete_namespaces,
     help="The namespace of the installation. The default is to look for it in all namespaces.",
 )
 @click.option(
@@ -53,6 +56,7 @@ class _KillSwitchTarget(NamedTuple):
     "chosen_namespace",
     metavar="NAMESPACE",
     callback=check_object_name,
+    shell_complete=complete_namespaces,
     help="The namespace in which a pod is created as a dry run, and whose pods pull the image of "
     "the helper. The default is the first namespace that a policy covers.",
 )
@@ -66,7 +70,7 @@ class _KillSwitchTarget(NamedTuple):
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
     help="The format of the report.",
@@ -90,6 +94,7 @@ class _KillSwitchTarget(NamedTuple):
     help="With --kill-switch: the MutatingWebhookConfiguration. Needed only if there are several.",
 )
 @cluster_options
+@verbose_option
 @click.pass_context
 def doctor(
     context: click.Context,
@@ -114,7 +119,7 @@ def doctor(
         raise click.UsageError("--suspended has no effect without --yes")
     if configuration and not kill_switch:
         raise click.UsageError("--configuration has no effect without --kill-switch")
-    flags = ClusterFlags(**cluster)
+    flags = cluster.flags
     if kill_switch:
         if chosen_namespace or wait or output != "text":
             raise click.UsageError("--in, --wait and -o have no effect with --kill-switch")
@@ -133,11 +138,9 @@ def doctor(
 
 def _run(cluster: Cluster, use: Callable[[ApiServer], Awaitable[T]]) -> T:
     """Return the result of a function that uses the API server. Raises InputError."""
-    # Imported here, because the import takes 0.4 s and few commands need it.
-    from webhook.cluster.client import ApiServer
 
     async def connect_and_use() -> T:
-        async with await ApiServer.connect(**cluster) as server:
+        async with await cluster.connect() as server:
             return await use(server)
 
     with cluster_errors():
@@ -177,8 +180,8 @@ def _print(report: DoctorReport, output: str) -> None:
 
     from webhook.inspect.doctor.text import report_lines
 
-    if output == "json":
-        echo_json(msgspec.json.format(msgspec.json.encode(report)).decode())
+    if output != "text":
+        echo_document(msgspec.json.format(msgspec.json.encode(report)).decode(), output)
         return
     for label, text in report_lines(report):
         echo(Styled(label, _COLORS.get(label.strip())), text)

@@ -10,6 +10,7 @@ Two modules write what other programs read: `logs` copies the bytes of a log as 
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import NamedTuple, Protocol, Self, TypeAlias
@@ -43,6 +44,17 @@ def echo_text(*parts: Part, err: bool = False) -> None:
 def echo_json(text: str) -> None:
     """Print a JSON document. Characters are escaped as JSON escapes them, so its values remain."""
     _print(f"{printable_json(text.rstrip())}\n", err=False)
+
+
+def echo_document(text: str, output: str) -> None:
+    """Print a JSON document, or the same as YAML if `output` is `yaml`."""
+    if output != "yaml":
+        echo_json(text)
+        return
+    # Imported here, because few commands print YAML. All but ASCII is escaped, as in JSON.
+    import yaml
+
+    echo_text(yaml.safe_dump(json.loads(text), sort_keys=False, width=100))
 
 
 def echo_message(text: str) -> None:

@@ -7,37 +7,44 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.echo import echo_json, echo_message, echo_text
+from webhook.cli.completions import complete_targets
+from webhook.cli.echo import echo_document, echo_message, echo_text
 from webhook.cli.open_cluster import Connection, OpenCluster, open_cluster
-from webhook.cli.options import InputError, ViewChoice, namespace_option, view_options
+from webhook.cli.options import (
+    InputError,
+    ViewChoice,
+    namespace_option,
+    verbose_option,
+    view_options,
+)
 
 if TYPE_CHECKING:
     from webhook.inspect.explain.found import Found
-    from webhook.inspect.explain.model import (
-        PodExplanation,
-        ReasonExplanation,
-        WorkloadExplanation,
-    )
     from webhook.inspect.explain.target import ObjectTarget
+    from webhook.inspect.explain.text import Explanation
 
 
 @click.command()
-@click.argument("target", metavar="TARGET")
+@click.argument(
+    "target", nargs=-1, required=True, metavar="TARGET", shell_complete=complete_targets
+)
 @namespace_option
 @view_options
+@verbose_option
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="text: sentences. json: everything.",
+    help="text: sentences. json, yaml: everything.",
 )
-def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -> None:
+def explain(target: tuple[str, ...], namespace: str | None, view: ViewChoice, output: str) -> None:
     """Say what podsettle did to a pod, why, and what it would do today.
 
-    TARGET is the name of a pod, pod/NAME, deploy/NAME, job/NAME, sts/NAME, ds/NAME, or a reason
-    code such as NoCommand. Nothing is changed.
+    TARGET is the name of a pod, pod/NAME, deploy/NAME, sts/NAME, ds/NAME, job/NAME, cronjob/NAME,
+    a reason code such as NoCommand, or a remedy such as postInitSleep. As in kubectl, a kind may
+    also be written as deployments.apps, and stand apart from the name. Nothing is changed.
 
     Of a pod, the output says which remedies were applied and by which policy, what was left out and
     why, and which nodes still need the remedies. Of a workload, it says what the next pod would
@@ -53,16 +60,19 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
     from webhook.core.reasons import Reason
     from webhook.inspect.explain.found import explain as explain_object
     from webhook.inspect.explain.reason_code import explain_reason
-    from webhook.inspect.explain.target import TargetError, parse_target
+    from webhook.inspect.explain.remedy import explain_remedy
+    from webhook.inspect.explain.target import RemedyTarget, TargetError, parse_target
     from webhook.inspect.explain.text import as_text
 
     try:
-        parsed = parse_target(target)
+        parsed = parse_target("/".join(target))
     except TargetError as error:
         raise InputError(str(error)) from None
-    answer: PodExplanation | WorkloadExplanation | ReasonExplanation
+    answer: Explanation
     if isinstance(parsed, Reason):
         answer = explain_reason(parsed)
+    elif isinstance(parsed, RemedyTarget):
+        answer = explain_remedy(parsed.name)
     else:
         namespaces = (namespace,) if namespace else ()
         with open_cluster(view, namespaces=namespaces) as opened:
@@ -73,8 +83,8 @@ def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -
             answer = explain_object(parsed, found, opened.known)
         except DECODE_ERRORS as error:
             raise InputError(f"{parsed}: the pod cannot be read: {error}") from None
-    if output == "json":
-        echo_json(answer.model_dump_json(by_alias=True, indent=2))
+    if output != "text":
+        echo_document(answer.model_dump_json(by_alias=True, indent=2), output)
     else:
         echo_text(as_text(answer))
 

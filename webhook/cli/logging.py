@@ -106,6 +106,11 @@ class _EchoHandler(logging.Handler):
                 echo(f"  {line}", err=True)
 
 
+def log_requests() -> None:
+    """Log each request to the API server to standard error."""
+    logging.getLogger("webhook.cluster.client").setLevel(logging.DEBUG)
+
+
 def set_up_client_logging() -> None:
     """Log warnings, retries, and why a command waits, to standard error."""
     logging.basicConfig(handlers=[_EchoHandler()])

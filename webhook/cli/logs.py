@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from webhook.cli.backoff import backoff_options, report_errors
 from webhook.cli.options import (
     Cluster,
+    RequestTimeoutType,
     cluster_options,
     container_option,
     namespace_option,
     pod_argument,
+    verbose_option,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +37,28 @@ if TYPE_CHECKING:
 @click.option(
     "--timestamps", is_flag=True, help="Print the kubelet's timestamp in front of each line."
 )
+@click.option(
+    "--tail",
+    type=click.IntRange(min=-1),
+    default=-1,
+    metavar="LINES",
+    show_default="-1, which is all",
+    help="Print only so many lines of the end of the log, and what follows.",
+)
+@click.option(
+    "--since",
+    type=RequestTimeoutType(),
+    metavar="DURATION",
+    help="Print only lines that are newer than this, such as 5m.",
+)
+@click.option(
+    "-p",
+    "--previous",
+    is_flag=True,
+    help="Print the log of the run before the last restart of the container.",
+)
 @cluster_options
+@verbose_option
 @backoff_options
 def logs(
     pod: str,
@@ -42,6 +66,9 @@ def logs(
     container: str | None,
     follow: bool,
     timestamps: bool,
+    tail: int,
+    since: timedelta | None,
+    previous: bool,
     cluster: Cluster,
     backoff: Backoff,
 ) -> None:
@@ -50,34 +77,41 @@ def logs(
     Exit codes: 0 the whole log was read; 1 the program that reads the output has closed it; 2 any
     other error.
     """
+    if previous and follow:
+        raise click.UsageError("--previous is a run that has ended: -f has no effect on it")
     with report_errors(backoff, f"the rest of the log of {pod}"):
-        asyncio.run(
-            _copy_to_stdout(pod, namespace, container, follow, timestamps, cluster, backoff)
-        )
+        copied: _Copied = {
+            "container": container,
+            "follow": follow,
+            "timestamps": timestamps,
+            "tail_lines": None if tail < 0 else tail,
+            "since_seconds": since.total_seconds() if since else None,
+            "previous": previous,
+            "backoff": backoff,
+        }
+        asyncio.run(_copy_to_stdout(pod, namespace, cluster, copied))
+
+
+class _Copied(TypedDict):
+    """The arguments of `copy_logs`."""
+
+    container: str | None
+    follow: bool
+    timestamps: bool
+    tail_lines: int | None
+    since_seconds: float | None
+    previous: bool
+    backoff: Backoff
 
 
 async def _copy_to_stdout(
-    pod: str,
-    namespace: str | None,
-    container: str | None,
-    follow: bool,
-    timestamps: bool,
-    cluster: Cluster,
-    backoff: Backoff,
+    pod: str, namespace: str | None, cluster: Cluster, copied: _Copied
 ) -> None:
-    from webhook.client import ApiServer, PodName, copy_logs
+    from webhook.client import PodName, copy_logs
 
-    async with await ApiServer.connect(**cluster) as server:
+    async with await cluster.connect() as server:
         name = PodName(namespace or server.namespace, pod)
-        await copy_logs(
-            server,
-            name,
-            _write_to_stdout,
-            container,
-            follow=follow,
-            timestamps=timestamps,
-            backoff=backoff,
-        )
+        await copy_logs(server, name, _write_to_stdout, **copied)
 
 
 def _write_to_stdout(data: bytes) -> None:

@@ -7,14 +7,16 @@ import math
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from webhook import __version__
+from webhook.cli.completions import complete_contexts, complete_namespaces, complete_pods
 from webhook.cli.echo import echo_text
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.manifest_loader import ManifestsError
@@ -22,8 +24,10 @@ from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.docs_url import docs_url_problem
 from webhook.core.durations import parse_duration
+from webhook.inspect.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
+    from webhook.cluster.client import ApiServer
     from webhook.cluster.manifests import Manifests
 
 # RFC 2606 reserves the domain `example`, so an attacker cannot publish an image with this name.
@@ -184,22 +188,75 @@ def check_object_name(
     return name
 
 
-pod_argument = click.argument("pod", metavar="POD", callback=check_object_name)
+pod_argument = click.argument(
+    "pod", metavar="POD", callback=check_object_name, shell_complete=complete_pods
+)
 namespace_option = click.option(
     "-n",
     "--namespace",
     metavar="NAME",
     callback=check_object_name,
+    shell_complete=complete_namespaces,
     help="The pod's namespace. The default is the namespace of the kubeconfig's context, or the "
     "namespace in which podsettle runs.",
 )
 
 
-class Cluster(TypedDict):
-    """The flags that choose a cluster. None means kubectl's default."""
+@dataclass(frozen=True)
+class Cluster:
+    """The flags that choose a cluster and a user. None means kubectl's default."""
 
-    kubeconfig: str | None
-    context: str | None
+    kubeconfig: str | None = None
+    context: str | None = None
+    as_user: str | None = None
+    as_groups: tuple[str, ...] = ()
+    request_timeout: timedelta | None = None
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a flag is given. Else it is the cluster that kubectl would use."""
+        return self != Cluster()
+
+    @property
+    def flags(self) -> ClusterFlags:
+        """The flags of printed commands."""
+        return ClusterFlags(self.kubeconfig, self.context, self.as_user, self.as_groups)
+
+    async def connect(self) -> ApiServer:
+        """Return a client for the cluster. Raises NoClusterError."""
+        # Imported here, because the import takes 0.4 s and 60 MiB.
+        from webhook.cluster.client import ApiServer
+        from webhook.cluster.client_configuration import Impersonation
+
+        return await ApiServer.connect(
+            kubeconfig=self.kubeconfig,
+            context=self.context,
+            impersonation=Impersonation(self.as_user, self.as_groups),
+            request_timeout=self.request_timeout,
+        )
+
+
+class RequestTimeoutType(DurationType):
+    """An option type for a duration that may also be a number of seconds, as in kubectl."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Parse a duration or a number of seconds."""
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            value = f"{value}s"
+        return super().convert(value, param, ctx)
+
+
+def _check_header(
+    context: click.Context, parameter: click.Parameter, value: Any
+) -> str | tuple[str, ...] | None:
+    """Return names that a header can have. Raise click.BadParameter."""
+    names: str | tuple[str, ...] | None = value
+    for name in (names,) if isinstance(names, str) else names or ():
+        if not (name and name.isascii() and name.isprintable()):
+            raise click.BadParameter(f"{name!r} is not a name", context, parameter)
+    return names
 
 
 _CLUSTER_OPTIONS = (
@@ -209,7 +266,34 @@ _CLUSTER_OPTIONS = (
         metavar="FILE",
         help="The kubeconfig to use instead of the one that KUBECONFIG names.",
     ),
-    click.option("--context", metavar="NAME", help="The context of the kubeconfig to use."),
+    click.option(
+        "--context",
+        metavar="NAME",
+        shell_complete=complete_contexts,
+        help="The context of the kubeconfig to use.",
+    ),
+    click.option(
+        "--as",
+        "as_user",
+        metavar="USER",
+        callback=_check_header,
+        help="The user whose rights are used, such as system:serviceaccount:ci:default.",
+    ),
+    click.option(
+        "--as-group",
+        "as_groups",
+        multiple=True,
+        metavar="GROUP",
+        callback=_check_header,
+        help="A group whose rights are used with --as. Can be repeated.",
+    ),
+    click.option(
+        "--request-timeout",
+        type=RequestTimeoutType(),
+        metavar="DURATION",
+        show_default="10s, and 30s for a page of a list",
+        help="The limit for each request to the API server, such as 1m. 0 means none.",
+    ),
 )
 
 
@@ -217,10 +301,11 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add kubectl's flags for a cluster to a command. The command gets the parameter `cluster`."""
 
     @functools.wraps(command)
-    def wrapper(
-        *arguments: Any, kubeconfig: str | None, context: str | None, **options: Any
-    ) -> None:
-        command(*arguments, cluster=Cluster(kubeconfig=kubeconfig, context=context), **options)
+    def wrapper(*arguments: Any, **options: Any) -> None:
+        cluster = Cluster(**{each.name: options.pop(each.name) for each in fields(Cluster)})
+        if cluster.as_groups and cluster.as_user is None:
+            raise click.UsageError("--as-group has no effect without --as")
+        command(*arguments, cluster=cluster, **options)
 
     for option in reversed(_CLUSTER_OPTIONS):
         wrapper = option(wrapper)
@@ -236,7 +321,7 @@ class ViewChoice(NamedTuple):
     @property
     def names_cluster(self) -> bool:
         """Whether a flag chooses the cluster. Else it is the one that kubectl would use."""
-        return any(self.cluster.values())
+        return self.cluster.is_chosen
 
 
 _MANIFESTS_OPTION = click.option(
@@ -259,10 +344,12 @@ def view_options(command: Callable[..., None]) -> Callable[..., None]:
     def wrapper(
         *arguments: Any, manifests: tuple[Path, ...], cluster: Cluster, **options: Any
     ) -> None:
-        if manifests and any(cluster.values()):
+        if manifests and cluster.is_chosen:
             source = click.get_current_context().get_parameter_source("manifests")
             if source is not ParameterSource.ENVIRONMENT:
-                raise click.UsageError("give --manifests, or --kubeconfig and --context, not both")
+                raise click.UsageError(
+                    "give --manifests, or flags that choose a cluster such as --context, not both"
+                )
             manifests = ()
         if _STDIN in manifests and _STDIN in options.get("paths", ()):
             raise click.UsageError("standard input can be read only once: give - only once")
@@ -271,6 +358,21 @@ def view_options(command: Callable[..., None]) -> Callable[..., None]:
     return _MANIFESTS_OPTION(cluster_options(wrapper))
 
 
+def _log_requests(_context: click.Context, _parameter: click.Parameter, verbose: bool) -> None:
+    if verbose:
+        from webhook.cli.logging import log_requests
+
+        log_requests()
+
+
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_log_requests,
+    help="Print each request to the API server to standard error.",
+)
 container_option = click.option(
     "-c",
     "--container",

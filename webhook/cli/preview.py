@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from webhook.cli.completions import complete_namespaces
 from webhook.cli.documents import read_documents
 from webhook.cli.echo import Part, echo_json, echo_message, echo_text
 from webhook.cli.open_cluster import OpenCluster, open_cluster
@@ -20,6 +21,7 @@ from webhook.cli.options import (
     ViewChoice,
     linger_image_option,
     paths_argument,
+    verbose_option,
     view_options,
 )
 from webhook.cli.policy_hints import missing_node_hints
@@ -54,11 +56,13 @@ class _Results:
 @click.command()
 @paths_argument
 @view_options
+@verbose_option
 @linger_image_option
 @click.option(
     "-n",
     "--namespace",
     metavar="NAME",
+    shell_complete=complete_namespaces,
     help="The namespace to use instead of the pod's own. The default for pods that name none is "
     "the namespace of the kubeconfig's context.",
 )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.echo import Progress, echo_json, echo_message, echo_text
+from webhook.cli.completions import complete_namespaces
+from webhook.cli.echo import Progress, echo_document, echo_message, echo_text
 from webhook.cli.open_cluster import Connection, OpenCluster, open_cluster
 from webhook.cli.options import InputError, ViewChoice, view_options
 from webhook.cluster.progress import OnProgress
@@ -17,6 +18,7 @@ from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
     from webhook.inspect.known_cluster import KnownCluster
+    from webhook.inspect.pod_selection import PodSelection
     from webhook.inspect.scan.model import ScanReport
 
 
@@ -35,12 +37,32 @@ def _check_namespace(
     "--namespace",
     metavar="NAME",
     callback=_check_namespace,
+    shell_complete=complete_namespaces,
     help="Read the pods and events of this namespace only. The default is all namespaces.",
+)
+@click.option(
+    "-A",
+    "--all-namespaces",
+    is_flag=True,
+    help="Read all namespaces, which is the default. As in kubectl, it overrides -n.",
+)
+@click.option(
+    "-l",
+    "--selector",
+    default="",
+    metavar="SELECTOR",
+    help="Look only at pods with these labels, such as app=web,tier in (a,b).",
+)
+@click.option(
+    "--field-selector",
+    default="",
+    metavar="SELECTOR",
+    help="Look only at pods with these fields, such as spec.nodeName=worker-1.",
 )
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json", "html", "policy"]),
+    type=click.Choice(["text", "json", "yaml", "html", "policy"]),
     default="text",
     show_default=True,
     help="html: one file with pictures, which needs no network. policy: only the policies that the "
@@ -50,7 +72,14 @@ def _check_namespace(
 @view_options
 @click.pass_context
 def scan(
-    context: click.Context, namespace: str | None, output: str, verbose: bool, view: ViewChoice
+    context: click.Context,
+    namespace: str | None,
+    all_namespaces: bool,
+    selector: str,
+    field_selector: str,
+    output: str,
+    verbose: bool,
+    view: ViewChoice,
 ) -> None:
     """Look for defects of nodes, and for pods that suffer from them.
 
@@ -65,6 +94,9 @@ def scan(
     Exit codes: 0 nothing was found; 1 a symptom was found, or a pod is not settled; 2 an error, or
     nothing could be read.
     """
+    namespace = None if all_namespaces else namespace
+    pods = _pod_selection(selector, field_selector)
+    arguments = _repeated(view, namespace, pods)
     namespaces = [namespace] if namespace else []
     with (
         Progress() as progress,
@@ -72,8 +104,13 @@ def scan(
     ):
         if namespace is not None and _is_missing(opened.known, namespace):
             raise InputError(f"scan: namespace {namespace} does not exist")
-        report = _scan(opened, namespace, view, progress.show)
+        report = _scan(opened, namespace, pods, progress.show, arguments)
+        advice = "" if namespace is not None else _advice_on_rights(opened, report)
+    if advice and not _saw_nothing(report):
+        echo_message(advice)
     if _saw_nothing(report):
+        if advice:
+            raise InputError(advice)
         limits = ", ".join(area.limit for area in report.areas)
         raise InputError(f"scan: nothing could be read: {limits}")
     _print(report, output, verbose)
@@ -81,8 +118,33 @@ def scan(
         context.exit(1)
 
 
+def _pod_selection(selector: str, field_selector: str) -> PodSelection:
+    """Return the selection of pods by the flags. Raise InputError."""
+    from webhook.inspect.pod_selection import PodSelection, SelectorError
+
+    pods = PodSelection(selector, field_selector)
+    try:
+        pods.check()
+    except SelectorError as error:
+        raise InputError(f"scan: {error}") from None
+    return pods
+
+
+def _repeated(view: ViewChoice, namespace: str | None, pods: PodSelection) -> str:
+    """Return the arguments with which a printed command looks at the same objects."""
+    words = [f"--manifests {shlex.quote(str(path))}" for path in view.manifests]
+    words += [f"-n {namespace}"] if namespace else []
+    words += [f"-l {shlex.quote(pods.labels)}"] if pods.labels else []
+    words += [f"--field-selector {shlex.quote(pods.fields)}"] if pods.fields else []
+    return "".join(f" {word}" for word in words)
+
+
 def _scan(
-    opened: OpenCluster, namespace: str | None, choice: ViewChoice, on_progress: OnProgress
+    opened: OpenCluster,
+    namespace: str | None,
+    pods: PodSelection,
+    on_progress: OnProgress,
+    arguments: str,
 ) -> ScanReport:
     # Imported here, because the imports take time and the help needs none of them.
     with imports_excluded_from_gc():
@@ -92,22 +154,36 @@ def _scan(
         from webhook.inspect.scan.templates import LiveTemplates
 
     cluster, source = opened
-    words = [f"--manifests {shlex.quote(str(path))}" for path in choice.manifests]
-    words += [f"-n {namespace}"] if namespace else []
-    arguments = "".join(f" {word}" for word in words)
     if isinstance(source, Connection):
-        live_reader = PagedReader(source.server, on_progress)
+        live_reader = PagedReader(source.server, on_progress, pods)
         templates = LiveTemplates(source.server)
         return source.run(
             scan_cluster(live_reader, cluster, namespace, templates=templates, arguments=arguments)
         )
-    reader = DumpReader(source, on_progress)
+    reader = DumpReader(source, on_progress, pods)
     report = asyncio.run(scan_cluster(reader, cluster, namespace, arguments=arguments))
     for problem in reader.problems:
         echo_message(problem)
     if reader.problems and _saw_nothing(report):
         raise click.exceptions.Exit(2)  # The messages say why.
     return report
+
+
+def _advice_on_rights(opened: OpenCluster, report: ScanReport) -> str:
+    """Return what to do if the user may list the pods of one namespace only. Empty otherwise."""
+    from webhook.cluster.rights import access_to
+    from webhook.inspect.scan.resources import PODS
+
+    denied = any(area.name == PODS.name and area.right for area in report.areas)
+    if opened.connection is None or not denied:
+        return ""
+    namespace = opened.known.namespace
+    right = PODS.right(namespace)
+    permissions = opened.connection.run(access_to(opened.connection.server, [right]))
+    if permissions[right] != "allowed":
+        return ""
+    command = opened.known.flags.add_to(f"podsettle scan -n {shlex.quote(namespace)}")
+    return f"scan: you may list the pods of namespace {namespace}, not of all namespaces: {command}"
 
 
 def _saw_nothing(report: ScanReport) -> bool:
@@ -131,10 +207,10 @@ def _print(report: ScanReport, output: str, verbose: bool) -> None:
         from webhook.inspect.scan.html import render_html
 
         echo_text(render_html(report))
-    elif output == "json":
+    elif output in ("json", "yaml"):
         from webhook.inspect.scan.model import to_json
 
-        echo_json(to_json(report))
+        echo_document(to_json(report), output)
     elif output == "policy":
         from webhook.inspect.scan.text import render_policies
 

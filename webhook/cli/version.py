@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from webhook import __version__
-from webhook.cli.echo import echo, echo_json
+from webhook.cli.echo import echo, echo_document
 from webhook.cli.open_cluster import OPTIONAL_SECONDS, connect
-from webhook.cli.options import Cluster, InputError, cluster_options
+from webhook.cli.options import Cluster, InputError, cluster_options, verbose_option
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
@@ -29,10 +29,11 @@ class _Server(NamedTuple):
 @click.command()
 @click.option("--client", is_flag=True, help="Print only the version of this program.")
 @cluster_options
+@verbose_option
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
     help="The format of the output.",
@@ -46,11 +47,11 @@ def version(client: bool, cluster: Cluster, output: str) -> None:
     Exit codes: 0 success; 2 the cluster that an option chooses cannot be read.
     """
     server = None if client else _find_server(cluster)
-    if output == "json":
+    if output != "text":
         answer: dict[str, object] = {"client": __version__}
         if server is not None:
             answer["server"] = server._asdict()
-        echo_json(json.dumps(answer, indent=2))
+        echo_document(json.dumps(answer, indent=2), output)
         return
     echo(f"client: {__version__}")
     if server is not None:
@@ -60,7 +61,7 @@ def version(client: bool, cluster: Cluster, output: str) -> None:
 
 
 def _find_server(cluster: Cluster) -> _Server:
-    chosen = any(cluster.values())
+    chosen = cluster.is_chosen
     try:
         with connect(cluster, None if chosen else OPTIONAL_SECONDS) as connection:
             return connection.run(_read_server(connection.server))

@@ -22,12 +22,14 @@ from webhook.client.container_state import (
     ContainerError,
     GaveUpError,
     NeverTerminatedError,
+    NoPreviousRunError,
     NotAPodError,
     NotStartedError,
     PodDeletedError,
     PodError,
     PodName,
     PodNotFoundError,
+    WaitTimeoutError,
 )
 from webhook.client.container_termination import Termination, wait_terminated
 from webhook.client.logs import copy_logs
@@ -43,6 +45,7 @@ __all__ = [
     "ContainerError",
     "GaveUpError",
     "NeverTerminatedError",
+    "NoPreviousRunError",
     "NotAPodError",
     "NotStartedError",
     "PodDeletedError",
@@ -52,6 +55,7 @@ __all__ = [
     "StreamSettings",
     "Termination",
     "Unreachable",
+    "WaitTimeoutError",
     "copy_logs",
     "is_retryable",
     "wait_terminated",

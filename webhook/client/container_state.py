@@ -56,6 +56,14 @@ class GaveUpError(PodError):
     """The back-off was spent before the request succeeded."""
 
 
+class NoPreviousRunError(PodError):
+    """The container has not been started again, so it has no previous run."""
+
+
+class WaitTimeoutError(PodError):
+    """The container had not ended when the caller's limit had passed."""
+
+
 class NeverTerminatedError(GaveUpError):
     """The pod has ended, but its container's terminated state was never written."""
 

@@ -6,7 +6,8 @@ pod ends without its kubelet (pod garbage collection, a lost node), the states a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 
 from webhook.client.container_state import (
     FINAL_PHASES,
@@ -14,6 +15,7 @@ from webhook.client.container_state import (
     NotAPodError,
     PodDeletedError,
     PodName,
+    WaitTimeoutError,
     choose_container,
     container_status,
     may_restart,
@@ -48,8 +50,11 @@ async def wait_terminated(
     container: str | None = None,
     backoff: Backoff = Backoff(),  # noqa: B008 (it is frozen)
     settings: StreamSettings = StreamSettings(),  # noqa: B008 (it is frozen)
+    timeout_seconds: float | None = None,
 ) -> Termination:
-    """Wait without a time limit until a container has ended, and return its termination.
+    """Wait until a container has ended, and return its termination.
+
+    `timeout_seconds` is the limit, and 0 means one look at the pod. None means no limit.
 
     If the kubelet may restart the container, this waits until the pod has ended and returns the
     termination of the last run. A later call for the same pod returns the same termination.
@@ -59,35 +64,46 @@ async def wait_terminated(
     regular or init container is 0, because the phase implies it. The phase does not imply the exit
     code of a native sidecar or an ephemeral container, so this raises PodDeletedError for them.
 
-    Raises PodNotFoundError, ContainerError, PodDeletedError and NeverTerminatedError. Raises
-    ApiError if the API server refuses a request. Raises Unreachable if the API server is still
-    unreachable when `backoff` is spent.
+    Raises PodNotFoundError, ContainerError, PodDeletedError, NeverTerminatedError, and
+    WaitTimeoutError after `timeout_seconds`. Raises ApiError if the API server refuses a request.
+    Raises Unreachable if the API server is still unreachable when `backoff` is spent.
     """
+    if timeout_seconds is not None:
+        backoff = replace(backoff, total=min(backoff.total, timeout_seconds))
     async with watch_pod(server, name, backoff, settings) as watch:
         container_name = choose_container(watch.pod, container)
+        try:
+            # The limit cannot pass before the first look at the pod, which waits for nothing.
+            async with asyncio.timeout(timeout_seconds):
+                return await _wait(watch, container_name, backoff)
+        except TimeoutError:
+            message = _no_state_message(watch, container_name)
+            raise WaitTimeoutError(message) from None
 
-        async def read_termination() -> Termination:
-            await watch.refresh()
-            termination = _find_termination(watch, container_name)
-            if termination is None:
-                raise NotYetError(_no_state_message(watch, container_name))
+
+async def _wait(watch: PodWatch, container: str, backoff: Backoff) -> Termination:
+    async def read_termination() -> Termination:
+        await watch.refresh()
+        termination = _find_termination(watch, container)
+        if termination is None:
+            raise NotYetError(_no_state_message(watch, container))
+        return termination
+
+    while True:
+        termination = _find_termination(watch, container)
+        if termination is not None:
             return termination
-
-        while True:
-            termination = _find_termination(watch, container_name)
-            if termination is not None:
-                return termination
-            if pod_phase(watch.pod) in FINAL_PHASES:
-                try:
-                    return await backoff(read_termination, watch.wait_for_change)
-                except NotYetError:
-                    last = previous_terminated_state(watch.pod, container_name)
-                    if last is None:
-                        message = _no_state_message(watch, container_name)
-                        raise NeverTerminatedError(message) from None
-                    return _parse_terminated(container_name, last)
-            watch.log_waiting_reason(container_name)
-            await watch.wait_for_change()
+        if pod_phase(watch.pod) in FINAL_PHASES:
+            try:
+                return await backoff(read_termination, watch.wait_for_change)
+            except NotYetError:
+                last = previous_terminated_state(watch.pod, container)
+                if last is None:
+                    message = _no_state_message(watch, container)
+                    raise NeverTerminatedError(message) from None
+                return _parse_terminated(container, last)
+        watch.log_waiting_reason(container)
+        await watch.wait_for_change()
 
 
 def _find_termination(watch: PodWatch, container: str) -> Termination | None:

@@ -34,8 +34,14 @@ class LogCursor:
     timestamps, the whole log is one record, and the cursor counts the bytes of this record.
     """
 
-    def __init__(self, *, keep_timestamps: bool = False) -> None:
+    def __init__(self, *, keep_timestamps: bool = False, from_first: bool = False) -> None:
+        """With `from_first`, skip lines that are older than the first line that was read.
+
+        The first stream then begins within the log, and a resumed stream repeats older lines.
+        """
         self._keep_timestamps = keep_timestamps
+        self._from_first = from_first
+        self._first_moment: int | None = None
         self.record_counts: dict[int, int] = {}
         """The number of records read for each timestamp, in nanoseconds since 1970. Timestamps that
         a resumed stream cannot repeat are removed."""
@@ -121,6 +127,11 @@ class LogCursor:
 
     def _begin_record(self, moment: int) -> None:
         """Decide whether to deliver, continue or skip the record that begins at a timestamp."""
+        if self._first_moment is None:
+            self._first_moment = moment
+        if self._from_first and moment < self._first_moment:
+            self._skips_record = True
+            return
         number = self._stream_record_counts[moment] = self._stream_record_counts.get(moment, 0) + 1
         read_before = self.record_counts.get(moment, 0)
         if number > read_before:

@@ -11,14 +11,17 @@ has returned no new bytes.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from webhook.client.container_state import (
     FINAL_PHASES,
     GaveUpError,
+    NoPreviousRunError,
     NotStartedError,
     PodDeletedError,
     PodError,
@@ -52,6 +55,9 @@ async def copy_logs(
     *,
     follow: bool = False,
     timestamps: bool = False,
+    tail_lines: int | None = None,
+    since_seconds: float | None = None,
+    previous: bool = False,
     backoff: Backoff = Backoff(),  # noqa: B008 (it is frozen)
     settings: StreamSettings = StreamSettings(),  # noqa: B008 (it is frozen)
 ) -> None:
@@ -60,7 +66,10 @@ async def copy_logs(
     With `follow`, this waits until the container has started, and reads until it has ended and its
     log is complete. Without `follow`, this reads the log that exists now. `timestamps` keeps the
     kubelet's timestamps in front of the lines. If the container restarts, only the log of its
-    current run is read.
+    current run is read, or with `previous` that of the run before it.
+
+    `tail_lines` begins so many lines before the end, and `since_seconds` with the first line that
+    is at most so old.
 
     Opening a stream is retried with `backoff` after errors of TLS, of the connection and of the API
     server (5xx), and if the kubelet does not know the container yet. A broken stream is resumed.
@@ -68,14 +77,25 @@ async def copy_logs(
     Raises PodError, and the errors of `write`. Raises ApiError and Unreachable once `backoff` is
     spent.
     """
-    cursor = LogCursor(keep_timestamps=timestamps)
-    copy = _Copy(server, name, write, follow, cursor, settings)
-    await copy.start(container, backoff)
+    is_part = tail_lines is not None or since_seconds is not None
+    cursor = LogCursor(keep_timestamps=timestamps, from_first=is_part)
+    selection = _Selection(container, tail_lines, since_seconds, previous)
+    copy = _Copy(server, name, write, selection, follow, cursor, settings)
+    await copy.start(backoff)
     try:
         while not copy.is_complete:
             await backoff(copy.read)
     except NotYetError as error:
         raise GaveUpError(str(error)) from None
+
+
+class _Selection(NamedTuple):
+    """The part of a pod's logs to read."""
+
+    container: str | None
+    tail_lines: int | None
+    since_seconds: float | None
+    previous: bool
 
 
 class _Copy:
@@ -86,6 +106,7 @@ class _Copy:
         server: ApiServer,
         name: PodName,
         write: Callable[[bytes], object],
+        selection: _Selection,
         follow: bool,
         cursor: LogCursor,
         settings: StreamSettings,
@@ -94,6 +115,8 @@ class _Copy:
         self._server = server
         self._name = name
         self._write = write
+        self._selection = selection
+        self._opened_at = time.monotonic()
         self._follow = follow
         self._cursor = cursor
         self._settings = settings
@@ -102,13 +125,17 @@ class _Copy:
         self._uid = ""
         self._run_ended = False
         """Whether the container's run ended before the next stream is opened."""
-        self._is_previous_run = False
+        self._is_previous_run = selection.previous
         """Whether the container has restarted. The log of the run then needs `previous=true`."""
 
-    async def start(self, container: str | None, backoff: Backoff) -> None:
+    async def start(self, backoff: Backoff) -> None:
         """Choose the container. With `follow`, wait until it has started."""
         async with watch_pod(self._server, self._name, backoff, self._settings) as watch:
-            self._container = choose_container(watch.pod, container)
+            self._container = choose_container(watch.pod, self._selection.container)
+            if self._selection.previous:
+                if self._last_run(watch.pod) is None:
+                    raise NoPreviousRunError(f"{self._title} has no previous run")
+                return
             while not has_started(watch.pod, self._container):
                 if not self._follow:
                     reason = waiting_reason(watch.pod, self._container) or pod_phase(watch.pod)
@@ -119,6 +146,7 @@ class _Copy:
                 await watch.wait_for_change()
             self._uid = watch.pod["metadata"]["uid"]
             self._run_id = last_run_id(watch.pod, self._container)
+            self._opened_at = time.monotonic()
 
     async def read(self) -> None:
         """Read one stream from the cursor. Return if the next stream may be opened immediately.
@@ -155,6 +183,8 @@ class _Copy:
             query["previous"] = "true"
         if self._cursor.since is not None:
             query["sinceTime"] = self._cursor.since
+        else:
+            query |= self._selected()
         any_new = False
         self._cursor.rewind()
         path = f"{self._name.path}/log?{urlencode(query)}"
@@ -172,6 +202,17 @@ class _Copy:
         except Unreachable as error:
             return any_new, error
         return any_new, None
+
+    def _selected(self) -> dict[str, str]:
+        """Return the parameters that select a part of a log of which nothing was read yet."""
+        query = {}
+        if self._selection.tail_lines is not None:
+            query["tailLines"] = str(self._selection.tail_lines)
+        if self._selection.since_seconds is not None:
+            # The time that has passed since the first request counts too.
+            passed = time.monotonic() - self._opened_at
+            query["sinceSeconds"] = str(math.ceil(self._selection.since_seconds + passed) or 1)
+        return query
 
     async def _read_pod(self, stream_error: Exception | None) -> Json | None:
         """Return the pod, or None if it was deleted and its stream ended without an error.
@@ -197,15 +238,19 @@ class _Copy:
         """
         run = last_run_id(pod, self._container)
         self._run_id = self._run_id or run
-        last = (container_status(pod, self._container).get("lastState") or {}).get(
-            "terminated"
-        ) or {}
+        last = self._last_run(pod) or {}
         self._is_previous_run = bool(self._run_id) and last.get("containerID") == self._run_id
         if run and run != self._run_id and not self._is_previous_run:
             raise PodError(f"{self._title}: started again, and the log of the previous run is lost")
         if self._is_previous_run or pod_phase(pod) in FINAL_PHASES:
             return True
         return terminated_state(pod, self._container) is not None
+
+    def _last_run(self, pod: Json) -> Json | None:
+        """Return the terminated state of the run before the last restart, or None."""
+        last = container_status(pod, self._container).get("lastState") or {}
+        terminated: Json | None = last.get("terminated")
+        return terminated
 
     @property
     def _title(self) -> str:

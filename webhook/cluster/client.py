@@ -8,6 +8,8 @@ take much memory, and they drop fields that are newer than the library.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,11 @@ import aiohttp
 import msgspec
 from aiohttp.http_exceptions import LineTooLong
 
-from webhook.cluster.client_configuration import from_kubeconfig, from_the_cluster_around
+from webhook.cluster.client_configuration import (
+    Impersonation,
+    from_kubeconfig,
+    from_the_cluster_around,
+)
 from webhook.cluster.errors import (
     ApiError,
     NoClusterError,
@@ -35,6 +41,8 @@ from webhook.cluster.rest_client import Configuration, RestClient
 from webhook.cluster.watch import WatchLimits, lines_until_silent
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
+
+log = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder().decode
 # The time limit for a request and its response, except for watches and streams.
@@ -59,13 +67,16 @@ class ApiServer:
         context: str = "",
         *,
         max_response_bytes: int = _MAX_RESPONSE_BYTES,
+        request_timeout: timedelta | None = None,
     ) -> None:
+        """Create a client. `request_timeout` replaces the limits of callers; 0 means none."""
         self.namespace = namespace
         """The default namespace of commands."""
         self.context = context
         """The kubeconfig's context. Empty if there is no kubeconfig."""
         self._configuration = configuration
         self._max_response_bytes = max_response_bytes
+        self._request_timeout = request_timeout
         self._rest = RestClient(configuration)
         self.url: str = configuration.host
         self.clock_behind = timedelta(0)
@@ -83,6 +94,8 @@ class ApiServer:
         in_cluster_first: bool = False,
         kubeconfig: str | None = None,
         context: str | None = None,
+        impersonation: Impersonation = Impersonation(),  # noqa: B008 (it is frozen)
+        request_timeout: timedelta | None = None,
     ) -> Self:
         """Return a client for the first configured cluster, without sending a request.
 
@@ -96,6 +109,8 @@ class ApiServer:
         `in_cluster_first`, the second configuration comes first. The webhook sets it, because it
         serves the cluster in which it runs. `kubeconfig` and `context` have the meaning of
         kubectl's flags. If one of them is given, the second configuration is skipped.
+        `impersonation` is whose rights the requests have. `request_timeout` is the limit for each
+        request and its response, except for watches and streams. 0 means none.
 
         The second configuration uses no proxy. The other configurations use the kubeconfig's
         `proxy-url`, or HTTPS_PROXY.
@@ -110,7 +125,8 @@ class ApiServer:
         else:
             raise NoClusterError(paths.missing_message)
         try:
-            return cls(*chosen)
+            impersonation.add_to(chosen.configuration)
+            return cls(*chosen, request_timeout=request_timeout)
         except Exception as error:  # Those of OpenSSL, and of files that cannot be read.
             message = f"{where}no cluster found: a certificate or key is not valid: {error}"
             raise NoClusterError(message) from None
@@ -320,11 +336,16 @@ class ApiServer:
         for setting in settings.values():
             headers[setting["key"]] = setting["value"]
         if not isinstance(timeout, aiohttp.ClientTimeout):
+            if self._request_timeout is not None:
+                timeout = self._request_timeout.total_seconds() or None
             timeout = aiohttp.ClientTimeout(total=timeout)
+        began = time.monotonic()
         wrapper = await self._rest.request(
             method, self.url + path, headers=headers, body=body, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = wrapper.response
+        milliseconds = round((time.monotonic() - began) * 1000)
+        log.debug("%s %s%s %d in %d ms", method, self.url, path, response.status, milliseconds)
         self.clock_behind = _clock_behind(response.headers.get("Date"))
         return response
 

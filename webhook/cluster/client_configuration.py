@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import yaml
+from multidict import CIMultiDict
 
 from webhook.cluster.errors import NoClusterError
 from webhook.cluster.own_pod import own_namespace
@@ -50,6 +51,23 @@ class Chosen(NamedTuple):
     """The default namespace of commands."""
     context: str = ""
     """The kubeconfig's context. Empty if there is no kubeconfig."""
+
+
+class Impersonation(NamedTuple):
+    """The user and the groups whose rights requests have, as kubectl's --as and --as-group."""
+
+    user: str | None = None
+    groups: tuple[str, ...] = ()
+
+    def add_to(self, configuration: Configuration) -> None:
+        """Let all requests of a client impersonate the user."""
+        if self.user is None:
+            return
+        headers = CIMultiDict([("Impersonate-User", self.user)])
+        for group in self.groups:
+            headers.add("Impersonate-Group", group)
+        settings = configuration.client_session_kwargs or {}
+        configuration.client_session_kwargs = {**settings, "headers": headers}
 
 
 def from_the_cluster_around() -> Chosen:
@@ -86,7 +104,7 @@ async def from_kubeconfig(path: str, context: str | None) -> Chosen:
         message = f"{path}: no cluster found: it is empty, or a value in it has the wrong type"
         raise NoClusterError(message) from None
     except Exception as error:  # The library has no common error for invalid kubeconfigs.
-        names = _context_names(path)
+        names = context_names(path)
         if context is not None and names and context not in names:
             message = f"{path}: there is no context {context!r}; it has: {', '.join(names)}"
             raise NoClusterError(message) from None
@@ -101,7 +119,7 @@ async def from_kubeconfig(path: str, context: str | None) -> Chosen:
     return Chosen(configuration, namespace, context_name)
 
 
-def _context_names(path: str) -> list[str]:
+def context_names(path: str) -> list[str]:
     """Return the names of the contexts in a kubeconfig. Empty if it cannot be read."""
     try:
         contexts, _ = list_kube_config_contexts(path)

@@ -15,13 +15,16 @@ _PROGRAM = re.compile(
 
 
 class ClusterFlags(NamedTuple):
-    """The values of --kubeconfig and --context. None means the default of the program.
+    """The values of --kubeconfig, --context, --as and --as-group.
 
-    The environment variable KUBECONFIG needs no flag, because printed commands have it too.
+    None means the default of the program. The environment variable KUBECONFIG needs no flag,
+    because printed commands have it too.
     """
 
     kubeconfig: str | None = None
     context: str | None = None
+    as_user: str | None = None
+    as_groups: tuple[str, ...] = ()
 
     def add_to(self, command: str) -> str:
         """Return a command for the shell whose programs use the chosen cluster."""
@@ -32,12 +35,18 @@ class ClusterFlags(NamedTuple):
         return re.sub("\0", lambda _: next(quoted), found)
 
     def _call(self, match: re.Match[str]) -> str:
-        context = "--kube-context" if match["program"] == "helm" else "--context"
+        is_helm = match["program"] == "helm"
+        context = "--kube-context" if is_helm else "--context"
         words = [match["call"]]
         if self.kubeconfig:
             words.append(f"--kubeconfig={shlex.quote(self.kubeconfig)}")
         if self.context:
             words.append(f"{context}={shlex.quote(self.context)}")
+        if self.as_user:
+            user = "--kube-as-user" if is_helm else "--as"
+            words.append(f"{user}={shlex.quote(self.as_user)}")
+        group = "--kube-as-group" if is_helm else "--as-group"
+        words += [f"{group}={shlex.quote(each)}" for each in self.as_groups]
         return " ".join(words)
 
 

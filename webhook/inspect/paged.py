@@ -18,6 +18,7 @@ from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.core.pod import DECODE_ERRORS
 from webhook.inspect.findings import Area, Looked
+from webhook.inspect.pod_selection import PodSelection
 
 T = TypeVar("T")
 
@@ -89,8 +90,15 @@ class Areas:
 class PagedReader:
     """Lists of objects of an API server, and what could be read of them."""
 
-    def __init__(self, server: ApiServer, on_progress: OnProgress = ignore_progress) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        on_progress: OnProgress = ignore_progress,
+        pods: PodSelection = PodSelection(),  # noqa: B008 (it is frozen)
+    ) -> None:
+        """Read lists of an API server. `pods` selects the pods among them."""
         self._server = server
+        self._pods = pods
         self._on_progress = on_progress
         self._server_time: datetime | None = None
         self.areas = Areas()
@@ -113,6 +121,8 @@ class PagedReader:
         query: dict[str, str] = {}
         if field_selector:
             query["fieldSelector"] = field_selector
+        elif resource.kind == "Pod":
+            query |= self._pods.query()
         count = malformed = 0
         while True:
             query["limit"] = str(limit)

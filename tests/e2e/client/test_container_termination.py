@@ -201,6 +201,22 @@ def test_missing_terminated_state_is_an_error_within_the_back_off(
                              "its state is unknown")  # fmt: skip
 
 
+@pytest.mark.parametrize("timeout", ["0ms", "100ms"])
+def test_wait_gives_up_after_its_timeout(
+    cluster: KubeCluster, namespace: str, run: Run, timeout: str
+) -> None:
+    pod = Pod(cluster, namespace)
+    pod.say("Running", {"step": RUNNING})
+    with run(*WAIT, "--timeout", timeout) as command:
+        assert command.end() == 2
+        assert command.stdout == b""
+        assert f"gave up after {timeout} (--timeout)" in command.stderr
+        assert "its state is running" in command.stderr
+    pod.say("Succeeded", {"step": terminated(0)})
+    with run(*WAIT, "--timeout", timeout) as command:
+        assert command.end() == 0
+
+
 def test_pod_that_fails_before_a_restart_has_the_exit_code_of_the_last_run(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:

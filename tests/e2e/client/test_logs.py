@@ -292,3 +292,45 @@ def test_closed_standard_output_ends_logs_without_a_message(
         kubelet.current.write(*lines(1, T + SECOND))
         assert command.end() == 1
         assert command.stderr == ""
+
+
+def test_tail_begins_before_the_end_and_a_resumed_stream_adds_no_older_line(
+    kubelet: Kubelet, pod: Pod, run: Run
+) -> None:
+    # All lines are of one second, from which a resumed stream begins.
+    written = lines(8)
+    kubelet.current.write(*written[:5])
+    whole = [len(stamp(T)) + len(record.text) + 1 for record in written]
+    kubelet.break_after = [sum(whole[:4]) + 3]
+    with run(*FOLLOW, "--tail", "2") as command:
+        command.await_output(written[4].text)
+        kubelet.current.write(*written[5:])
+        command.await_output(written[-1].text)
+        finish(kubelet, pod)
+        assert command.end() == 0
+        assert command.stdout == text(written[3:])
+    assert [query.get("tailLines") for query in kubelet.queries[:2]] == ["2", None]
+
+
+@pytest.mark.usefixtures("pod")
+def test_since_leaves_out_older_lines(kubelet: Kubelet, run: Run) -> None:
+    now = int(datetime.now(UTC).timestamp()) * SECOND
+    old, new = Record(now - 7_200 * SECOND, b"old"), Record(now - 60 * SECOND, b"new")
+    kubelet.current.write(old, new)
+    with run("logs", "step-1", "--since", "1h") as command:
+        assert command.end() == 0
+        assert command.stdout == b"new\n"
+
+
+def test_previous_reads_the_run_before_the_last_restart(
+    kubelet: Kubelet, pod: Pod, run: Run
+) -> None:
+    kubelet.previous.write(*lines(3, text="previous"))
+    with run("logs", "step-1", "--previous") as command:
+        assert command.end() == 2
+        assert "container step has no previous run" in command.stderr
+    last = terminated(1, containerID="containerd://1")
+    pod.say("Running", {"step": RUNNING}, run="containerd://2", last=last, restarts=1)
+    with run("logs", "step-1", "-p") as command:
+        assert command.end() == 0
+        assert command.stdout == text(lines(3, text="previous"))

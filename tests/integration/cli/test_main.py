@@ -173,6 +173,25 @@ def test_shell_completes_commands_and_options() -> None:
     assert podsettle(env=env).stdout == "plain,node-config\n"
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_script_of_click(shell: str) -> None:
+    env = {**os.environ, "_PODSETTLE_COMPLETE": f"{shell}_source"}
+    done = podsettle("completion", shell)
+    assert done.returncode == 0
+    assert done.stdout.strip() == podsettle(env=env).stdout.strip()
+
+
+def test_help_of_a_command_is_that_of_its_option() -> None:
+    assert podsettle("help", "scan").stdout == podsettle("scan", "--help").stdout
+    assert podsettle("help", "node-config", "crio").stdout == podsettle(
+        "node-config", "crio", "--help"
+    ).stdout  # fmt: skip
+    assert podsettle("help").stdout == podsettle("--help").stdout
+    unknown = podsettle("help", "scam")
+    assert unknown.returncode == 2
+    assert "No such command 'scam'" in unknown.stderr
+
+
 def test_version_of_the_client_needs_no_cluster() -> None:
     assert podsettle("version", "--client").stdout == f"client: {__version__}\n"
 

@@ -318,3 +318,15 @@ async def test_reflector_trims_the_heap_after_a_list(monkeypatch: pytest.MonkeyP
             await trimmed.wait()
 
     assert listed.synced.is_set()
+
+
+async def test_request_timeout_takes_the_place_of_the_limit_of_the_caller() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        configuration = Configuration(host=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        limit = timedelta(milliseconds=100)
+        async with (
+            asyncio.timeout(60),
+            ApiServer(configuration, request_timeout=limit) as server,
+        ):
+            with pytest.raises(Unreachable):
+                await server.request("GET", "/version", timeout=3600)

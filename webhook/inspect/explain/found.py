@@ -11,7 +11,7 @@ from webhook.core.reasons import Reason
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 from webhook.inspect.explain.model import EventNote, PodExplanation, Unknown, WorkloadExplanation
 from webhook.inspect.explain.pod import explain_pod
-from webhook.inspect.explain.target import POD, ObjectTarget
+from webhook.inspect.explain.target import CRON_JOB, JOB, POD, ObjectTarget
 from webhook.inspect.explain.today import missing_right
 from webhook.inspect.explain.workload import PodGroups, explain_workload
 from webhook.inspect.findings import Looked
@@ -19,7 +19,7 @@ from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import Event
 from webhook.inspect.paged import Resource
 from webhook.inspect.scan.resources import EVENTS, PODS, ObjectReader
-from webhook.inspect.scan.workload import workload_of
+from webhook.inspect.scan.workload import WorkloadName, workload_of
 
 _EVENT_SELECTOR = "source=podsettle"
 _MAX_EVENTS = 20
@@ -68,8 +68,7 @@ async def find_related(
     resources: list[Resource[Any]] = [EVENTS] if target.kind is POD else [PODS, EVENTS]
     if target.kind is not POD:
         async for pod in reader.objects(PODS, namespace):
-            owner = workload_of(pod.metadata)
-            if (owner.kind, owner.name) == (target.kind.kind, target.name):
+            if _belongs(workload_of(pod.metadata), target):
                 pods.add(pod.metadata.name, pod.before_scheduling())
                 uids |= _uids(pod.metadata.owner_references or ())
     # podsettle writes its events about the controllers of pods, because a pod has no uid yet.
@@ -80,6 +79,21 @@ async def find_related(
     ]
     unread = tuple(_unread(reader, resources, namespace, flags))
     return Found(document, namespace, pods, _notes(events), unread)
+
+
+def _belongs(owner: WorkloadName, target: ObjectTarget) -> bool:
+    """Return whether a workload is the target, or a Job that a CronJob has created.
+
+    The CronJob controller names a Job after the CronJob and the scheduled time (`getJobName` in
+    kubernetes `pkg/controller/cronjob/utils.go`).
+    """
+    if target.kind is CRON_JOB:
+        return owner.kind == JOB.kind and _is_scheduled(owner.name, target.name)
+    return (owner.kind, owner.name) == (target.kind.kind, target.name)
+
+
+def _is_scheduled(job: str, cron_job: str) -> bool:
+    return job.startswith(f"{cron_job}-") and job.removeprefix(f"{cron_job}-").isdecimal()
 
 
 def _own_and_owner_uids(document: Mapping[str, Any]) -> set[str]:

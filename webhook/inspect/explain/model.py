@@ -138,6 +138,33 @@ class WorkloadExplanation(CamelCaseModel):
     advice: list[str]
 
 
+class RemedySetting(CamelCaseModel):
+    """A setting of a remedy."""
+
+    name: str
+    description: str
+
+
+class CuredDefect(CamelCaseModel):
+    """A defect that a remedy works around."""
+
+    id: str
+    title: str
+    advice: str = Field(description="What is better than a remedy, or what else to know.")
+
+
+class RemedyExplanation(CamelCaseModel):
+    """What a remedy does."""
+
+    remedy: str
+    description: str
+    defects: list[CuredDefect]
+    needs_node_configuration: bool
+    settings: list[RemedySetting] = Field(description="Empty if the setting is one value.")
+    values: list[str] = Field(description="The values of the setting, if it is one value.")
+    reasons: list[Reason] = Field(description="Why it may be left out, and what it warns of.")
+
+
 class ReasonExplanation(CamelCaseModel):
     """What a reason code means."""
 

@@ -1,13 +1,15 @@
-"""The target of `podsettle explain`: a pod, a workload or a reason code."""
+"""The target of `podsettle explain`: a pod, a workload, a reason code or a remedy."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import NamedTuple, TypeAlias
 
 from webhook.cluster.rights import Right
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.reasons import Reason
+from webhook.core.remedies import REMEDIES
 
 
 class ObjectKind(NamedTuple):
@@ -23,17 +25,34 @@ DEPLOYMENT = ObjectKind("Deployment", "apps", "deployments")
 STATEFUL_SET = ObjectKind("StatefulSet", "apps", "statefulsets")
 DAEMON_SET = ObjectKind("DaemonSet", "apps", "daemonsets")
 JOB = ObjectKind("Job", "batch", "jobs")
+CRON_JOB = ObjectKind("CronJob", "batch", "cronjobs")
 
-# By the names that kubectl accepts for each kind, the one for messages first.
-_NAMES: dict[ObjectKind, tuple[str, ...]] = {
-    POD: ("pod", "pods", "po"),
-    DEPLOYMENT: ("deploy", "deployment", "deployments", "deployment.apps"),
-    STATEFUL_SET: ("sts", "statefulset", "statefulsets", "statefulset.apps"),
-    DAEMON_SET: ("ds", "daemonset", "daemonsets", "daemonset.apps"),
-    JOB: ("job", "jobs", "job.batch"),
+# The short name that kubectl has for each kind.
+_SHORT_NAMES = {
+    POD: "po",
+    DEPLOYMENT: "deploy",
+    STATEFUL_SET: "sts",
+    DAEMON_SET: "ds",
+    JOB: "job",
+    CRON_JOB: "cj",
 }
-_KINDS = {name: kind for kind, names in _NAMES.items() for name in names}
-_FORMS = ", ".join(f"{names[0]}/NAME" for names in _NAMES.values())
+# Messages name a pod and a CronJob by names that every reader knows.
+_TITLES = {**_SHORT_NAMES, POD: "pod", CRON_JOB: "cronjob"}
+_FORMS = ", ".join(f"{name}/NAME" for name in _TITLES.values())
+
+
+def _kubectl_names(kind: ObjectKind, short_name: str) -> Iterator[str]:
+    """Yield the names that kubectl accepts for a kind."""
+    yield short_name
+    for name in (kind.kind.lower(), kind.plural):
+        yield name
+        if kind.group:
+            yield from (f"{name}.{kind.group}", f"{name}.v1.{kind.group}")
+
+
+_KINDS = {
+    name: kind for kind, short in _SHORT_NAMES.items() for name in _kubectl_names(kind, short)
+}
 
 
 class TargetError(ValueError):
@@ -47,31 +66,47 @@ class ObjectTarget(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{_NAMES[self.kind][0]}/{self.name}"
+        return f"{_TITLES[self.kind]}/{self.name}"
 
     def right(self, namespace: str) -> Right:
         """Return the right to read the object."""
         return Right("get", self.kind.group, self.kind.plural, namespace, self.name)
 
 
-Target: TypeAlias = ObjectTarget | Reason
+class RemedyTarget(NamedTuple):
+    """A remedy, by its name in policies."""
+
+    name: str
+
+
+Target: TypeAlias = ObjectTarget | RemedyTarget | Reason
+
+_WORDS: dict[str, Reason | RemedyTarget] = {
+    **{code.lower(): code for code in Reason},
+    **{name.lower(): RemedyTarget(name) for name in REMEDIES},
+}
+"""The codes and remedies by their names in lower case."""
 
 
 def parse_target(text: str) -> Target:
     """Return the target that a text names. Raise TargetError if it names none.
 
-    A reason code has a capital letter, and the name of an object has none.
+    A reason code or a remedy may be written in any case. A pod with such a name needs `pod/`.
     """
     kind_name, slash, name = text.partition("/")
     if not slash:
+        word = _WORDS.get(text.lower())
+        if word is not None:
+            return word
+        # The name of an object has no capital letter.
         if text != text.lower():
-            return _parse_reason(text)
+            raise _no_word(text)
         kind_name, name = "pod", text
     kind = _KINDS.get(kind_name.lower())
     if kind is None:
         raise TargetError(
-            f"{kind_name!r} is no kind that explain knows; it takes {_FORMS} or a reason code. To "
-            "see the decision on the pods of another kind, preview the object: "
+            f"{kind_name!r} is no kind that explain knows; it takes {_FORMS}, a reason code or a "
+            "remedy. To see the decision on the pods of another kind, preview the object: "
             "kubectl get KIND NAME -o yaml | podsettle preview -"
         )
     if not OBJECT_NAME.fullmatch(name):
@@ -79,15 +114,16 @@ def parse_target(text: str) -> Target:
     return ObjectTarget(kind, name)
 
 
-def _parse_reason(text: str) -> Reason:
-    reason = Reason.of(text)
-    if reason is not None:
-        return reason
-    by_lower_case = {code.lower(): code for code in Reason}
-    close = get_close_matches(text[:100].lower(), by_lower_case, n=3)
+def _no_word(text: str) -> TargetError:
+    names = {word: _name_of(target) for word, target in _WORDS.items()}
+    close = get_close_matches(text[:100].lower(), names, n=3)
     advice = (
-        f"did you mean {' or '.join(by_lower_case[code] for code in close)}?"
+        f"did you mean {' or '.join(names[word] for word in close)}?"
         if close
         else "docs/reasons.md lists the codes"
     )
-    raise TargetError(f"{text!r} is no reason code; {advice}")
+    return TargetError(f"{text!r} is no reason code and no remedy; {advice}")
+
+
+def _name_of(target: Reason | RemedyTarget) -> str:
+    return str(target) if isinstance(target, Reason) else target.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from webhook.core.preview.model import PodPreview, PreviewOutcome
 from webhook.core.printable import printable
@@ -15,15 +16,20 @@ from webhook.inspect.explain.model import (
     PodExplanation,
     PodSymptom,
     ReasonExplanation,
+    RemedyExplanation,
     Unknown,
     WorkloadExplanation,
+)
+
+Explanation: TypeAlias = (
+    PodExplanation | WorkloadExplanation | ReasonExplanation | RemedyExplanation
 )
 
 _MAX_LISTED = 50
 """The maximum number of lines in a section, because people read them in a terminal."""
 
 
-def as_text(explanation: PodExplanation | WorkloadExplanation | ReasonExplanation) -> str:
+def as_text(explanation: Explanation) -> str:
     """Return an explanation as lines, each with a line break.
 
     The lines contain no control characters, because a terminal would execute them.
@@ -32,6 +38,8 @@ def as_text(explanation: PodExplanation | WorkloadExplanation | ReasonExplanatio
         lines = _pod_lines(explanation)
     elif isinstance(explanation, WorkloadExplanation):
         lines = _workload_lines(explanation)
+    elif isinstance(explanation, RemedyExplanation):
+        lines = _remedy_lines(explanation)
     else:
         lines = _reason_lines(explanation)
     return "".join(f"{printable(line)}\n" for line in lines)
@@ -77,6 +85,20 @@ def _reason_lines(reason: ReasonExplanation) -> Iterator[str]:
     yield f"What you can do: {reason.advice}"
     if reason.explanation:
         yield f"More: {reason.explanation}"
+
+
+def _remedy_lines(remedy: RemedyExplanation) -> Iterator[str]:
+    yield f"{remedy.remedy}: {remedy.description}"
+    yield from _section("For", (f"{each.title} ({each.id})" for each in remedy.defects))
+    yield from _section("Better than the remedy", (each.advice for each in remedy.defects))
+    if remedy.needs_node_configuration:
+        yield from _section("First", ["configure the nodes: podsettle node-config --help"])
+    yield from _section(
+        "Settings", (f"{each.name}: {each.description}" for each in remedy.settings)
+    )
+    yield from _section("Values", remedy.values)
+    reasons = [", ".join(remedy.reasons), "What one means: podsettle explain REASON"]
+    yield from _section("Reasons that it gives", reasons if remedy.reasons else [])
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:

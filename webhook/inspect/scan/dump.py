@@ -15,6 +15,7 @@ from webhook.core.pod import DECODE_ERRORS
 from webhook.core.preview.text_objects import Json
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.paged import Areas, Resource
+from webhook.inspect.pod_selection import PodSelection
 from webhook.inspect.scan import resources
 
 T = TypeVar("T")
@@ -23,12 +24,19 @@ T = TypeVar("T")
 class DumpReader:
     """Lists of objects in manifests. A kind without an object counts as not looked at."""
 
-    def __init__(self, manifests: Manifests, on_progress: OnProgress = ignore_progress) -> None:
+    def __init__(
+        self,
+        manifests: Manifests,
+        on_progress: OnProgress = ignore_progress,
+        pods: PodSelection = PodSelection(),  # noqa: B008 (it is frozen)
+    ) -> None:
+        """Read lists of manifests. `pods` selects the pods among them."""
         self.areas = Areas()
         self.problems: list[str] = list(map(str, manifests.unreadable))
         """Why files, or objects in them, could not be read."""
         self._manifests = manifests
         self._on_progress = on_progress
+        self._pods = pods
 
     @property
     def now(self) -> datetime:
@@ -53,6 +61,8 @@ class DumpReader:
                 malformed += 1
                 self.problems.append(f"{resource.kind}: {error}")
                 continue
+            if resource.kind == "Pod" and not self._is_selected(content):
+                continue
             if not (namespace and resource.namespaced) or _namespace_of(value) == namespace:
                 yield value
             self._on_progress(resource.name, index + 1, len(selected))
@@ -63,6 +73,9 @@ class DumpReader:
         self.areas.record(
             Area(resource.name, looked if whys else Looked.LOOKED_AT, "; ".join(whys))
         )
+
+    def _is_selected(self, pod: Json) -> bool:
+        return self._pods.selects_all or self._pods.selects(msgspec.json.decode(pod))
 
     @cached_property
     def _events(self) -> dict[str, Sequence[Json]]:

@@ -6,7 +6,13 @@ import pytest
 
 from webhook.cluster.reader import path_of
 from webhook.core.reasons import Reason
-from webhook.inspect.explain.target import ObjectTarget, TargetError, parse_target
+from webhook.core.remedies import REMEDIES
+from webhook.inspect.explain.target import (
+    ObjectTarget,
+    RemedyTarget,
+    TargetError,
+    parse_target,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +27,12 @@ from webhook.inspect.explain.target import ObjectTarget, TargetError, parse_targ
         ("sts/web", "StatefulSet", "/apis/apps/v1/namespaces/ci/statefulsets/web"),
         ("ds/web", "DaemonSet", "/apis/apps/v1/namespaces/ci/daemonsets/web"),
         ("job/web.v1", "Job", "/apis/batch/v1/namespaces/ci/jobs/web.v1"),
+        ("deployments.apps/web", "Deployment", "/apis/apps/v1/namespaces/ci/deployments/web"),
+        ("deployments.v1.apps/web", "Deployment", "/apis/apps/v1/namespaces/ci/deployments/web"),
+        ("cronjob/nightly", "CronJob", "/apis/batch/v1/namespaces/ci/cronjobs/nightly"),
+        ("cj/nightly", "CronJob", "/apis/batch/v1/namespaces/ci/cronjobs/nightly"),
+        ("cronjobs.batch/nightly", "CronJob", "/apis/batch/v1/namespaces/ci/cronjobs/nightly"),
+        ("pod/nocommand", "Pod", "/api/v1/namespaces/ci/pods/nocommand"),
     ],
 )
 def test_object_is_named_as_kubectl_names_it(text: str, kind: str, path: str) -> None:
@@ -35,21 +47,21 @@ def test_every_reason_code_is_a_target_in_its_own_case(code: Reason) -> None:
     assert parse_target(code) is code
 
 
-def test_reason_code_is_accepted_in_another_case_with_a_capital() -> None:
-    assert parse_target("NOCOMMAND") is Reason.NO_COMMAND
-    assert parse_target("Nocommand") is Reason.NO_COMMAND
+@pytest.mark.parametrize("text", ["NOCOMMAND", "Nocommand", "nocommand"])
+def test_reason_code_is_accepted_in_any_case(text: str) -> None:
+    assert parse_target(text) is Reason.NO_COMMAND
 
 
-def test_name_without_a_capital_is_a_pod_even_if_a_code_has_these_letters() -> None:
-    target = parse_target("nocommand")
-    assert isinstance(target, ObjectTarget)
-    assert (target.kind.kind, target.name) == ("Pod", "nocommand")
+@pytest.mark.parametrize("name", REMEDIES)
+def test_remedy_is_accepted_in_any_case(name: str) -> None:
+    assert parse_target(name) == parse_target(name.lower()) == RemedyTarget(name)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("NoComand", "did you mean NoCommand"),
+        ("PostInitSlep", "did you mean postInitSleep"),
         ("X" * 100_000, "docs/reasons.md"),
         ("svc/web", "podsettle preview"),
         ("pod/", "not the name of an object"),

@@ -1,0 +1,154 @@
+"""kubectl's flags on podsettle's commands, and the completion of names, on a real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.kube.cluster import KubeCluster
+from tests.support.live_cluster import environment_with
+from tests.support.process import podsettle
+from tests.support.service_accounts import await_grant
+from webhook import __version__
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+CONTAINER = {"name": "main", "image": "example/app:1", "command": ["/bin/quick"]}
+
+
+@pytest.fixture(scope="module")
+def apps(live_cluster: KubeCluster) -> str:
+    """A namespace with a pod of each of two applications, on different nodes."""
+    namespace = live_cluster.namespace("apps-")
+    for app, node in (("web", "worker-1"), ("db", "worker-2")):
+        metadata = {"name": app, "namespace": namespace, "labels": {"app": app}}
+        spec = {"nodeName": node, "containers": [CONTAINER]}
+        assert live_cluster.create_pod({"metadata": metadata, "spec": spec}).status == 201
+    return namespace
+
+
+def scanned(env: dict[str, str], *arguments: str) -> dict[str, Any]:
+    done = podsettle("scan", "-o", "json", *arguments, env=env)
+    assert done.returncode in (0, 1), done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_scan_looks_at_the_selected_pods_from_the_cluster_and_from_its_dump(
+    live_cluster: KubeCluster, admin: dict[str, str], apps: str, tmp_path: Path
+) -> None:
+    dump = tmp_path / "dump.json"
+    kinds = "nodes,namespaces,pods"
+    dump.write_text(live_cluster.kubectl("get", kinds, "-n", apps, "-o", "json").stdout)
+    for source in ([], ["--manifests", str(dump)]):
+        for flags, pods in (
+            (["-l", "app=web"], 1),
+            (["-l", "app in (web,db)"], 2),
+            (["-l", "app!=web", "--field-selector", "spec.nodeName=worker-2"], 1),
+            (["--field-selector", "spec.nodeName=none"], 0),
+        ):
+            assert scanned(admin, "-n", apps, *flags, *source)["pods"] == pods, flags
+    # As in kubectl, -A overrides -n.
+    assert scanned(admin, "-A", "-n", "no-such", "-l", "app=web")["namespace"] is None
+
+
+def test_selector_that_cannot_be_read_is_an_error(admin: dict[str, str]) -> None:
+    done = podsettle("scan", "--field-selector", "spec.color=red", env=admin)
+    assert done.returncode == 2
+    assert "pods cannot be selected by 'spec.color'; known are metadata.name" in done.stderr
+
+
+def test_commands_have_the_rights_of_the_user_of_the_flag(admin: dict[str, str]) -> None:
+    denied = podsettle("explain", "pod/any", "-n", "ci", "--as", "jane", env=admin)
+    assert denied.returncode == 2
+    assert "needs the right to get pods/any in namespace ci" in denied.stderr
+    # The printed command asks about the same user.
+    assert "kubectl --as=jane auth can-i" in denied.stderr
+    groups = ("--as", "jane", "--as-group", "ops", "--as-group", "system:masters")
+    allowed = podsettle("explain", "pod/any", "-n", "ci", *groups, env=admin)
+    assert "pod/any in namespace ci: it does not exist" in allowed.stderr
+
+
+def test_verbose_names_each_request(admin: dict[str, str]) -> None:
+    done = podsettle("version", "-v", env=admin)
+    assert done.stdout.startswith(f"client: {__version__}\n")
+    assert "GET https://" in done.stderr
+    assert " 200 in " in done.stderr
+
+
+def test_scan_with_rights_in_one_namespace_says_how_to_scan_it(
+    live_cluster: KubeCluster, tmp_path: Path
+) -> None:
+    name = live_cluster.namespace("own-")
+    rule = {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["list"]}
+    path = f"{RBAC}/namespaces/{name}"
+    live_cluster.create(f"{path}/roles", {"metadata": {"name": "reader"}, "rules": [rule]})
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": name}],
+    }
+    live_cluster.create(f"{path}/rolebindings", binding)
+    asked = {"verb": "list", "group": "", "resource": "pods", "namespace": name}
+    await_grant(live_cluster, f"{name}:default", {"resourceAttributes": asked})
+    configuration = json.loads(live_cluster.kubeconfig.read_text())
+    configuration["users"][0]["user"] = {"token": live_cluster.token_for("default", name)}
+    for context in configuration["contexts"]:
+        context["context"]["namespace"] = name
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(configuration))
+    env = environment_with(kubeconfig)
+    done = podsettle("scan", env=env)
+    command = f"podsettle scan -n {name}"
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"podsettle: scan: you may list the pods of namespace {name}, not of all namespaces: "
+        f"{command}\n",
+    )
+    assert scanned(env, *command.split()[2:])["pods"] == 0
+
+
+def completed(env: dict[str, str], *words: str) -> list[str]:
+    line = {"COMP_WORDS": " ".join(("podsettle", *words)), "COMP_CWORD": str(len(words))}
+    done = podsettle(env={**env, "_PODSETTLE_COMPLETE": "bash_complete", **line})
+    return [each.removeprefix("plain,") for each in done.stdout.splitlines() if each]
+
+
+def test_names_of_the_cluster_are_completed(
+    live_cluster: KubeCluster, admin: dict[str, str], apps: str
+) -> None:
+    assert completed(admin, "scan", "-n", apps[:-1]) == [apps]
+    assert completed(admin, "logs", "-n", apps, "w") == ["web"]
+    assert completed(admin, "explain", "-n", apps, "nocom") == ["NoCommand"]
+    assert completed(admin, "explain", "-n", apps, "db") == ["db"]
+    contexts = [
+        each["name"] for each in json.loads(live_cluster.kubeconfig.read_text())["contexts"]
+    ]
+    assert completed(admin, "scan", "--context", contexts[0][:2]) == contexts[:1]
+    nowhere = {**os.environ, "KUBECONFIG": "/does/not/exist"}
+    assert completed(nowhere, "scan", "-n", "a") == []
+
+
+def test_cron_job_is_explained_with_the_pods_of_its_jobs(
+    live_cluster: KubeCluster, admin: dict[str, str], apps: str
+) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
+    spec = {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": template}}}
+    path = f"/apis/batch/v1/namespaces/{apps}/cronjobs"
+    live_cluster.create(path, {"metadata": {"name": "nightly"}, "spec": spec})
+    for job in ("nightly-29000000", "nightly-by-hand"):
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job,
+                 "controller": True}  # fmt: skip
+        metadata = {"name": f"{job}-a", "namespace": apps, "ownerReferences": [owner]}
+        pod = {"metadata": metadata, "spec": {"containers": [CONTAINER]}}
+        assert live_cluster.create_pod(pod).status == 201
+    for words in (["cronjob/nightly"], ["cronjobs.batch", "nightly"]):
+        done = podsettle("explain", *words, "-n", apps, "-o", "json", env=admin)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert (found["kind"], found["name"]) == ("CronJob", "nightly")
+        assert [each["examples"] for each in found["pods"]] == [["nightly-29000000-a"]]
