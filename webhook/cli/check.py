@@ -10,13 +10,15 @@ from typing import Any
 
 import click
 
-from webhook.cli.echo import echo, echo_json, echo_message
+from webhook.cli.check_reports import as_junit, as_sarif
+from webhook.cli.echo import echo, echo_document, echo_json, echo_message, echo_text
 from webhook.cli.open_cluster import open_cluster_if_any
 from webhook.cli.options import (
     InputError,
     ViewChoice,
     namespace_option,
     paths_argument,
+    verbose_option,
     view_options,
 )
 from webhook.cli.policy_hints import (
@@ -48,14 +50,16 @@ from webhook.inspect.known_cluster import KnownCluster
 @click.command()
 @paths_argument
 @view_options
+@verbose_option
 @namespace_option
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "yaml", "sarif", "junit"]),
     default="text",
     show_default=True,
-    help="text: one line for each problem, as FILE:LINE: PATH: PROBLEM. json: a list of problems.",
+    help="text: one line for each problem, as FILE:LINE: PATH: PROBLEM. json, yaml: a list of "
+    "problems. sarif: for code scanning. junit: a test for each file.",
 )
 @click.pass_context
 def check(
@@ -79,7 +83,9 @@ def check(
     """
     objects: list[ManifestObject] = []
     problems: list[ManifestProblem] = []
-    for file_objects, file_problems in _read_manifests(paths):
+    sources: list[str] = []
+    for source, (file_objects, file_problems) in _read_manifests(paths):
+        sources.append(source)
         objects += file_objects
         problems += file_problems
     policies = {item.name: item.model for item in reversed(objects) if item.kind == KIND}
@@ -89,13 +95,18 @@ def check(
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; subdirectories are not read)"
         problems.append(ManifestProblem(where, 0, message))
+    problems = _in_order_of_lines(problems, sources)
     needed = {name for policy in policies.values() for name in named_namespaces(policy)}
     needed |= {namespace} if namespace is not None else set()
     with open_cluster_if_any(view, needed) as cluster:
         for line in _hints(list(policies.values())[::-1], _by_kind(objects), cluster, namespace):
             echo_message(line)
-    if output == "json":
-        echo_json(json.dumps([_as_json(problem) for problem in problems], indent=2))
+    if output in ("json", "yaml"):
+        echo_document(json.dumps([_as_json(problem) for problem in problems], indent=2), output)
+    elif output == "sarif":
+        echo_json(as_sarif(problems))
+    elif output == "junit":
+        echo_text(as_junit(problems, sources))
     else:
         for problem in problems:
             echo(str(problem))
@@ -106,11 +117,14 @@ def check(
 
 def _read_manifests(
     paths: tuple[Path, ...],
-) -> Iterator[tuple[list[ManifestObject], tuple[ManifestProblem, ...]]]:
-    """Yield the objects and the problems of each file. Raise InputError for an invalid path."""
+) -> Iterator[tuple[str, tuple[list[ManifestObject], tuple[ManifestProblem, ...]]]]:
+    """Yield the name, the objects and the problems of each file.
+
+    Raises InputError for an invalid path.
+    """
     for path in paths:
         if str(path) == "-":
-            yield parse_manifest(sys.stdin.buffer.read(), "stdin")
+            yield "stdin", parse_manifest(sys.stdin.buffer.read(), "stdin")
             continue
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
@@ -119,7 +133,16 @@ def _read_manifests(
         except ManifestsError as error:
             raise InputError(str(error)) from None
         for file in files:
-            yield read_manifest(file)
+            yield str(file), read_manifest(file)
+
+
+def _in_order_of_lines(
+    problems: Iterable[ManifestProblem], sources: Iterable[str]
+) -> list[ManifestProblem]:
+    """Return problems in the order of files and lines. Those of one line keep their order."""
+    order = {source: index for index, source in reversed(list(enumerate(sources)))}
+    last = len(order)
+    return sorted(problems, key=lambda each: (order.get(each.source, last), each.line))
 
 
 def _by_kind(objects: Iterable[ManifestObject]) -> dict[str, dict[str, Any]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import yaml
 
+from tests.support.factories import policy_document
 from tests.support.paths import EXAMPLES
 from tests.support.process import podsettle
 from webhook.core.defects.catalogue import DEFECTS
@@ -69,6 +71,49 @@ def test_json_output_has_source_line_and_path() -> None:
         ("stdin", 17),
     }
     assert problems[0]["path"].startswith("spec.remedies.postInitSleep.")
+
+
+BAD = """\
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: a}
+spec:
+  action: Nope
+  remedies: {}
+  priority: high
+"""
+
+
+def test_pipelines_get_problems_in_the_order_of_lines(tmp_path: Path) -> None:
+    bad, good = tmp_path / "b d.yaml", tmp_path / "good.yaml"
+    bad.write_text(BAD)
+    good.write_text(yaml.safe_dump(policy_document("fine")))
+    outputs = {
+        output: podsettle("check", bad, good, "-o", output)
+        for output in ("text", "json", "yaml", "sarif", "junit")
+    }
+    assert {each.returncode for each in outputs.values()} == {1}
+    lines = [5, 6, 7]
+    text = outputs["text"].stdout.splitlines()
+    assert [int(line.split(":")[1]) for line in text] == lines
+    problems = json.loads(outputs["json"].stdout)
+    assert [each["line"] for each in problems] == lines
+    assert yaml.safe_load(outputs["yaml"].stdout) == problems
+    (run,) = json.loads(outputs["sarif"].stdout)["runs"]
+    places = [each["locations"][0]["physicalLocation"] for each in run["results"]]
+    assert [each["region"]["startLine"] for each in places] == lines
+    assert {each["artifactLocation"]["uri"] for each in places} == {f"file://{tmp_path}/b%20d.yaml"}
+    assert {each["ruleId"] for each in run["results"]} == {
+        each["id"] for each in run["tool"]["driver"]["rules"]
+    }
+    (suite,) = ElementTree.fromstring(outputs["junit"].stdout)
+    assert {name: suite.get(name) for name in ("tests", "failures")} == {
+        "tests": "2",
+        "failures": "1",
+    }
+    failed, passed = suite
+    assert [len(failed), len(passed)] == [1, 0]
+    assert (failed[0].text or "").splitlines() == text
 
 
 def test_second_policy_with_the_same_name_is_a_problem(tmp_path: Path) -> None:
