@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     "target", nargs=-1, required=True, metavar="TARGET", shell_complete=complete_targets
 )
 @namespace_option
+@click.option(
+    "-A",
+    "--all-namespaces",
+    is_flag=True,
+    help="Look for the object in all namespaces. As in kubectl, it overrides -n.",
+)
 @view_options
 @verbose_option
 @click.option(
@@ -39,7 +45,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="text: sentences. json, yaml: everything.",
 )
-def explain(target: tuple[str, ...], namespace: str | None, view: ViewChoice, output: str) -> None:
+def explain(
+    target: tuple[str, ...],
+    namespace: str | None,
+    all_namespaces: bool,
+    view: ViewChoice,
+    output: str,
+) -> None:
     """Say what podsettle did to a pod, why, and what it would do today.
 
     TARGET is the name of a pod, pod/NAME, deploy/NAME, sts/NAME, ds/NAME, job/NAME, cronjob/NAME,
@@ -74,9 +86,10 @@ def explain(target: tuple[str, ...], namespace: str | None, view: ViewChoice, ou
     elif isinstance(parsed, RemedyTarget):
         answer = explain_remedy(parsed.name)
     else:
+        namespace = None if all_namespaces else namespace
         namespaces = (namespace,) if namespace else ()
         with open_cluster(view, namespaces=namespaces) as opened:
-            found = _find(parsed, namespace, opened)
+            found = _find(parsed, namespace, all_namespaces, opened)
         for problem in opened.known.problems:
             echo_message(str(problem))
         try:
@@ -89,10 +102,17 @@ def explain(target: tuple[str, ...], namespace: str | None, view: ViewChoice, ou
         echo_text(as_text(answer))
 
 
-def _find(target: ObjectTarget, namespace: str | None, opened: OpenCluster) -> Found:
+def _find(
+    target: ObjectTarget, namespace: str | None, all_namespaces: bool, opened: OpenCluster
+) -> Found:
     """Return the target's object and what belongs to it. Raise InputError if it is not found."""
     from webhook.inspect.explain.found import NotFoundError, find_related
-    from webhook.inspect.explain.source import find_object, get_object, namespace_of
+    from webhook.inspect.explain.source import (
+        find_namespace,
+        find_object,
+        get_object,
+        namespace_of,
+    )
     from webhook.inspect.paged import PagedReader
     from webhook.inspect.scan.dump import DumpReader
 
@@ -103,8 +123,11 @@ def _find(target: ObjectTarget, namespace: str | None, opened: OpenCluster) -> F
             reader = DumpReader(opened.source)
             return asyncio.run(find_related(reader, target, document, chosen))
         server, run = opened.source.server, opened.source.run
-        chosen = namespace or opened.known.namespace
         flags = opened.known.flags
+        if all_namespaces:
+            chosen = run(find_namespace(server, target, flags))
+        else:
+            chosen = namespace or opened.known.namespace
         document = run(get_object(server, target, chosen, flags))
         return run(find_related(PagedReader(server), target, document, chosen, flags))
     except NotFoundError as error:

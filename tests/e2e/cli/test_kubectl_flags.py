@@ -61,6 +61,23 @@ def test_selector_that_cannot_be_read_is_an_error(admin: dict[str, str]) -> None
     assert "pods cannot be selected by 'spec.color'; known are metadata.name" in done.stderr
 
 
+def test_explain_finds_an_object_in_all_namespaces(
+    live_cluster: KubeCluster, admin: dict[str, str], apps: str
+) -> None:
+    done = podsettle("explain", "pod/web", "-A", "-o", "yaml", env=admin)
+    assert done.returncode == 0, done.stderr
+    assert f"namespace: {apps}\n" in done.stdout
+    other = live_cluster.namespace("other-")
+    metadata = {"name": "db", "namespace": other}
+    pod = {"metadata": metadata, "spec": {"containers": [CONTAINER]}}
+    assert live_cluster.create_pod(pod).status == 201
+    several = podsettle("explain", "pod/db", "-A", env=admin)
+    assert several.returncode == 2
+    assert f"pod/db: it is in {apps}, {other}; choose one with -n" in several.stderr
+    absent = podsettle("explain", "pod/none", "-A", env=admin)
+    assert "pod/none in all namespaces: it does not exist" in absent.stderr
+
+
 def test_commands_have_the_rights_of_the_user_of_the_flag(admin: dict[str, str]) -> None:
     denied = podsettle("explain", "pod/any", "-n", "ci", "--as", "jane", env=admin)
     assert denied.returncode == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -17,6 +18,9 @@ from webhook.inspect.explain.found import NotFoundError
 from webhook.inspect.explain.target import ObjectTarget
 
 Json: TypeAlias = Mapping[str, Any]
+
+_MAX_NAMESPACES = 5
+"""The number of namespaces that a message names, because people read it."""
 
 
 async def get_object(
@@ -35,6 +39,30 @@ async def get_object(
     if found is None:
         raise NotFoundError(f"{title}: it does not exist")
     return found
+
+
+async def find_namespace(
+    server: ApiServer, target: ObjectTarget, flags: ClusterFlags = NO_FLAGS
+) -> str:
+    """Return the only namespace with the object of a target.
+
+    `flags` are those of printed commands. Raises NotFoundError, ApiError and Unreachable.
+    """
+    title = f"{target} in all namespaces"
+    selector = urlencode({"fieldSelector": f"metadata.name={target.name}"})
+    try:
+        found = await ClusterReader(server).list(target.list_right, selector)
+    except NotAllowedError as error:
+        command = flags.add_to(error.right.command)
+        raise NotFoundError(f"{title}: {error}; to check: {command}") from None
+    namespaces = [str(each["metadata"]["namespace"]) for each in found]
+    if not namespaces:
+        raise NotFoundError(f"{title}: it does not exist")
+    if len(namespaces) > 1:
+        names = ", ".join(namespaces[:_MAX_NAMESPACES])
+        more = " and more" if len(namespaces) > _MAX_NAMESPACES else ""
+        raise NotFoundError(f"{target}: it is in {names}{more}; choose one with -n")
+    return namespaces[0]
 
 
 def find_object(manifests: Manifests, target: ObjectTarget, namespace: str | None) -> Json:

@@ -72,6 +72,11 @@ class ObjectTarget(NamedTuple):
         """Return the right to read the object."""
         return Right("get", self.kind.group, self.kind.plural, namespace, self.name)
 
+    @property
+    def list_right(self) -> Right:
+        """The right to list the objects of the kind in all namespaces."""
+        return Right("list", self.kind.group, self.kind.plural)
+
 
 class RemedyTarget(NamedTuple):
     """A remedy, by its name in policies."""
