@@ -159,7 +159,9 @@ class RemedyExplanation(CamelCaseModel):
     remedy: str
     description: str
     defects: list[CuredDefect]
-    needs_node_configuration: bool
+    node_configuration: str = Field(
+        description="The command that prints the configuration that nodes need first, if any."
+    )
     settings: list[RemedySetting] = Field(description="Empty if the setting is one value.")
     values: list[str] = Field(description="The values of the setting, if it is one value.")
     reasons: list[Reason] = Field(description="Why it may be left out, and what it warns of.")

@@ -21,7 +21,7 @@ def explain_remedy(name: str) -> RemedyExplanation:
             for defect in DEFECTS
             if name in defect.remedies
         ],
-        needs_node_configuration=remedy.needs_node_configuration,
+        node_configuration=remedy.node_configuration,
         settings=_settings(remedy.settings),
         values=list(map(str, get_args(remedy.settings))),
         reasons=sorted(remedy.reasons),

@@ -91,8 +91,8 @@ def _remedy_lines(remedy: RemedyExplanation) -> Iterator[str]:
     yield f"{remedy.remedy}: {remedy.description}"
     yield from _section("For", (f"{each.title} ({each.id})" for each in remedy.defects))
     yield from _section("Better than the remedy", (each.advice for each in remedy.defects))
-    if remedy.needs_node_configuration:
-        yield from _section("First", ["configure the nodes: podsettle node-config --help"])
+    if remedy.node_configuration:
+        yield from _section("First", [f"configure the nodes: {remedy.node_configuration}"])
     yield from _section(
         "Settings", (f"{each.name}: {each.description}" for each in remedy.settings)
     )

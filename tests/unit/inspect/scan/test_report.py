@@ -109,8 +109,7 @@ def test_proposed_policies_change_the_pods_that_they_claim_and_only_without_thei
     }  # fmt: skip
     path = tmp_path / "dump.json"
     path.write_text(json.dumps(dump("ci", NOW)))
-    source = ManifestsSource(path)
-    source.refresh()
+    view = read_manifests([path], bytes).view
     for symptom in proposed:
         policy = parse_policy(yaml.safe_load(symptom.policy))
         assert policy.spec.action == "Audit"
@@ -126,7 +125,7 @@ def test_proposed_policies_change_the_pods_that_they_claim_and_only_without_thei
             for preview in preview_all(
                 plant.pod("ci"),
                 PolicySet([acting]),
-                source.view,
+                view,
                 OperatorSettings(linger_image="registry.example/linger:1"),
             )
             if isinstance(preview, Preview)
