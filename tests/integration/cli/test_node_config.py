@@ -240,7 +240,7 @@ def test_node_selector_may_have_an_empty_value() -> None:
 
 def test_missing_or_unsupported_option_is_refused_with_its_name() -> None:
     assert "since 1.22" in refused("crio", "--volatile")
-    assert "--selinux" in refused("crio")
-    assert "--volatile" in refused("containerd")
+    assert "--selinux" in refused("crio", "--oldest", "1.33.0")
+    assert "--volatile" in refused("containerd", "--oldest", "2.1.0")
     assert "--node-selector" in refused("containerd", "--volatile")
     assert "'pool' is not of the form key=value" in refused(*CRIO, "--node-selector", "pool")

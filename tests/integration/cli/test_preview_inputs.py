@@ -79,7 +79,10 @@ def test_preview_without_manifests_and_cluster_says_how_to_describe_one(tmp_path
     assert done.stderr.endswith("or describe a cluster in files: --manifests PATH\n")
     both = podsettle("preview", "--manifests", EXAMPLES, "--context", "x", TEKTON)
     assert both.returncode == 2
-    assert "give --manifests, or --kubeconfig and --context, not both" in both.stderr
+    assert (
+        "give --manifests, or flags that choose a cluster such as --context, not both"
+        in both.stderr
+    )
     # The environment is only a default, which a flag replaces.
     env = {**os.environ, "PODSETTLE_MANIFESTS": str(EXAMPLES)}
     none = tmp_path / "none"
