@@ -85,6 +85,9 @@ async def scan(
     for area in reader.areas.all:
         areas.record(area)
     policies = cluster.view.policies.documents
+    # `kubectl apply` would replace a policy of the same name that the scan has not seen.
+    knows_policies = cluster.has_read("settlepolicies") and (cluster.is_live or bool(policies))
+    verb = "apply" if knows_policies else "create"
     seconds = bin_length(tally)
     return ScanReport(
         cluster=cluster.title,
@@ -101,7 +104,7 @@ async def scan(
         notes=tuple(_notes(cluster)),
         command=cluster.flags.add_to(f"podsettle scan{arguments}"),
         apply_command=cluster.flags.add_to(
-            f"podsettle scan{arguments} -o policy | kubectl apply -f -"
+            f"podsettle scan{arguments} -o policy | kubectl {verb} -f -"
         ),
     )
 

@@ -76,8 +76,8 @@ def propose(
     if not _named_namespaces(found):
         unchanged = (PodCount(_IN_SYSTEM_NAMESPACE, found.count),)
         return Proposal("", PolicyPreview(remedy=remedy, pods=found.count, unchanged=unchanged))
-    document = _document(remedy, found, policies)
     try:
+        document = _document(remedy, found, policies)
         policy = parse_policy({**document, "spec": {**document["spec"], "action": "Mutate"}})
     except InvalidPolicyError as error:  # Names in a dump may be anything.
         unchanged = (PodCount(f"no valid policy: {error}", found.count),)
@@ -105,8 +105,9 @@ def _document(remedy: str, found: FoundPods, policies: PolicySet) -> dict[str, A
     if label is not None:
         spec["podSelector"] = {"matchLabels": {label[0]: label[1]}}
     spec["remedies"] = {remedy: proposed(found.containers) if proposed is not None else {}}
-    name = _free_name(f"settle-{remedy.lower()}", policies)
-    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+    name = f"settle-{remedy.lower()}"
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+    return document | {"metadata": {"name": _free_name(name, document, policies)}}
 
 
 def _named_namespaces(found: FoundPods) -> list[str]:
@@ -133,15 +134,19 @@ def _priority_below(remedy: str, policies: PolicySet) -> int | None:
     return max(min(priorities) - 1, _MIN_PRIORITY) if priorities else None
 
 
-def _free_name(name: str, policies: PolicySet) -> str:
-    """Return a name that no policy has that changes pods, because `kubectl apply` replaces it."""
-    taken = {each.metadata.name for each in policies.documents if each.spec.action == "Mutate"}
-    number = 2
-    free = name
-    while free in taken:
-        free = f"{name}-{number}"
+def _free_name(base: str, document: Mapping[str, Any], policies: PolicySet) -> str:
+    """Return a name that no policy with another spec has, because `kubectl apply` replaces it.
+
+    Raises InvalidPolicyError.
+    """
+    specs = {each.metadata.name: each.spec for each in policies.documents}
+    name, number = base, 1
+    while name in specs:
+        if parse_policy({**document, "metadata": {"name": name}}).spec == specs[name]:
+            break
         number += 1
-    return free
+        name = f"{base}-{number}"
+    return name
 
 
 class _Preview:

@@ -208,6 +208,29 @@ def test_proposed_policy_does_not_replace_one_that_changes_pods(tmp_path: Path) 
     assert proposed.spec.priority == -1
 
 
+def test_proposed_policy_replaces_no_policy_with_another_spec(tmp_path: Path) -> None:
+    def proposed(*policies: dict[str, Any]) -> dict[str, Any]:
+        document = json.loads(json.dumps(dump("ci", NOW)))
+        document["items"] += policies
+        report = scan_dump(tmp_path, document)
+        text = next(each.policy for each in report.symptoms if each.id == "exit-255")
+        policy: dict[str, Any] = yaml.safe_load(text)
+        return policy
+
+    first = proposed()
+    assert proposed(first) == first
+    other = json.loads(json.dumps(first))
+    other["spec"]["remedies"]["postInitSleep"] = {"sleep": "20ms"}
+    assert proposed(other)["metadata"]["name"] == first["metadata"]["name"] + "-2"
+
+
+def test_policies_are_created_and_not_applied_if_those_in_force_are_unknown(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(dump("ci", NOW)))
+    assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl apply -f -")
+    document["items"] = [each for each in document["items"] if each["kind"] != "SettlePolicy"]
+    assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl create -f -")
+
+
 def test_pods_of_the_cluster_itself_are_in_no_proposed_policy(tmp_path: Path) -> None:
     found = {each.id: each for each in scan_dump(tmp_path, dump("kube-ci", NOW)).symptoms}
     assert found["exit-255"].pods == 2
