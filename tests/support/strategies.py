@@ -105,6 +105,7 @@ SECURITY = structs(
     seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
     fsGroupChangePolicy=st.sampled_from(["OnRootMismatch", "Always"]),
     windowsOptions=st.none(),
+    seccompProfile=objects(type=st.sampled_from(["RuntimeDefault", "Unconfined"])),
 )
 RULES = st.lists(
     objects(

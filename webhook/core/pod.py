@@ -61,6 +61,7 @@ class SecurityContext(WireStruct):
     run_as_non_root: bool | None = None
     windows_options: AnyObject | None = None
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
+    seccomp_profile: AnyObject | None = None
     fs_group: int | None = None
     fs_group_change_policy: str | None = None
     se_linux_change_policy: str | None = msgspec.field(default=None, name="seLinuxChangePolicy")

@@ -38,18 +38,22 @@ def injected_container(
 
 
 def _security_context(pod: PodFacts, template: ContainerFields | None) -> dict[str, Any]:
-    """Return a security context for PodSecurity `restricted`.
+    """Return a security context that passes PodSecurity `restricted` if the pod's containers do.
 
-    If the pod and the template run as root, the injected container may run as root too.
+    If the pod and the template run as root, the injected container may run as root too. It has a
+    seccomp profile only if the template has one. Many SCCs, such as `anyuid` and OpenShift
+    Pipelines' `pipelines-scc`, refuse any profile (openshift/apiserver-library-go
+    `securitycontextconstraints/seccomp/strategy.go`). A profile of the whole pod is inherited.
     """
     security: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
     }
     pod_security = pod.security_context
     template_security = template.security_context if template else None
+    if template_security and template_security.seccomp_profile is not None:
+        security["seccompProfile"] = {"type": "RuntimeDefault"}
     if pod_security is None or pod_security.run_as_user != 0:
         security["runAsNonRoot"] = True
     elif template_security and template_security.run_as_non_root and template_security.run_as_user:

@@ -61,7 +61,6 @@ def test_gate_runs_the_helper_and_passes_pod_security_restricted(fields: Json) -
                 "capabilities": {"drop": ["ALL"]},
                 "readOnlyRootFilesystem": True,
                 "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
             },
         }
     ]

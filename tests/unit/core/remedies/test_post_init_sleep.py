@@ -121,10 +121,24 @@ def test_copying_container_installs_the_helper_and_passes_pod_security_restricte
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
         },
         "volumeMounts": [{"name": HELPER, "mountPath": "/podsettle"}],
     }
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [(None, None), ({"type": "RuntimeDefault"}, {"type": "RuntimeDefault"})],
+)
+def test_copying_container_has_a_seccomp_profile_only_if_the_wrapped_one_has(
+    own: Any, expected: Any
+) -> None:
+    """PodSecurity `restricted` demands one of each container, and many SCCs refuse any."""
+    quick = QUICK | {"securityContext": {"seccompProfile": own}}
+    # A profile of the pod is inherited.
+    security = {"seccompProfile": {"type": "RuntimeDefault"}}
+    helper, _ = init_containers(mutate_pod(pod(quick, securityContext=security), make_view()))
+    assert helper["securityContext"].get("seccompProfile") == expected
 
 
 @pytest.mark.parametrize(
