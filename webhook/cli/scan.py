@@ -187,10 +187,11 @@ def _advice_on_rights(opened: OpenCluster, report: ScanReport) -> str:
 
 
 def _saw_nothing(report: ScanReport) -> bool:
-    """Return whether nothing of the cluster could be read."""
+    """Return whether neither pods nor nodes could be read, so that nothing can be found."""
     with imports_excluded_from_gc():
         from webhook.inspect.findings import Looked
-    return all(area.looked is Looked.NOT_LOOKED_AT for area in report.areas)
+    looked = (area.looked for area in report.areas if area.name in ("pods", "nodes"))
+    return all(each is Looked.NOT_LOOKED_AT for each in looked)
 
 
 def _is_missing(cluster: KnownCluster, namespace: str) -> bool:

@@ -46,8 +46,9 @@ def test_scan_without_a_proposal_prints_no_policy_and_says_so() -> None:
     assert "no policy is proposed" in result.stderr
 
 
-def test_scan_of_manifests_without_an_object_ends_with_an_error(tmp_path: Path) -> None:
-    (tmp_path / "empty.yaml").write_text("")
+@pytest.mark.parametrize("text", ["", "kind: Namespace\nmetadata: {name: ci}\n"])
+def test_scan_without_a_pod_and_a_node_ends_with_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "some.yaml").write_text(text)
     result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path)])
     assert result.exit_code == 2
     assert "nothing could be read" in result.stderr
