@@ -143,7 +143,7 @@ def _run(cluster: Cluster, use: Callable[[ApiServer], Awaitable[T]]) -> T:
         async with await cluster.connect() as server:
             return await use(server)
 
-    with cluster_errors():
+    with cluster_errors(cluster.flags):
         return asyncio.run(connect_and_use())
 
 

@@ -25,6 +25,7 @@ from webhook.process_memory import imports_excluded_from_gc
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
     from webhook.cluster.manifests import Manifests
+    from webhook.inspect.cluster_flags import ClusterFlags
     from webhook.inspect.installation import Absent, Installation
     from webhook.inspect.known_cluster import KnownCluster
 
@@ -38,15 +39,20 @@ class Connection:
     """A connection to an API server, for the questions of a command."""
 
     def __init__(
-        self, runner: asyncio.Runner, server: ApiServer, limit_seconds: float | None
+        self,
+        runner: asyncio.Runner,
+        server: ApiServer,
+        limit_seconds: float | None,
+        flags: ClusterFlags,
     ) -> None:
         self.server = server
+        self._flags = flags
         self._runner = runner
         self._limit_seconds = limit_seconds
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine that uses `server` to its end. Raise InputError for its errors."""
-        with cluster_errors():
+        with cluster_errors(self._flags):
             return self._runner.run(_within(coroutine, self._limit_seconds))
 
 
@@ -74,19 +80,20 @@ def connect(
     with imports_excluded_from_gc():
         import_module("webhook.cluster.client")
     with asyncio.Runner() as runner:
-        with cluster_errors(advice):
+        with cluster_errors(cluster.flags, advice):
             server = runner.run(_within(cluster.connect(), limit_seconds))
         try:
-            yield Connection(runner, server, limit_seconds)
+            yield Connection(runner, server, limit_seconds, cluster.flags)
         finally:
             runner.run(server.aclose())
 
 
 @contextmanager
-def cluster_errors(advice: str = "") -> Iterator[None]:
+def cluster_errors(flags: ClusterFlags, advice: str = "") -> Iterator[None]:
     """Convert errors of requests in the block to InputError.
 
-    `advice` is added to the message if no cluster is configured.
+    `flags` are those of printed commands. `advice` is added to the message if no cluster is
+    configured.
     """
     from webhook.cluster.errors import ApiError, NoClusterError, Unreachable
 
@@ -97,8 +104,9 @@ def cluster_errors(advice: str = "") -> Iterator[None]:
     except ApiError as error:
         raise InputError(f"the API server answered {error}") from None
     except Unreachable as error:
+        check = flags.add_to("kubectl version")
         raise InputError(
-            f"the API server does not answer: {error}; to check the kubeconfig: kubectl version"
+            f"the API server does not answer: {error}; to check the kubeconfig: {check}"
         ) from None
 
 

@@ -77,7 +77,8 @@ def test_unreachable_api_server_is_an_error_that_says_what_to_do(
     done = podsettle(*arguments, "--kubeconfig", tmp_path / "config")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("podsettle: the API server does not answer: GET /")
-    assert done.stderr.endswith("refused; to check the kubeconfig: kubectl version\n")
+    check = f"kubectl --kubeconfig={tmp_path / 'config'} version"
+    assert done.stderr.endswith(f"refused; to check the kubeconfig: {check}\n")
 
 
 def test_list_of_commands_is_complete_and_not_cut() -> None:
