@@ -117,7 +117,7 @@ def _find_policy_errors(document: Mapping[str, Any], object_steps: Steps) -> Ite
             steps = (*object_steps, *each.path)
             yield PassedOver("SettlePolicy", name, None, steps, str(each), True)
     else:
-        message = "a policy: this preview uses it in place of the one with its name"
+        message = "a policy: this preview uses it as if it were applied"
         yield PassedOver("SettlePolicy", name, None, object_steps, message, False)
 
 

@@ -57,7 +57,7 @@ def test_policy_is_passed_over_as_an_object_without_a_pod() -> None:
     (found,) = pods_of(policy_document("p"))
     assert isinstance(found, PassedOver)
     assert (found.kind, found.name, found.malformed) == ("SettlePolicy", "p", False)
-    assert found.message == "a policy: this preview uses it in place of the one with its name"
+    assert found.message == "a policy: this preview uses it as if it were applied"
 
 
 def test_invalid_policy_is_malformed_with_the_path_of_its_error() -> None:
