@@ -341,6 +341,33 @@ def test_notes_warn_if_podsettle_may_read_every_secret(namespaces: list[str]) ->
     assert ("may read every Secret" in done.stdout) is (not namespaces)
 
 
+@pytest.mark.parametrize(
+    ("values", "setting"),
+    [
+        ({"webhook.failurePolicy": "Fail", "replicas": 1}, "replicas"),
+        ({"webhook.failurePolicy": "Ignore", "replicas": 1}, None),
+        ({"webhook.failurePolicy": "Fail"}, None),
+        (
+            {
+                "webhook.failurePolicy": "Fail",
+                "autoscaling.enabled": True,
+                "autoscaling.minReplicas": 1,
+            },
+            "autoscaling.minReplicas",
+        ),
+        ({"webhook.failurePolicy": "Fail", "autoscaling.enabled": True, "replicas": 1}, None),
+    ],
+)
+def test_notes_warn_if_the_restart_of_the_only_replica_refuses_pods(
+    values: Json, setting: str | None
+) -> None:
+    flags = ("--dry-run=client", *set_flags(values))
+    done = run("helm", "install", "podsettle", CHART, "--values", IMAGES, *flags)
+    assert done.returncode == 0, done.stderr
+    assert ("fewer than two replicas" in done.stdout) is (setting is not None)
+    assert f"Set `{setting}` to 2 or more" in done.stdout or setting is None
+
+
 @pytest.mark.parametrize("values", VALUES)
 def test_notes_list_the_next_steps(values: str) -> None:
     flags = ("--namespace", NAMESPACE, "--dry-run=client", "--values", IMAGES)
