@@ -248,7 +248,7 @@ def test_several_configurations_are_switched_off_by_name(
     url = {"url": "https://198.51.100.1/mutate"}
     foreign = {**found, "name": "other.example.com"}
     for name, webhook in (
-        ("second", found),
+        ("second", {**found, "failurePolicy": "Fail"}),
         ("by-url", {**found, "clientConfig": url}),
         ("foreign", foreign),
     ):
@@ -265,6 +265,8 @@ def test_several_configurations_are_switched_off_by_name(
         done = kill_switch(cluster.kubeconfig, tmp_path, *chosen)
         assert done.returncode == 0, done.stderr
         assert "helm" not in done.stdout, "the release is not this configuration's"
+        back = done.stdout.partition("The way back:\n")[2]
+        assert back.startswith("WARNING: it restores failurePolicy Fail") is (name == "second")
         assert cluster.request("GET", f"{path}/{name}").status == 404
     assert exists(release)
     cluster.request("DELETE", f"{path}/foreign")

@@ -32,6 +32,11 @@ _WATCHED_SECONDS = 10.0
 Tools that compare at an interval, such as Flux, need minutes, so the switch names them before."""
 _POLL_SECONDS = 0.5
 
+_FAIL_WARNING = (
+    "WARNING: it restores failurePolicy Fail. Without a ready replica, the API server then refuses "
+    "covered pods again. First check that replicas are ready."
+)
+
 
 def instructions(switch: Switch) -> Iterator[str]:
     """Yield the commands that take podsettle out of the path, and the way back.
@@ -69,10 +74,21 @@ def _look(switch: Switch) -> str:
 
 def _way_back(switch: Switch) -> Iterator[str]:
     yield "# The way back:"
+    if switch.refuses_pods:
+        yield f"# {_FAIL_WARNING}"
+        yield from (f"#   {command}" for command in _replica_count(switch))
     if switch.installation is not None and switch.installation.helm_release:
         yield f"#   {switch.flags.add_to(helm_upgrade(switch.installation))}"
         yield "# The way back without Helm. podsettle adds its other webhooks and the caBundle:"
     yield f"#   {switch.flags.add_to(f'kubectl create -f {switch.file_name}')}"
+
+
+def _replica_count(switch: Switch) -> Iterator[str]:
+    """Yield the command that shows how many replicas are ready, if the Deployment is known."""
+    # `kubectl rollout status` also succeeds if the Deployment is scaled to zero.
+    if switch.installation is not None:
+        namespace, name = switch.installation.namespace, switch.installation.name
+        yield switch.flags.add_to(f"kubectl -n {namespace} get deployment {name}")
 
 
 async def use(
@@ -130,6 +146,9 @@ def _report(switch: Switch, record: Path, found: list[Rival]) -> Iterator[str]:
         yield _look(switch)
     yield from (f"WARNING: {warning}" for warning in switch.warnings)
     yield f"The record is {record}. The way back:"
+    if switch.refuses_pods:
+        yield _FAIL_WARNING
+        yield from _replica_count(switch)
     if switch.installation is not None and switch.installation.helm_release:
         yield switch.flags.add_to(helm_upgrade(switch.installation))
         yield "or without Helm:"

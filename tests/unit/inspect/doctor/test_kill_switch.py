@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.helm import named
 from tests.support.process import podsettle
 from webhook.inspect.doctor.deleted_configuration import Switch
 from webhook.inspect.doctor.kill_switch import instructions
 from webhook.inspect.doctor.rivals import rivals
+from webhook.inspect.installation import installation_of
 
 CONFIGURATION: dict[str, Any] = {
     "metadata": {
@@ -76,6 +78,22 @@ def test_way_back_without_a_known_installation_needs_no_helm() -> None:
     text = "\n".join(instructions(Switch(CONFIGURATION, None)))
     assert "helm" not in text.replace("meta.helm.sh", "").replace("managed-by: Helm", "")
     assert text.index("kubectl delete") < text.index("#   kubectl create -f podsettle-webhook.yaml")
+
+
+@pytest.mark.parametrize("failure_policy", ["Ignore", "Fail"])
+def test_user_is_warned_before_a_way_back_that_refuses_pods_without_a_replica(
+    failure_policy: str,
+) -> None:
+    own = {"name": "opt-in.podsettle.dev", "failurePolicy": failure_policy}
+    foreign = {"name": "other.example.com", "failurePolicy": "Fail"}
+    configuration = {**CONFIGURATION, "webhooks": [own, foreign]}
+    installation = installation_of(named("Deployment", "podsettle"))
+    text = "\n".join(instructions(Switch(configuration, installation)))
+    back = text.partition("# The way back:\n")[2]
+    warning = back.partition("#   kubectl create -f ")[0]
+    assert ("restores failurePolicy Fail" in warning) is (failure_policy == "Fail")
+    check = "#   kubectl -n podsettle-system get deployment podsettle\n"
+    assert (check in warning) is (failure_policy == "Fail")
 
 
 @pytest.mark.parametrize(
