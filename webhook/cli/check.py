@@ -23,6 +23,7 @@ from webhook.cli.options import (
 )
 from webhook.cli.policy_hints import (
     missing_handler_hints,
+    missing_node_label_hints,
     named_namespaces,
     policy_hints,
     shadowed_hints,
@@ -76,8 +77,8 @@ def check(
 
     Hints on standard error do not change the exit code. They name remedies that never act because
     another policy sets them first, and the policies that the nodes still need. If the cluster of
-    the kubeconfig answers, they also name RuntimeClasses, runtime handlers and namespaces that the
-    cluster lacks. Without a cluster, only the manifests are checked.
+    the kubeconfig answers, they also name RuntimeClasses, runtime handlers, labels of nodes and
+    namespaces that the cluster lacks. Without a cluster, only the manifests are checked.
 
     Exit codes: 0 no problem; 1 a problem was found; 2 another error.
     """
@@ -189,6 +190,7 @@ def _hints(
         yield from unknown_namespace_hints(policies, namespaces, where)
         if namespace is not None and namespace not in namespaces:
             yield f"namespace {namespace!r} is not {where}"
+    yield from missing_node_label_hints(policies, classes, known_nodes)
     yield from missing_handler_hints(policies, classes, known_nodes)
     yield from shadowed_hints(policies, all_policies)
     yield from policy_need_lines(policies, known_nodes, classes)

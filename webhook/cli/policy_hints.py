@@ -39,6 +39,17 @@ def unknown_class_hints(
                 yield f"{policy.metadata.name}: RuntimeClass {name!r} is not {where}"
 
 
+def missing_node_label_hints(
+    policies: Iterable[SettlePolicy], classes: Mapping[str, RuntimeClassInfo], nodes: Nodes
+) -> Iterator[str]:
+    """Yield a hint for each RuntimeClass whose labels no node has. Without nodes, yield none."""
+    for policy in policies if nodes.all else ():
+        for name in policy.spec.runtime_classes():
+            clause = classes[name].no_matching_node(nodes.all) if name in classes else ""
+            if clause:
+                yield f"{policy.metadata.name}: RuntimeClass {name!r}: {clause}"
+
+
 def missing_handler_hints(
     policies: Iterable[SettlePolicy], classes: Mapping[str, RuntimeClassInfo], nodes: Nodes
 ) -> Iterator[str]:

@@ -232,7 +232,9 @@ def test_volumes_that_nodes_do_not_show_leave_the_need_open() -> None:
     assert note.startswith("one: perhaps still needed: On 1 of 1 nodes, CRI-O relabels only ")
 
 
-def test_only_nodes_of_the_runtime_class_count_for_its_policy(tmp_path: Path) -> None:
+def test_only_nodes_with_the_labels_of_the_runtime_class_count_for_its_policy(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "policy.yaml").write_text(
         HEAD + "  remedies: {runtimeClass: {name: fast}, postInitSleep: {}}\n"
     )
@@ -252,6 +254,15 @@ def test_only_nodes_of_the_runtime_class_count_for_its_policy(tmp_path: Path) ->
     (note,) = notes_of(tmp_path)
     software = affected_software("postInitSleep")
     assert f"postInitSleep: none of 1 nodes of RuntimeClass fast runs {software}" in note
+    (tmp_path / "cluster.yaml").write_text(
+        json.dumps(fast) + "\n" + node_text("old", "cri-o://1.33.12")
+    )
+    assert (
+        "one: RuntimeClass 'fast': no known node has the labels of the class (pool=new), so the "
+        "pod waits for one"
+    ) in notes_of(tmp_path)
+    (tmp_path / "cluster.yaml").write_text(json.dumps(fast))
+    assert "no known node" not in "".join(notes_of(tmp_path)), "nodes may not be in the manifests"
 
 
 def test_remedy_that_an_earlier_policy_sets_for_the_same_pods_gives_a_note(tmp_path: Path) -> None:

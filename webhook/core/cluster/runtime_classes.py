@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import StringConstraints
 
+from webhook.core.cluster.nodes import Node
 from webhook.core.constants import DNS_SUBDOMAIN
 
 RuntimeClassName = Annotated[str, StringConstraints(pattern=f"^{DNS_SUBDOMAIN}$", max_length=253)]
@@ -22,3 +23,14 @@ class RuntimeClassInfo:
     handler: str
     overhead: Mapping[str, Any] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
+
+    def no_matching_node(self, nodes: Iterable[Node]) -> str:
+        """Return a clause for a message if no known node has the labels that the class selects.
+
+        Return an empty text if a node has them, or if the class selects no labels.
+        """
+        selector = self.node_selector.items()
+        if not selector or any(selector <= node.labels.items() for node in nodes):
+            return ""
+        labels = ",".join(f"{key}={value}" for key, value in selector)
+        return f"no known node has the labels of the class ({labels}), so the pod waits for one"

@@ -54,11 +54,8 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         Return an empty text if a node has them, or if the class selects no labels.
         """
         runtime_class = self.cluster.runtime_classes.get(class_name)
-        selector = runtime_class.node_selector.items() if runtime_class else ()
-        if not selector or any(selector <= n.labels.items() for n in self.cluster.nodes.all):
-            return ""
-        labels = ",".join(f"{key}={value}" for key, value in selector)
-        return f"; no known node has the labels of the class ({labels}), so the pod waits for one"
+        clause = runtime_class.no_matching_node(self.cluster.nodes.all) if runtime_class else ""
+        return f"; {clause}" if clause else ""
 
     def spec_with_runtime_class(
         self, pod: PodFacts, patch: PodPatch, class_name: str | None = None

@@ -32,6 +32,8 @@ def policy_sentences(preview: PolicyPreview) -> list[str]:
     ]
     if preview.changes:
         sentences.append(f"The proposed policy has {preview.remedy}, and {preview.phrase}.")
+    if preview.warning:
+        sentences.append(f"{preview.warning}.")
     sentences += [
         f"It leaves {count_of(each.pods, 'pod')} unchanged: {each.text}."
         if preview.changes

@@ -100,6 +100,8 @@ class PolicyPreview(_Part, frozen=True, kw_only=True):
     """Why the other pods would stay as they are."""
     is_audited: bool = False
     """Whether a policy of this name with `action: Audit` is in force already."""
+    warning: str = ""
+    """Why changed pods would stay Pending, as a clause. Empty if no reason is known."""
 
     @property
     def phrase(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import yaml
@@ -24,6 +25,7 @@ from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.plan import compile_policy
 from webhook.core.policy.validation_errors import InvalidPolicyError
+from webhook.core.printable import printable
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.scan.found_pods import FoundPods, PodKind, is_system
@@ -162,7 +164,7 @@ class _Preview:
         settings: OperatorSettings,
     ) -> None:
         self._remedies, self._remedy = frozenset(defect.remedies), remedy
-        self._name = policy.metadata.name
+        self._policy, self._name = policy, policy.metadata.name
         selector = policy.spec.namespace_selector
         self._namespaces = (
             selector.listed_values(LABEL_NAMESPACE_NAME) if selector is not None else frozenset()
@@ -234,7 +236,18 @@ class _Preview:
             in_force=_pod_counts(self._in_force),
             unchanged=_pod_counts(self._unchanged),
             is_audited=self._is_audited,
+            warning=self._warning if self._changes else "",
         )
+
+    @property
+    def _warning(self) -> str:
+        """Why changed pods would stay Pending. Empty if no node could be read."""
+        nodes, classes = self._view.nodes.all, self._view.runtime_classes
+        for name in self._policy.spec.runtime_classes() if nodes else ():
+            clause = classes[name].no_matching_node(nodes) if name in classes else ""
+            if clause:
+                return f"RuntimeClass {name}: {clause}"
+        return ""
 
 
 def _has(outcome: Outcome) -> bool:
@@ -255,6 +268,10 @@ def _as_yaml(document: Mapping[str, Any], found: FoundPods, preview: PolicyPrevi
     """Return a policy for `kubectl apply`, with comments for the person who reads it."""
     text: str = yaml.safe_dump(document, sort_keys=False, width=76, default_flow_style=None)
     comments = [f"# The policy {preview.phrase}."]
+    if preview.warning:
+        # Labels in a dump may have any text, and YAML has line breaks that `wrap` does not know.
+        warning = printable(f"{preview.warning}.")
+        comments += wrap(warning, 76, initial_indent="# ", subsequent_indent="# ")
     named = len(_named_namespaces(found))
     left_out = sum(not is_system(name) for name in found.namespaces) - named
     if left_out > 0:

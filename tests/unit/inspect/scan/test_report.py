@@ -196,6 +196,27 @@ def test_proposed_policy_is_previewed_on_the_template_of_a_workload(tmp_path: Pa
     assert "It leaves 1 pod unchanged: NoCommand: " in found.advice
 
 
+def test_proposed_policy_says_that_no_node_has_the_labels_of_its_class(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(dump("ci", NOW)))
+    (made,) = (each for each in document["items"] if each["kind"] == "RuntimeClass")
+    # Labels in a dump may be anything. U+0085 is a line break in YAML.
+    made["scheduling"] = {"nodeSelector": {"rootfs": "volatile\x85spec: {}"}}
+    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["slow-umount"]
+    sentence = (
+        "RuntimeClass overlay-volatile: no known node has the labels of the class "
+        "(rootfs=volatile{}spec: {{}}), so the pod waits for one."
+    )
+    assert sentence.format("\x85") in found.advice
+    comments = [line for line in found.policy.split("\n") if line.startswith("#")]
+    assert sentence.format("\\x85") in " ".join(line.removeprefix("# ") for line in comments)
+    spec = parse_policy(yaml.safe_load(found.policy)).spec
+    assert spec.runtime_classes() == ("overlay-volatile",)
+    without_nodes = [each for each in document["items"] if each["kind"] != "Node"]
+    report = scan_dump(tmp_path, {**document, "items": without_nodes})
+    (found,) = (each for each in report.symptoms if each.id == "slow-umount")
+    assert "no known node" not in found.advice + found.policy
+
+
 def test_proposed_policy_does_not_replace_one_that_changes_pods(tmp_path: Path) -> None:
     document = json.loads(json.dumps(dump("ci", NOW)))
     for item in document["items"]:
