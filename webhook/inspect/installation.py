@@ -199,6 +199,11 @@ def own_webhooks(configuration: Json) -> list[tuple[int, Json]]:
     ]
 
 
+def refuses_pods(configuration: Json) -> bool:
+    """Return whether the API server refuses pods if it cannot call one of podsettle's webhooks."""
+    return any(each.get("failurePolicy") == "Fail" for _, each in own_webhooks(configuration))
+
+
 def is_own_webhook(name: str) -> bool:
     """Return whether a webhook of this name is podsettle's."""
     return name.endswith(f".{GROUP}")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from tests.support.doctor_release import DoctorRelease
+from tests.support.doctor_release import DoctorRelease, Line
 from tests.support.e2e_pods import init_names, simple_pod
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
@@ -310,3 +310,33 @@ def test_planted_fault_is_found_alone_and_mended_by_the_advice(
     finally:
         for path in fault.clean_up:
             release.cluster.request("DELETE", path)
+
+
+def test_refused_pods_are_a_fault_whose_advice_lets_pods_be_created(
+    release: DoctorRelease,
+) -> None:
+    release.installation.helm(
+        "upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--server-side=true",
+        "--set=webhook.failurePolicy=Fail",
+    )  # fmt: skip
+
+    def is_created() -> bool:
+        return release.cluster.create_pod(simple_pod("later", "ci"), dry_run=True).status == 201
+
+    def failed_calls() -> Line:
+        (line,) = (each for each in release.doctor() if each.check == "failed calls")
+        return line
+
+    release.controller.crash()
+    await_that(lambda: not is_created(), "the API server refuses pods")
+    refused = failed_calls()
+    assert refused.state == "fault"
+    assert "failurePolicy is Fail, and no replica is ready: " in refused.result
+    for command in refused.commands:
+        release.installation.shell(command)
+    await_that(is_created, "pods are created without podsettle")
+    assert failed_calls().state == "warning"
+    for line in release.faults():
+        for command in line.commands:
+            release.follow(command)
+    assert release.faults("--wait", "60s") == []

@@ -19,7 +19,6 @@ from webhook.inspect.installation import (
     find_installation,
     is_own_webhook,
     own_configurations,
-    own_webhooks,
     service_namespace,
 )
 from webhook.inspect.webhook_configurations_api import (
@@ -89,12 +88,6 @@ class Switch(NamedTuple):
                 f"The configuration has no webhook {OPT_IN_WEBHOOK}, from which podsettle derives "
                 "the others, so the record keeps all webhooks as they are."
             )
-
-    @property
-    def refuses_pods(self) -> bool:
-        """Whether the API server refuses pods while it cannot call podsettle."""
-        own = own_webhooks(self.configuration)
-        return any(each.get("failurePolicy") == "Fail" for _, each in own)
 
     @property
     def _webhooks(self) -> list[Json]:

@@ -20,6 +20,7 @@ from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.deleted_configuration import KillSwitchError, Switch
 from webhook.inspect.doctor.rivals import Rival, rivals
+from webhook.inspect.installation import refuses_pods
 from webhook.inspect.webhook_configurations_api import (
     CONFIGURATION_GROUP,
     CONFIGURATIONS,
@@ -74,7 +75,7 @@ def _look(switch: Switch) -> str:
 
 def _way_back(switch: Switch) -> Iterator[str]:
     yield "# The way back:"
-    if switch.refuses_pods:
+    if refuses_pods(switch.configuration):
         yield f"# {_FAIL_WARNING}"
         yield from (f"#   {command}" for command in _replica_count(switch))
     if switch.installation is not None and switch.installation.helm_release:
@@ -146,7 +147,7 @@ def _report(switch: Switch, record: Path, found: list[Rival]) -> Iterator[str]:
         yield _look(switch)
     yield from (f"WARNING: {warning}" for warning in switch.warnings)
     yield f"The record is {record}. The way back:"
-    if switch.refuses_pods:
+    if refuses_pods(switch.configuration):
         yield _FAIL_WARNING
         yield from _replica_count(switch)
     if switch.installation is not None and switch.installation.helm_release:

@@ -19,10 +19,11 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.inspect.doctor.checks.configuration import exclusion_operations
 from webhook.inspect.doctor.checks.helper_image import waiting_states
 from webhook.inspect.doctor.checks.policies import judge_handler
-from webhook.inspect.doctor.checks.reachability import count_failures
+from webhook.inspect.doctor.checks.reachability import count_failures, judge_counts
 from webhook.inspect.doctor.commands import json_patch, merge_patch
 from webhook.inspect.doctor.model import State
 from webhook.inspect.doctor.round_readings import ReadinessLine, parse_readiness
+from webhook.inspect.installation import Installation
 from webhook.inspect.selectors import matching_labels, selector_matches
 
 NAME = "kubernetes.io/metadata.name"
@@ -52,6 +53,27 @@ apiserver_admission_webhook_request_total{name="opt-in.podsettle.dev"} 100
 """  # noqa: E501
     assert count_failures(metrics) == {"fail_open": 13, "rejection": 2}
     assert count_failures("") == {"fail_open": 0, "rejection": 0}
+
+
+@pytest.mark.parametrize(
+    ("missed", "refused", "cause", "state", "commands"),
+    [
+        (0, 0, "", State.OK, []),
+        (3, 0, "", State.WARNING, ["podsettle scan"]),
+        (0, 2, "", State.WARNING, []),
+        (3, 2, "", State.WARNING, ["podsettle scan"]),
+        (3, 2, "no replica is ready", State.FAULT, ["kubectl delete", "helm upgrade"]),
+    ],
+)
+def test_refused_pods_are_a_fault_only_while_more_may_be_refused(
+    missed: int, refused: int, cause: str, state: State, commands: list[str]
+) -> None:
+    installation = Installation("system", "settle", {}, {"metadata": {}})
+    found = judge_counts({"fail_open": missed, "rejection": refused}, cause, installation)
+    assert found.state is state
+    printed = found.advice.commands if found.advice else ()
+    assert [" ".join(command.split()[:2]) for command in printed] == commands
+    assert cause in found.result
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.helm import named
 from tests.support.process import podsettle
 from webhook.inspect.doctor.deleted_configuration import Switch
 from webhook.inspect.doctor.kill_switch import instructions
 from webhook.inspect.doctor.rivals import rivals
-from webhook.inspect.installation import installation_of
+from webhook.inspect.installation import Installation
 
 CONFIGURATION: dict[str, Any] = {
     "metadata": {
@@ -87,12 +86,12 @@ def test_user_is_warned_before_a_way_back_that_refuses_pods_without_a_replica(
     own = {"name": "opt-in.podsettle.dev", "failurePolicy": failure_policy}
     foreign = {"name": "other.example.com", "failurePolicy": "Fail"}
     configuration = {**CONFIGURATION, "webhooks": [own, foreign]}
-    installation = installation_of(named("Deployment", "podsettle"))
+    installation = Installation("system", "settle", {}, {"metadata": {}})
     text = "\n".join(instructions(Switch(configuration, installation)))
     back = text.partition("# The way back:\n")[2]
     warning = back.partition("#   kubectl create -f ")[0]
     assert ("restores failurePolicy Fail" in warning) is (failure_policy == "Fail")
-    check = "#   kubectl -n podsettle-system get deployment podsettle\n"
+    check = "#   kubectl -n system get deployment settle\n"
     assert (check in warning) is (failure_policy == "Fail")
 
 

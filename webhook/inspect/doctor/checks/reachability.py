@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from webhook.cluster.errors import status_message
@@ -24,6 +26,7 @@ from webhook.inspect.doctor.registration import (
 )
 from webhook.inspect.doctor.round_readings import Installed, is_ready
 from webhook.inspect.doctor.target import NotSent, Target, find_target
+from webhook.inspect.installation import Installation, refuses_pods
 
 _MARK = "podsettle-doctor"
 """The remedy in the pod's annotation `skip`. There is none of this name, so podsettle answers with
@@ -150,17 +153,52 @@ async def _check_counters(installed: Installed) -> list[Result]:
     if answer.status != 200:
         return [unknown(f"GET /metrics: {answer.status}: {status_message(answer.content)}")]
     counts = count_failures(answer.content.decode(errors="replace"))
+    cause = await _refusal_cause(installed) if counts["rejection"] else ""
+    return [judge_counts(counts, cause, installed.installation)]
+
+
+async def _refusal_cause(installed: Installed) -> str:
+    """Return why the API server may refuse pods now, as a clause. Empty if nothing shows it."""
+    try:
+        configuration, pods = await installed.configuration(), await installed.pods()
+    except NotAllowedError:
+        return ""
+    if not refuses_pods(configuration or {}):
+        return ""
+    if not any(map(is_ready, pods)):
+        return "no replica is ready"
+    checks = (CERTIFICATE.name, TRUST.name, REACHABILITY.name)
+    return next((f"{name} has a fault" for name in checks if installed.has_fault(name)), "")
+
+
+def judge_counts(counts: Mapping[str, int], cause: str, installation: Installation) -> Result:
+    """Return the result for the API server's counts of failed calls.
+
+    `cause` says why pods may be refused now. The counts only grow, so without a cause, refusals are
+    no fault: they may have ended long ago.
+    """
     scope = "since this API server started (others have counters of their own)"
-    if not any(counts.values()):
-        return [ok(f"no call of podsettle failed {scope}")]
-    return [
-        warning(
-            f"{counts['fail_open']} pods were created without podsettle and {counts['rejection']} "
-            f"were refused {scope}",
-            "This command finds the pods that were missed.",
-            "podsettle scan",
+    missed, refused = counts["fail_open"], counts["rejection"]
+    if not missed and not refused:
+        return ok(f"no call of podsettle failed {scope}")
+    text = f"{missed} pods were created without podsettle and {refused} were refused {scope}"
+    if cause:
+        return fault(
+            f"failurePolicy is Fail, and {cause}: {text}",
+            "First make it possible to create pods again. These commands delete the webhooks, and "
+            "create the first one again with Ignore. If a GitOps tool writes it, use `podsettle "
+            "doctor --kill-switch` instead. Then mend the other faults.",
+            # The name is an argument of the Deployment: any text.
+            "kubectl delete mutatingwebhookconfiguration "
+            + shlex.quote(installation.configuration),
+            helm_upgrade(installation, "--set webhook.failurePolicy=Ignore"),
         )
-    ]
+    sentences = []
+    if refused:
+        sentences.append("Refused pods do not exist: controllers try again, other clients may not.")
+    if missed:
+        sentences.append("This command finds the pods that were missed.")
+    return warning(text, " ".join(sentences), *(["podsettle scan"] if missed else []))
 
 
 def count_failures(metrics: str) -> dict[str, int]:
