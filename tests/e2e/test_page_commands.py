@@ -41,7 +41,7 @@ NOT_RUN = {
         r"|settlepolicy |charts/podsettle|delete crd|clusterrolebinding"
     ),
     "a kubelet, or a webhook": r"podsettle logs|kubectl logs|/proxy/|/metrics|\btrial\b",
-    "a registry": r"--look-up-images",
+    "a registry": r"--look-up-images|imageregistry",
     "a node's files": r"/etc/containerd|/proc/pressure",
     "a user who ends it": r" -w\b|podsettle serve",
     "a choice of the parts in brackets": r"\[-",
@@ -166,8 +166,9 @@ def test_command_lines_of_a_page_run(
             timeout=TIMEOUT_SECONDS,
             check=False,
         )
-        # A scan ends with 1 if it finds something.
-        if done.returncode != (1 if "podsettle scan" in text else 0):
+        # A scan ends with 1 if it finds something. Of a selection of pods it may find nothing.
+        expected = {1} if "podsettle scan" in text else {0}
+        if done.returncode not in (expected | {0} if "scan -l" in text else expected):
             failed.append(f"{text.strip()}\n  {done.returncode}: {done.stdout}{done.stderr}")
     assert failed == []
 
