@@ -88,7 +88,10 @@ def structs(
             continue
         (kind, *_) = get_args(field.type) or (field.type,)
         if kind not in BY_TYPE:
-            raise LookupError(f"{struct.__name__}.{field.name}: no strategy for its type {kind}")
+            raise LookupError(
+                f"{struct.__name__}.{field.name}: no strategy for its type {kind}; "
+                f"add one to {__name__}"
+            )
         further[field.encode_name] = BY_TYPE[kind]
     return objects(required, **optional, **further)
 
