@@ -23,6 +23,7 @@ CONTROL, SHIFT, ENTER, TAB, END, LEFT = "\ue009", "\ue008", "\ue007", "\ue004", 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _CLICKS = 5
 """The number of times that a click is repeated which the page has received nowhere."""
+_START_ATTEMPTS = 20
 
 # The arguments are an element, a time limit in milliseconds, and the callback.
 _AWAIT_STILL = """
@@ -212,28 +213,40 @@ def start_chromium(profile: Path) -> Iterator[Chromium]:
         "goog:chromeOptions": options,
         "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
     }
-    with subprocess.Popen(
-        [driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with (
+        _running(driver) as url,
+        httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS * 3, trust_env=False) as client,
+    ):
+        wanted = {"capabilities": {"alwaysMatch": capabilities}}
+        value = client.post("/session", json=wanted).json()["value"]
+        assert "sessionId" in value, value
         try:
-            url = f"http://127.0.0.1:{_port(process)}"
-            with httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS * 3, trust_env=False) as client:
-                wanted = {"capabilities": {"alwaysMatch": capabilities}}
-                value = client.post("/session", json=wanted).json()["value"]
-                assert "sessionId" in value, value
-                try:
-                    yield Chromium(client, value["sessionId"])
-                finally:
-                    client.delete(f"/session/{value['sessionId']}")
+            yield Chromium(client, value["sessionId"])
         finally:
-            process.terminate()
+            client.delete(f"/session/{value['sessionId']}")
 
 
-def _port(process: subprocess.Popen[str]) -> int:
-    assert process.stdout is not None
+@contextmanager
+def _running(driver: str) -> Iterator[str]:
+    """Run chromedriver, and yield its URL.
+
+    With `--port=0` it takes a port that is free for IPv6 and exits if that port is not free for
+    IPv4. Beside tests that leave thousands of sockets in TIME_WAIT, several starts can be needed.
+    """
     said = ""
-    for line in process.stdout:
-        said += line
-        if found := re.search(r"started successfully on port (\d+)", line):
-            return int(found[1])
+    for _ in range(_START_ATTEMPTS):
+        with subprocess.Popen(
+            [driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said += line
+                if found := re.search(r"started successfully on port (\d+)", line):
+                    try:
+                        yield f"http://127.0.0.1:{found[1]}"
+                    finally:
+                        process.terminate()
+                    return
+        if "Address already in use" not in said:
+            break
     raise AssertionError(f"chromedriver did not start: {said}")
