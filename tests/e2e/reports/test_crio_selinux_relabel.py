@@ -1,4 +1,4 @@
-"""CRI-O relabels every file of a volume at each start ("CreateContainerError - Openshift Error").
+"""CRI-O visits every file of a volume at each start ("CreateContainerError - Openshift Error").
 
 The pod is the report's: a cron job's on OpenShift, with a claim of millions of files.
 """
