@@ -86,6 +86,8 @@ class FoundContainer(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     init: bool
     """Whether it is an init container."""
+    kept_alive: bool = False
+    """Whether postInitSleep keeps it alive already, so that no policy is proposed for it."""
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel"):

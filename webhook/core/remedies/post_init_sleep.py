@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH, OWN_CONTAINERS
 from webhook.core.decision_input import ContainerFacts, PodFacts
-from webhook.core.durations import Delay, format_duration
+from webhook.core.durations import Delay, format_duration, parse_duration
 from webhook.core.globs import ContainerGlob, compile_globs
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.patch.edits import Edit
@@ -298,6 +298,21 @@ def unwrapped(command: list[str]) -> list[str]:
     if command[:1] == [HELPER_PATH] and "--" in command:
         return command[command.index("--") + 1 :]
     return shell_wrapper.unwrapped(command)
+
+
+def kept_alive_ms(command: list[str]) -> int | None:
+    """Return for how long a wrapper keeps its container alive at least.
+
+    `command` begins with the helper or with the script. Return None if it does not say the time.
+    """
+    try:
+        if shell_wrapper.is_wrapped(command):
+            _, _, _, _, before_sleep, sleep, *_ = command
+            return parse_duration(f"{before_sleep}s") + parse_duration(f"{sleep}s")
+        _, _, sleep, _, min_lifetime, *_ = command
+        return max(parse_duration(sleep), parse_duration(min_lifetime))
+    except ValueError:  # A client may have written the command.
+        return None
 
 
 def container_sign(container: Container) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.inspect.explain.model import PodSymptom
+from webhook.inspect.findings import Certainty
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.advice import advice_for
@@ -28,7 +29,7 @@ def symptoms_of(pod: LivePod, cluster: KnownCluster) -> Iterator[PodSymptom]:
         proposal = propose(symptom.defect, found, view, view.policies, cluster.settings, {})
         yield PodSymptom(
             symptom=symptom.id,
-            certainty=findings[0].certainty,
+            certainty=min((each.certainty for each in findings), key=list(Certainty).index),
             sentences=[finding.sentence for finding in findings],
             advice=advice_for(symptom.defect, proposal.preview if proposal else None),
             policy=proposal.policy if proposal else "",

@@ -111,18 +111,25 @@ class FoundPods:
         """The number of pods."""
         self.uncompared = 0
         """The number of pods that are not in `kinds`, because they would take too much memory."""
+        self.kept_alive = 0
+        """The number of pods that have the symptom only at containers that are kept alive."""
         self.namespaces: set[str] = set()
+        """The namespaces of the others."""
 
     def add(self, pod: LivePod, findings: Sequence[Finding]) -> None:
         """Add a pod and what was found at it."""
         self.count += 1
+        containers = [each.container for each in findings]
+        if all(each is not None and each.kept_alive for each in containers):
+            self.kept_alive += 1
+            return
         self.namespaces.add(pod.metadata.namespace)
         workload = workload_of(pod.metadata)
         labels = stable_labels(pod, workload)
         self._labels = (
             labels if self._labels is None else dict(self._labels.items() & labels.items())
         )
-        found = [each.container for each in findings if each.container is not None]
+        found = [each for each in containers if each is not None and not each.kept_alive]
         for container in found:
             names = self._containers[0 if container.init else 1]
             if len(names) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(container.name):

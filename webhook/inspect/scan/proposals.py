@@ -39,6 +39,12 @@ _MAX_NAMESPACES = 50
 _MAX_REASONS = 5
 """The maximum number of reasons for which pods stay as they are, because people read them."""
 _IN_SYSTEM_NAMESPACE = "in a namespace of the cluster itself, which you have to add to the policy"
+_KEPT_ALIVE = (
+    "postInitSleep keeps their containers alive already. If CRI-O's log on the node has `Failed to "
+    "update container state` for them (before CRI-O 1.34), or if their own logs show no failure, "
+    "raise `minLifetime` in the policy"
+)
+_UNCOMPARED = "not previewed, because there are too many different pods"
 _PODS = GroupVersionResource("", "v1", "pods")
 _AUDIT_LINE = "  action: Audit\n"
 _AUDIT_COMMENT = "  action: Audit # reports only; delete this line to change new pods\n"
@@ -76,20 +82,26 @@ def propose(
     if remedy is None or not found.count:
         return None
     if not _named_namespaces(found):
-        unchanged = (PodCount(_IN_SYSTEM_NAMESPACE, found.count),)
-        return Proposal("", PolicyPreview(remedy=remedy, pods=found.count, unchanged=unchanged))
+        return _no_policy(remedy, found, _IN_SYSTEM_NAMESPACE)
     try:
         document = _document(remedy, found, policies)
         policy = parse_policy({**document, "spec": {**document["spec"], "action": "Mutate"}})
     except InvalidPolicyError as error:  # Names in a dump may be anything.
-        unchanged = (PodCount(f"no valid policy: {error}", found.count),)
-        return Proposal("", PolicyPreview(remedy=remedy, pods=found.count, unchanged=unchanged))
+        return _no_policy(remedy, found, f"no valid policy: {error}")
     preview = _Preview(defect, remedy, policy, policies, view, settings)
     for kind in found.kinds:
         preview.add(kind, templates.get(kind.workload) or kind.pod)
-    preview.add_uncompared(found.uncompared)
+    preview.add_unchanged(_UNCOMPARED, found.uncompared)
+    preview.add_unchanged(_KEPT_ALIVE, found.kept_alive)
     result = preview.result(found.count)
     return Proposal(_as_yaml(document, found, result) if result.changes else "", result)
+
+
+def _no_policy(remedy: str, found: FoundPods, why: str) -> Proposal:
+    """Return that there is no policy, and why for the pods that are not kept alive already."""
+    unchanged = Counter({why: found.count - found.kept_alive, _KEPT_ALIVE: found.kept_alive})
+    preview = PolicyPreview(remedy=remedy, pods=found.count, unchanged=_pod_counts(+unchanged))
+    return Proposal("", preview)
 
 
 def _document(remedy: str, found: FoundPods, policies: PolicySet) -> dict[str, Any]:
@@ -197,10 +209,10 @@ class _Preview:
         else:
             self._unchanged[self._reason(kind, pod, outcomes)] += kind.count
 
-    def add_uncompared(self, count: int) -> None:
+    def add_unchanged(self, why: str, count: int) -> None:
         """Count pods on which no decision was made."""
         if count:
-            self._unchanged["not previewed, because there are too many different pods"] += count
+            self._unchanged[why] += count
 
     def _reason(self, kind: PodKind, pod: Pod, outcomes: Iterable[Outcome]) -> str:
         """Return why a pod stays as it is."""

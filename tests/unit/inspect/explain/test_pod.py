@@ -326,3 +326,8 @@ def test_pod_with_a_symptom_gets_the_policy_that_a_scan_would_propose() -> None:
     covered = explain_pod(failed, cluster(TEKTON, nodes=nodes), "ci").symptoms[0]
     assert covered.policy == ""
     assert "Policy tekton has a remedy for 1 pod like these." in covered.advice
+    failed["spec"]["initContainers"][0]["command"].insert(0, "/podsettle/linger")
+    kept_alive = explain_pod(failed, cluster(nodes=nodes), "ci").symptoms[0]
+    assert (kept_alive.certainty, kept_alive.policy) == ("possible", "")
+    assert "although postInitSleep keeps it alive" in kept_alive.sentences[0]
+    assert "raise `minLifetime` in the policy" in kept_alive.advice

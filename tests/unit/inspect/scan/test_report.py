@@ -32,6 +32,7 @@ from webhook.inspect.scan.collect import scan
 from webhook.inspect.scan.dump import DumpReader
 from webhook.inspect.scan.html import render_html
 from webhook.inspect.scan.model import ScanReport, to_json
+from webhook.inspect.scan.summary import symptom_line
 from webhook.inspect.scan.templates import TemplateReader, next_pod_of
 from webhook.inspect.scan.text import render_text
 from webhook.inspect.scan.workload import WorkloadName
@@ -168,6 +169,45 @@ def test_policy_in_force_is_named_only_for_pods_that_it_covers(tmp_path: Path) -
     ) in found.advice
     defects = {each.defect: each for each in report.defects}
     assert defects["cri-o-9840"].policies == ("covered",)
+
+
+@pytest.mark.parametrize("in_force", [True, False])
+def test_no_policy_is_proposed_for_pods_that_are_kept_alive(in_force: bool, tmp_path: Path) -> None:
+    document = json.loads(json.dumps(dump("ci", NOW)))
+    for item in document["items"]:
+        if item["metadata"].get("uid") in ("init-255", "step-255"):
+            containers = item["spec"].get("initContainers", item["spec"]["containers"])
+            containers[0]["command"].insert(0, "/podsettle/linger")
+        if item["kind"] == "SettlePolicy" and in_force:
+            item["spec"] = {"namespaceSelector": {}, "remedies": {"postInitSleep": {}}}
+    report = scan_dump(tmp_path, document)
+    found = {each.id: each for each in report.symptoms}["exit-255"]
+    assert (found.policy, found.pods) == ("", 2)
+    assert (
+        "would leave 2 pods unchanged: postInitSleep keeps their containers alive already. If "
+        "CRI-O's log"
+    ) in found.advice
+    assert symptom_line(found).startswith("exit-255: 2 pods, possible, on node crio-1")
+
+
+def test_proposed_policy_is_only_for_the_pods_that_are_not_kept_alive(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    (pod,) = (each for each in document["items"] if each["metadata"].get("uid") == "init-255")
+    kept_alive = json.loads(json.dumps(pod))
+    kept_alive["metadata"] |= {"namespace": "settled", "uid": "settled"}
+    kept_alive["spec"]["initContainers"][0]["command"].insert(0, "/podsettle/linger")
+    document["items"].append(kept_alive)
+    # A policy for its other containers would change it.
+    kept_alive["spec"]["initContainers"].append({"name": "other", "command": ["other"]})
+    report = scan_dump(tmp_path, document)
+    found = {each.id: each for each in report.symptoms}["exit-255"]
+    assert found.preview is not None
+    assert found.preview.phrase == "changes 2 of the 3 pods found"
+    assert "It leaves 1 pod unchanged: postInitSleep keeps their containers alive" in found.advice
+    selector = parse_policy(yaml.safe_load(found.policy)).spec.namespace_selector
+    assert selector is not None
+    assert selector.listed_values("kubernetes.io/metadata.name") == {"ci"}
+    assert "exit-255: 3 pods, 2 likely, 1 possible, on node crio-1" in render_html(report)
 
 
 class OneJob:

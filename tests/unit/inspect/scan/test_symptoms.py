@@ -27,6 +27,7 @@ from tests.support.planted_symptoms import (
     PlantedEvent,
 )
 from webhook.cluster.decode import read_node, read_runtime_class
+from webhook.core.remedies.post_init_sleep import PostInitSleep
 from webhook.inspect.findings import Certainty, Finding
 from webhook.inspect.objects import (
     Condition,
@@ -158,23 +159,56 @@ def test_exit_code_255_of_an_earlier_run_is_found_in_the_last_state() -> None:
     "change",
     [
         {"restartPolicy": "Always"},
-        {"command": ["/podsettle/linger", "--", "init"]},
-        {"command": ["sh", "-c", ": podsettle; script", "podsettle", "0.5", "0.01", "init"]},
-        {"name": "podsettle-linger"},
+        {"name": "podsettle-kubelet-gate"},
     ],
-    ids=["native sidecar", "wrapped by the helper", "wrapped by a shell", "the helper"],
+    ids=["native sidecar", "the kubelet gate"],
 )
 def test_exit_code_255_of_a_container_that_is_not_exposed_is_not_found(change: Json) -> None:
+    assert judge(with_init_container(change)) == []
+
+
+def with_init_container(change: Json) -> Plant:
+    """A pod whose init container, which ended with 255, has other fields."""
     plant = plant_named("init-255")
     (container,) = plant.spec["initContainers"]
     container = {**container, **change}
     (status,) = plant.status["initContainerStatuses"]
-    changed = replace(
+    return replace(
         plant,
         spec={**plant.spec, "initContainers": [container]},
         status={"initContainerStatuses": [{**status, "name": container["name"]}]},
     )
-    assert judge(changed) == []
+
+
+HELPER_OPTIONS = PostInitSleep.model_validate({"minLifetime": "2s"}).helper_command[1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "time"),
+    [
+        ({"command": ["/podsettle/linger", *HELPER_OPTIONS, "init"]}, " for at least 2 s"),
+        ({"command": [*PostInitSleep().shell_wrappers["sh"], "sh"]}, " for at least 500 ms"),
+        (
+            {"name": "podsettle-linger", "command": ["/linger", *HELPER_OPTIONS, "/linger"]},
+            " for at least 2 s",
+        ),
+        ({"command": ["/podsettle/linger", "--", "init"]}, ""),
+        ({"command": ["/podsettle/linger", "--sleep", "\x1b", "--min-lifetime", "1s"]}, ""),
+        ({"command": ["sh", "-c", ": podsettle; script", "podsettle"]}, ""),
+    ],
+    ids=["helper", "shell", "copy of the helper", "no times", "malformed time", "no script"],
+)
+def test_exit_code_255_of_a_container_that_is_kept_alive_is_only_possible(
+    change: Json, time: str
+) -> None:
+    (found,) = judge(with_init_container(change))
+    assert found.certainty is Certainty.POSSIBLE
+    assert found.container is not None
+    assert found.container.kept_alive
+    assert found.sentence.endswith(
+        f", although postInitSleep keeps it alive{time}: either its program ended with 255, or "
+        "`minLifetime` is too short"
+    )
 
 
 def test_exit_code_255_by_a_signal_is_not_found() -> None:

@@ -3,6 +3,9 @@
 Only a container that ends within milliseconds is affected. The kubelet stores whole seconds, so a
 lifetime of up to two seconds counts. A program may end with 255 of its own accord, so the finding
 is never certain: CRI-O's log on the node has the proof.
+
+On a busy node CRI-O may also lose the exit code of a container that postInitSleep keeps alive. Then
+the finding is only possible.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from webhook.core.constants import HELPER_PATH, OWN_CONTAINERS
+from webhook.core.constants import HELPER, HELPER_PATH, KUBELET_GATE
+from webhook.core.durations import format_duration
 from webhook.core.pod import Container, is_sidecar
+from webhook.core.remedies.post_init_sleep import kept_alive_ms
 from webhook.core.remedies.shell_wrapper import is_wrapped
 from webhook.inspect.findings import Certainty, Evidence, Finding, FoundContainer
 from webhook.inspect.objects import ContainerStatus, LivePod, Terminated
@@ -46,28 +51,18 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
     node = node_evidence(pod, facts, _DEFECT)
     if node is None:
         return
-    for path, name, terminated in inits:
-        yield _finding(
-            pod,
-            f"status.initContainerStatuses{path}",
-            FoundContainer(name, True),
-            terminated,
-            node,
-        )
-    for path, name, terminated in regular:
-        yield _finding(
-            pod,
-            f"status.containerStatuses{path}",
-            FoundContainer(name, False),
-            terminated,
-            node,
-        )
+    for path, container, terminated in inits:
+        path = f"status.initContainerStatuses{path}"
+        yield _finding(pod, path, container, terminated, node, init=True)
+    for path, container, terminated in regular:
+        path = f"status.containerStatuses{path}"
+        yield _finding(pod, path, container, terminated, node, init=False)
 
 
 def _ended(
     pod: LivePod, statuses: list[ContainerStatus] | None, containers: list[Container] | None
-) -> Iterator[tuple[str, str, Terminated]]:
-    """Yield the path, the name and the state of each container that ended quickly with 255."""
+) -> Iterator[tuple[str, Container, Terminated]]:
+    """Yield the path of the state, the container and the state of each that ended quickly."""
     by_name: dict[str, Container] | None = None
     for index, status in enumerate(statuses or ()):
         for field, state in (("state", status.state), ("lastState", status.last_state)):
@@ -78,7 +73,7 @@ def _ended(
                 by_name = {container.name: container for container in containers or ()}
             container = by_name.get(status.name)
             if container is not None and _is_exposed(container):
-                yield f"[{index}].{field}.terminated", status.name, terminated
+                yield f"[{index}].{field}.terminated", container, terminated
                 break
 
 
@@ -95,20 +90,22 @@ def _lost(pod: LivePod, terminated: Terminated) -> bool:
 
 
 def _is_exposed(container: Container) -> bool:
-    """Return whether a container can end within milliseconds, and its exit code matters."""
-    command = container.command or []
-    is_kept_alive = command[:1] == [HELPER_PATH] or is_wrapped(command)
-    return not (is_sidecar(container) or is_kept_alive or container.name in OWN_CONTAINERS)
+    """Return whether a container can end soon after its start, and its exit code matters."""
+    return not (is_sidecar(container) or container.name == KUBELET_GATE)
 
 
 def _finding(
     pod: LivePod,
     path: str,
-    container: FoundContainer,
+    container: Container,
     terminated: Terminated,
     node: NodeEvidence,
+    *,
+    init: bool,
 ) -> Finding:
-    kind = "init container" if container.init else "container"
+    command = container.command or []
+    kept_alive = container.name == HELPER or command[:1] == [HELPER_PATH] or is_wrapped(command)
+    kind = "init container" if init else "container"
     started, finished = terminated.started_at, terminated.finished_at
     lifetime = round((finished - started).total_seconds()) if started and finished else 0
     evidence = (
@@ -119,16 +116,25 @@ def _finding(
         f"{kind} {container.name} ended with exit code 255 within {max(lifetime, 1)} s of its "
         f"start on node {pod.spec.node_name}"
     )
+    if kept_alive:
+        milliseconds = kept_alive_ms(command)
+        time = (
+            f" for at least {format_duration(milliseconds, separator=' ')}" if milliseconds else ""
+        )
+        sentence += (
+            f", although postInitSleep keeps it alive{time}: either its program ended with 255, or "
+            "`minLifetime` is too short"
+        )
     return make_finding(
         ID,
         pod,
-        Certainty.LIKELY,
+        Certainty.POSSIBLE if kept_alive else Certainty.LIKELY,
         sentence,
         evidence,
         finished,
         defect=_DEFECT,
         node=node,
-        container=container,
+        container=FoundContainer(container.name, init, kept_alive),
     )
 
 
