@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -54,12 +54,13 @@ _PREFERRED_LABELS = (
     "app.kubernetes.io/name",
     "app",
     "k8s-app",
-    "tekton.dev/pipeline",
-    "tekton.dev/task",
     "app.kubernetes.io/part-of",
     "app.kubernetes.io/managed-by",
 )
 """Labels that name what a pod belongs to, the narrowest first."""
+_TASK_RUN_LABEL = "tekton.dev/taskRun"
+"""The label of all pods of Tekton's TaskRuns. Its value is the name of the TaskRun. The values of
+`tekton.dev/pipeline` and `tekton.dev/task` differ from pipeline to pipeline."""
 _OF_ONE_RUN = re.compile(
     r".*-(\d+|[bcdfghjklmnpqrstvwxz2456789]{5})"
     r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
@@ -107,6 +108,7 @@ class FoundPods:
         self._kinds: dict[_Key, PodKind] = {}
         self._containers: tuple[set[str], set[str]] = set(), set()
         self._labels: dict[str, str] | None = None
+        self._of_task_runs = True
         self.count = 0
         """The number of pods."""
         self.uncompared = 0
@@ -129,6 +131,7 @@ class FoundPods:
         self._labels = (
             labels if self._labels is None else dict(self._labels.items() & labels.items())
         )
+        self._of_task_runs &= _TASK_RUN_LABEL in (pod.metadata.labels or {})
         found = [each for each in containers if each is not None and not each.kept_alive]
         for container in found:
             names = self._containers[0 if container.init else 1]
@@ -173,19 +176,25 @@ class FoundPods:
 
     @property
     def containers(self) -> FoundContainers:
-        """The containers with the symptom. `*` stands for more than a person would read."""
+        """The containers with the symptom. `*` stands for more than a person would read.
+
+        In pods of TaskRuns it stands for all init containers, because Tekton adds them to each pod,
+        and all of them end quickly.
+        """
         init, regular = (
             ("*",) if len(names) > MAX_NAMED_CONTAINERS else tuple(sorted(names))
             for names in self._containers
         )
-        return FoundContainers(init, regular)
+        return FoundContainers(("*",) if self._of_task_runs else init, regular)
 
     @property
-    def shared_label(self) -> tuple[str, str] | None:
-        """The narrowest label that all pods share, and that pods of later runs have too."""
+    def pod_selector(self) -> dict[str, Any]:
+        """A selector that all pods match, and pods of later runs too. Empty if there is none."""
+        if self._of_task_runs:
+            return {"matchExpressions": [{"key": _TASK_RUN_LABEL, "operator": "Exists"}]}
         labels = self._labels or {}
         keys = [key for key in _PREFERRED_LABELS if key in labels] or sorted(labels)
-        return (keys[0], labels[keys[0]]) if keys else None
+        return {"matchLabels": {keys[0]: labels[keys[0]]}} if keys else {}
 
 
 def stable_labels(pod: LivePod, workload: WorkloadName) -> dict[str, str]:

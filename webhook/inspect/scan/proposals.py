@@ -1,8 +1,9 @@
 """Policies that scans and explanations propose, with what a preview says of the pods found.
 
 A policy is proposed only if it changes a pod. It names the containers and namespaces that were
-found, and a label that the pods share. It has `action: Audit`, so it changes nothing before a
-person removes that line.
+found, and a label that the pods share. If all of them are pods of Tekton's TaskRuns, it selects all
+such pods in these namespaces, and all of their init containers. It has `action: Audit`, so it
+changes nothing before a person removes that line.
 """
 
 from __future__ import annotations
@@ -115,9 +116,8 @@ def _document(remedy: str, found: FoundPods, policies: PolicySet) -> dict[str, A
     spec["namespaceSelector"] = {
         "matchExpressions": [{"key": LABEL_NAMESPACE_NAME, "operator": "In", "values": names}]
     }
-    label = found.shared_label
-    if label is not None:
-        spec["podSelector"] = {"matchLabels": {label[0]: label[1]}}
+    if found.pod_selector:
+        spec["podSelector"] = found.pod_selector
     spec["remedies"] = {remedy: proposed(found.containers) if proposed is not None else {}}
     name = f"settle-{remedy.lower()}"
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}

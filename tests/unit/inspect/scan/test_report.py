@@ -144,8 +144,10 @@ def test_proposed_policy_names_the_containers_and_the_label_that_were_found(
     document = dump("ci", NOW)
     for item in document["items"]:
         if item["metadata"].get("uid") in ("init-255", "step-255"):
-            run = {"tekton.dev/taskRun": "build-1", "batch.kubernetes.io/job-name": "nightly"}
+            run = {"example.org/run": "build-1", "batch.kubernetes.io/job-name": "nightly"}
             item["metadata"]["labels"] = {"app": "ci", "version": "1.2", **run}
+        if item["metadata"].get("uid") == "init-255":
+            item["metadata"]["labels"]["tekton.dev/taskRun"] = "build-1"
     found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["exit-255"]
     spec = parse_policy(yaml.safe_load(found.policy)).spec
     assert spec.pod_selector.match_labels == {"app": "ci"}
@@ -169,6 +171,25 @@ def test_policy_in_force_is_named_only_for_pods_that_it_covers(tmp_path: Path) -
     ) in found.advice
     defects = {each.defect: each for each in report.defects}
     assert defects["cri-o-9840"].policies == ("covered",)
+
+
+def test_proposed_policy_for_task_runs_selects_all_of_them_and_their_init_containers(
+    tmp_path: Path,
+) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["metadata"].get("uid") in ("init-255", "step-255"):
+            run = {"tekton.dev/taskRun": item["metadata"]["uid"], "tekton.dev/pipeline": "build"}
+            item["metadata"]["labels"] = run
+    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}
+    assert found["exit-255"].preview is not None
+    assert found["exit-255"].preview.phrase == "changes 2 of the 2 pods found"
+    spec = parse_policy(yaml.safe_load(found["exit-255"].policy)).spec
+    assert spec.pod_selector.match_labels == {}
+    (expression,) = spec.pod_selector.match_expressions
+    assert (expression.key, expression.operator) == ("tekton.dev/taskRun", "Exists")
+    settings = spec.settings()["postInitSleep"]
+    assert (settings.init_containers, settings.containers) == (("*",), ("main",))
 
 
 @pytest.mark.parametrize("in_force", [True, False])
