@@ -46,13 +46,22 @@ class DocScenario:
         self._cluster = directory / "cluster"
         self._policy = directory / "no-policy.yaml"
 
-    def apply(self, *objects: Json, policies: slice = slice(1)) -> None:
-        """Write policies of the page, by default the first, and objects of the cluster."""
+    def apply(self, *objects: Json, policies: slice = slice(1), without_audit: bool = True) -> None:
+        """Write policies of the page, by default the first, and objects of the cluster.
+
+        The policies in the cluster have no `action`, as after the page's last step, unless
+        `without_audit` is False.
+        """
         self._cluster.mkdir(exist_ok=True)
-        text = yaml.safe_dump_all(self.page.policies[policies], sort_keys=False)
+        documents = self.page.policies[policies]
         _, file = self.page.command("check").arguments
-        Path(file).write_text(text)
-        (self._cluster / file).write_text(text)
+        Path(file).write_text(yaml.safe_dump_all(documents, sort_keys=False))
+        if without_audit:
+            documents = [
+                {**each, "spec": {k: v for k, v in each["spec"].items() if k != "action"}}
+                for each in documents
+            ]
+        (self._cluster / file).write_text(yaml.safe_dump_all(documents, sort_keys=False))
         view = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         (self._cluster / "view.yaml").write_text(json.dumps(view))
 

@@ -145,7 +145,7 @@ def test_command_of_a_report_previews_a_pod_of_the_cluster(
     done = podsettle(*arguments, env=admin, stdin=stored)
     assert done.returncode == 0, done.stderr
     assert "spec.nodeName is left out" in done.stderr
-    applied = [line for line in done.stdout.splitlines() if line.startswith("  Applied")]
+    applied = [line for line in done.stdout.splitlines() if line.startswith("  WouldApply")]
     assert [line.split()[2] for line in applied] == ["prepare:", "place-scripts:"]
 
 

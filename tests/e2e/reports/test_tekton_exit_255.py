@@ -45,6 +45,18 @@ def test_page_quotes_the_report(scenario: DocScenario) -> None:
     assert "Failed to update container state for <container-id>: stdout: , stderr: " in symptom
 
 
+def test_policies_as_printed_change_nothing_and_report_what_they_would_do(
+    scenario: DocScenario, taskrun: Json
+) -> None:
+    scenario.apply(NEXT, policies=slice(2), without_audit=False)
+    found = scenario.admit(taskrun)
+    assert found.unchanged
+    assert found.reasons == dict.fromkeys(
+        ("postInitSleep prepare", "postInitSleep place-scripts", "retryInitExit255 prepare"),
+        "WouldApply",
+    )
+
+
 def test_option_a_wraps_prepare_and_place_scripts(scenario: DocScenario, taskrun: Json) -> None:
     scenario.apply(AFFECTED)
     found = scenario.admit(taskrun)
