@@ -261,7 +261,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A reason, together with the remedy, the policy and the container to which it applies.
 
     The function of a remedy leaves `remedy` and `policy` empty, and its caller sets them. Both stay
-    empty if the reason applies to the whole pod.
+    empty if the reason applies to the whole pod. The caller also sets an `effect` that the function
+    leaves empty (`Remedy.effect`).
     """
 
     reason: Reason

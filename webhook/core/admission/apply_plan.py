@@ -121,7 +121,9 @@ def _run_steps(
                 outcome.container,
                 outcome.changed,
                 outcome.message,
-                effect if outcome.changed or outcome.reason is Reason.ALREADY_SETTLED else "",
+                outcome.effect or effect
+                if outcome.changed or outcome.reason is Reason.ALREADY_SETTLED
+                else "",
             )
             for outcome in remedy.apply(pod, settings, context, patch)
         ]

@@ -123,7 +123,9 @@ class Remedy(Generic[S]):
     effect: Callable[[S], str]
     """Return what the remedy does, as a phrase after `is` or `are`, for the pod's summary.
 
-    Examples are `kept alive for at least 500 ms` and `put under RuntimeClass kata`."""
+    Examples are `kept alive for at least 500 ms` and `put under RuntimeClass kata`. An outcome of
+    `apply` can have a phrase of its own, if what the pod has already is not what the settings say.
+    """
     proposed_settings: Callable[[FoundContainers], object] | None
     """Return the settings in a policy that `podsettle scan` proposes for the pods that it found.
 

@@ -151,6 +151,11 @@ def apply(
                     "postInitSleep", context.spec_with_runtime_class(pod, patch)
                 )
             reason = None if nodes_need_it else Reason.NOT_NEEDED
+        if reason is Reason.ALREADY_SETTLED and not _has_durations_of(settings, container):
+            # The pod's author or another policy chose the durations.
+            effect = "kept alive for as long as its wrapper says"
+            yield Outcome(reason, container=container.name, effect=effect)
+            continue
         if reason is not None:
             yield Outcome(reason, container=container.name)
             continue
@@ -226,6 +231,16 @@ def _exclusion_reason(
     if container.starts_helper or shell_wrapper.is_wrapped(container.command or []):
         return Reason.ALREADY_SETTLED
     return None
+
+
+def _has_durations_of(settings: PostInitSleep, container: ContainerFacts) -> bool:
+    """Return whether the wrapper of a container has the durations of the settings."""
+    command = container.command or []
+    if container.starts_helper:
+        wrapper = settings.helper_command
+        return list(command[: len(wrapper)]) == wrapper
+    wrapper = settings.shell_wrappers[command[0]]
+    return shell_wrapper.durations(command) == shell_wrapper.durations(wrapper)
 
 
 def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:

@@ -151,6 +151,11 @@ def is_wrapped(command: Sequence[str]) -> bool:
     )
 
 
+def durations(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of the wrapper with which a command begins."""
+    return tuple(command[_WRAPPER_LENGTH - 2 : _WRAPPER_LENGTH])
+
+
 def unwrapped(command: list[str]) -> list[str]:
     """Return the command without the wrapper. A command without one is returned itself."""
     return command[_WRAPPER_LENGTH:] if is_wrapped(command) else command

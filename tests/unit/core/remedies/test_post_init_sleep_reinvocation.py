@@ -29,6 +29,7 @@ from tests.support.post_init_sleep import (
     init_containers,
     make_view,
 )
+from webhook.core.admission.summary import summary_of
 from webhook.core.remedies import shell_wrapper
 
 
@@ -104,6 +105,33 @@ def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
     again = decide_pod(pod_now, look)
     assert "script: AlreadySettled" in reasons(again)
     assert again.operations == ()
+
+
+OTHER_DURATIONS = {"minLifetime": "200ms"}, {"minLifetime": "0s", "sleep": "1s"}, {"sleep": "1s"}
+
+
+@pytest.mark.parametrize("wrapped_with", OTHER_DURATIONS)
+@pytest.mark.parametrize("quick", [QUICK, SHELL], ids=["helper", "shell"])
+def test_summary_of_a_wrapped_container_quotes_no_duration_that_it_does_not_have(
+    quick: Json, wrapped_with: Json
+) -> None:
+    name = quick["name"]
+    document = mutate_pod(pod(quick), make_view(**wrapped_with))
+    other = decide_pod(document, make_view())
+    assert reasons(other) == [f"{name}: AlreadySettled"]
+    assert summary_of(other.outcomes) == (
+        f"{name} is already kept alive for as long as its wrapper says."
+    )
+    same = decide_pod(mutate_pod(pod(quick), make_view()), make_view())
+    assert summary_of(same.outcomes) == f"{name} is already kept alive for at least 500 ms."
+
+
+def test_summary_quotes_the_durations_of_a_wrapper_of_an_earlier_version() -> None:
+    document = mutate_pod(pod(SHELL), make_view())
+    document["spec"]["initContainers"][0]["command"][2] = EARLIER_SCRIPT
+    assert summary_of(decide_pod(document, make_view()).outcomes) == (
+        "script is already kept alive for at least 500 ms."
+    )
 
 
 def test_container_added_later_uses_the_existing_helper() -> None:
