@@ -273,7 +273,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     changed: bool = False
     """Whether the patch contains an edit for this outcome."""
     message: str = ""
-    """Details that the reason code alone does not give."""
+    """Details that the reason code alone does not give. Of a change, a phrase after `would be`."""
     effect: str = ""
     """What the remedy does to the pod or container, as a phrase after `is` or `are`.
 

@@ -98,7 +98,8 @@ def apply(
         yield Outcome(Reason.HELPER_IMAGE_MISSING)
     else:
         patch.put_init_container(_gate_container(pod, settings, context, patch), mesh_index)
-        message = f"waits for the kubelet for up to {format_duration(settings.timeout)}"
+        timeout = format_duration(settings.timeout)
+        message = f"held until the kubelet has a certificate, for up to {timeout}"
         yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 

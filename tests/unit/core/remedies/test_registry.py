@@ -20,11 +20,21 @@ from hypothesis import strategies as st
 
 from tests.support import reviews
 from tests.support.examples import examples
-from tests.support.factories import Json, decide_pod, policy, runtime_class, view
+from tests.support.factories import (
+    Json,
+    container,
+    decide_pod,
+    mutate_pod,
+    pod,
+    policy,
+    runtime_class,
+    view,
+)
 from tests.support.remedy_settings import settings_of
 from tests.support.strategies import PODS, SETTINGS, TEXTS_OF_SETTINGS, VIEWS
 from webhook.core import remedies
 from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.summary import summary_of
 from webhook.core.defects.versions import Version
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import DECODE_ERRORS, decode_pod
@@ -239,6 +249,48 @@ def test_value_without_a_strategy_is_named() -> None:
     )
     with pytest.raises(LookupError, match=r"^odd\.amount: no strategy for .*number"):
         settings_of(remedy, {})
+
+
+SETTINGS_OF_A_CHANGE: dict[str, Any] = {
+    "runtimeClass": {"name": "fast"},
+    "skipSELinuxRelabel": {"runtimeClassName": "fast"},
+    "seLinuxChangePolicy": "Recursive",
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "postInitSleep": {},
+    "retryInitExit255": {"initContainers": ["a", "b"]},
+    "kubeletGate": {},
+}
+FULL_POD = pod(
+    container("a", "/a"),
+    container("b", "sh", "-c", "b"),
+    restartPolicy="Never",
+    securityContext={"fsGroup": 5, "seLinuxOptions": {"level": "s0:c1,c2"}},
+    volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+)
+PARTICIPLE = r"(\w+ed|held|kept|put|set)\b"
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_phrases_of_a_remedy_follow_every_verb(name: str) -> None:
+    classes = [runtime_class("fast")]
+    mutating, auditing = (
+        view(
+            policy(remedies={name: SETTINGS_OF_A_CHANGE[name]}, action=action),
+            classes=classes,
+            server=Version(1, 36),
+        )
+        for action in ("Mutate", "Audit")
+    )
+    settled = mutate_pod(FULL_POD, mutating)
+    for document, seen, verb in (
+        (FULL_POD, mutating, "(is|are)"),
+        (FULL_POD, auditing, "would be"),
+        (settled, mutating, "(is|are) already"),
+    ):
+        summary = summary_of(decide_pod(document, seen).outcomes)
+        assert re.match(f"(The pod|a and b) {verb} {PARTICIPLE}", summary)
+    for outcome in decide_pod(FULL_POD, auditing).outcomes:
+        assert re.match(f"would be {PARTICIPLE}", outcome.message)
 
 
 @pytest.mark.parametrize(
