@@ -108,7 +108,7 @@ def test_settled_pod_is_explained_with_the_decision_of_today(own: KubeCluster, b
         ("main", "NoCommand")
     ]
     assert [(o["container"], o["reason"]) for o in answer["today"]["outcomes"]] == [
-        ("prepare", "AlreadySettled"), ("main", "NoCommand")
+        ("prepare", "Applied"), ("main", "NoCommand")
     ]  # fmt: skip
     (need,) = answer["nodes"]
     assert (need["policy"], need["stillNeeded"]) == ("quick-jobs", "True")

@@ -11,12 +11,14 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import ClusterView
+from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.decision_input import facts_of
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
 from webhook.core.preview.preview import Preview, preview_all
-from webhook.inspect.next_pod import next_pod
+from webhook.core.remedies import REMEDIES
+from webhook.inspect.next_pod import next_pod, next_pod_document
 from webhook.inspect.objects import LivePod
 
 Json = dict[str, Any]
@@ -53,32 +55,39 @@ def live(document: Json) -> LivePod:
     return msgspec.json.decode(msgspec.json.encode(document), type=LivePod)
 
 
-@pytest.mark.parametrize(
-    "remedies",
-    [
-        {"postInitSleep": {"containers": ["*"]}},
-        {"postInitSleep": {}, "kubeletGate": {}},
-        {"retryInitExit255": {"initContainers": ["prepare"]}},
-        {"runtimeClass": {"name": "volatile"}},
-        {"skipSELinuxRelabel": {"runtimeClassName": "volatile"}},
-        {"fsGroupChangePolicy": "OnRootMismatch"},
-    ],
-    ids=lambda remedies: "+".join(remedies),
-)
-def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: Json) -> None:
+SETTINGS: Json = {
+    "runtimeClass": {"name": "volatile"},
+    "skipSELinuxRelabel": {"runtimeClassName": "volatile"},
+    "seLinuxChangePolicy": "Recursive",
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "postInitSleep": {"containers": ["*"]},
+    "retryInitExit255": {"initContainers": ["prepare"]},
+    "kubeletGate": {},
+}
+
+
+@pytest.mark.parametrize("remedies", [*([name] for name in REMEDIES), [*REMEDIES]], ids="+".join)
+def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: list[str]) -> None:
     policy = parse_policy(
         {
             "apiVersion": "podsettle.dev/v1alpha1",
             "kind": "SettlePolicy",
             "metadata": {"name": "all"},
-            "spec": {"namespaceSelector": {}, "remedies": remedies},
+            "spec": {
+                "namespaceSelector": {},
+                "remedies": {name: SETTINGS[name] for name in remedies},
+            },
         }
     )
     settings = OperatorSettings(linger_image="registry.example/linger:1")
     (preview,) = preview_all(POD, PolicySet([policy]), VIEW, settings)
     assert isinstance(preview, Preview)
-    assert any(outcome.changed for outcome in preview.decision.outcomes)
+    changed = {outcome.remedy for outcome in preview.decision.outcomes if outcome.changed}
+    assert changed == set(remedies)
     settled = preview.after
+    assert facts_of(live(next_pod_document(settled, {})).before_scheduling()) == facts_of(
+        live(POD).before_scheduling()
+    )
     settled["spec"]["nodeName"] = "crio"
     if settled["spec"].get("runtimeClassName"):
         # The API server does this at the reinvocation of its own plugins.
@@ -90,9 +99,14 @@ def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: Js
 
 def test_next_pod_keeps_what_its_author_set() -> None:
     document = msgspec.json.decode(msgspec.json.encode(POD))
-    document["metadata"]["annotations"] = {"podsettle.dev/skip": "kubeletGate", "other": "x"}
+    own = {SKIP_RELABEL_ANNOTATIONS[0]: "false", "podsettle.dev/skip": "kubeletGate"}
+    document["metadata"]["annotations"] = {**own, "other": "x"}
+    wrapped = ["/podsettle/linger", "--", "/prepare"]
+    document["spec"]["initContainers"][0]["command"] = wrapped
     document["spec"] |= {"runtimeClassName": "volatile", "nodeSelector": {"volatile": "yes"}}
     pod = next_pod(live(document), VIEW.runtime_classes)
-    assert pod.annotations == {"podsettle.dev/skip": "kubeletGate"}
+    assert pod.annotations == own
+    assert pod.spec.init_containers is not None
+    assert pod.spec.init_containers[0].command == wrapped
     assert pod.spec.runtime_class_name == "volatile"
     assert pod.spec.node_selector == {"volatile": "yes"}

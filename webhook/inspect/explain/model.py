@@ -103,8 +103,9 @@ class PodExplanation(CamelCaseModel):
     symptoms: list[PodSymptom]
     notes: list[str]
     today: PodPreview | None = Field(
-        description="The decision on this pod without its node, as `podsettle preview` shows it. "
-        "null if the policies or the labels of the namespace could not be read."
+        description="The decision on a new pod like this one, without the node and without the "
+        "remedies in `applied`, as `podsettle preview` shows it. null if the policies or the "
+        "labels of the namespace could not be read."
     )
     called: Called | None = Field(description=_CALLED)
     node: str = Field(description="Whether the pod's node has the defects. Empty if not known.")

@@ -47,6 +47,7 @@ from webhook.inspect.explain.today import (
     unknown_parts,
 )
 from webhook.inspect.known_cluster import KnownCluster
+from webhook.inspect.next_pod import next_pod_document
 from webhook.inspect.objects import LivePod
 from webhook.inspect.pod_and_policy_ages import compare_ages
 from webhook.inspect.webhook_calls import Called, WebhookCall
@@ -72,7 +73,9 @@ def explain_pod(
     live = decode_live_pod(msgspec.json.encode(document))
     pod = live.before_scheduling()
     record = record_of(pod)
-    today = decide_today(cluster, document, namespace)
+    next_document = next_pod_document(document, cluster.view.runtime_classes)
+    today = decide_today(cluster, next_document, namespace)
+    lacks_remedies = would_change(decide_today(cluster, document, namespace))
     call = call_for(cluster, today)
     outcomes = today.outcomes if today else []
     left_out = [_left_out(each, outcomes) for each in record.skipped]
@@ -81,7 +84,7 @@ def explain_pod(
     return PodExplanation(
         namespace=namespace,
         name=live.metadata.name,
-        verdict=_verdict(record, today, call),
+        verdict=_verdict(record, today, call, lacks_remedies=lacks_remedies),
         summary=record.summary,
         applied=[_applied(document, pair, today, call) for pair in record.applied],
         left_out=left_out,
@@ -98,7 +101,7 @@ def explain_pod(
         node=node_sentence(cluster.view, live.spec.node_name, (remedy for _, remedy in relevant)),
         nodes=node_needs(cluster.view, relevant),
         unknown=[*unknown, *unknown_parts(cluster, namespace, call)],
-        advice=list(_advice(record, left_out, today, call)),
+        advice=list(_advice(record, left_out, lacks_remedies and is_called(call))),
     )
 
 
@@ -154,10 +157,12 @@ def _why_not_today(policy: str, remedy: str, today: PodPreview, call: WebhookCal
     return "No policy that covers the pod sets this remedy."
 
 
-def _verdict(record: Record, today: PodPreview | None, call: WebhookCall | None) -> str:
+def _verdict(
+    record: Record, today: PodPreview | None, call: WebhookCall | None, *, lacks_remedies: bool
+) -> str:
     """Return the answer to the question of the command, in a sentence."""
     if record.applied:
-        return _changed_verdict(record, today)
+        return _changed_verdict(record, lacks_remedies=lacks_remedies)
     if record.skipped:
         return "podsettle did not change this pod, although a policy asked for it."
     if not record.is_empty:
@@ -184,8 +189,11 @@ def _verdict(record: Record, today: PodPreview | None, call: WebhookCall | None)
     )
 
 
-def _changed_verdict(record: Record, today: PodPreview | None) -> str:
-    """Return the verdict on a pod whose annotations name remedies."""
+def _changed_verdict(record: Record, *, lacks_remedies: bool) -> str:
+    """Return the verdict on a pod whose annotations name remedies.
+
+    `lacks_remedies` says whether podsettle would change the pod as it is.
+    """
     text = "podsettle changed this pod when it was created"
     if record.unshown:
         names = ", ".join(record.unshown)
@@ -195,7 +203,7 @@ def _changed_verdict(record: Record, today: PodPreview | None) -> str:
             f"The annotations say that {text}. This version of podsettle does not know all of the "
             "remedies."
         )
-    if would_change(today):
+    if lacks_remedies:
         return f"{text}. A policy asks for more than the pod has."
     return f"{text}."
 
@@ -237,12 +245,12 @@ def _lateness(
 
 
 def _advice(
-    record: Record,
-    left_out: Sequence[LeftOut],
-    today: PodPreview | None,
-    call: WebhookCall | None,
+    record: Record, left_out: Sequence[LeftOut], gains_by_recreation: bool
 ) -> Iterator[str]:
-    """Yield what the developer of the pod can do."""
+    """Yield what the developer of the pod can do.
+
+    `gains_by_recreation` says whether a new pod would get remedies that this pod lacks.
+    """
     for code in dict.fromkeys(each.reason for each in left_out):
         reason = Reason.of(code)
         if reason is not None:
@@ -253,5 +261,5 @@ def _advice(
             f"To do without these remedies, set the annotation `{ANNOTATION_SKIP}: {names}` in the "
             "pod template."
         )
-    if would_change(today) and is_called(call):
+    if gains_by_recreation:
         yield "Create the pod again, or restart its workload. podsettle changes only new pods."

@@ -55,7 +55,7 @@ def _pod_lines(pod: PodExplanation) -> Iterator[str]:
     for symptom in pod.symptoms:
         yield from _section(f"Symptom {symptom.symptom}", _symptom_lines(symptom))
     yield from _section("Notes", pod.notes)
-    yield from _section("Today", _today_lines(pod.today, pod.called))
+    yield from _section("A new pod like this one", _today_lines(pod.today, pod.called))
     needs = map(_need_line, pod.nodes)
     yield from _section("Nodes", [*needs, *([pod.node] if pod.node else [])])
     yield from _section("Not known", map(_unknown_line, pod.unknown))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.factories import (
     IMAGE,
+    LINGER,
     Json,
     container,
     mutate_pod,
@@ -20,6 +21,7 @@ from tests.support.factories import (
     node,
     pod,
     policy,
+    runtime_class,
     view,
 )
 from webhook.cluster.rights import Right
@@ -149,6 +151,42 @@ def test_remedy_of_a_policy_that_is_gone_is_said_not_to_be_applied_today() -> No
     assert none.applied[0].today == f"NoPolicy: {Reason.NO_POLICY.meaning}"
     same = explain_pod(admitted(QUICK, TEKTON), cluster(TEKTON), "ci")
     assert same.applied[0].today == ""
+
+
+def test_remedy_of_a_settled_pod_that_no_node_needs_is_said_not_to_be_applied_today() -> None:
+    upgraded = cluster(TEKTON, nodes=[node("fixed", "cri-o://1.36.0")])
+    explained = explain_pod(admitted(QUICK, TEKTON), upgraded, "ci")
+    assert explained.applied[0].today == f"NotNeeded: {Reason.NOT_NEEDED.meaning}"
+    assert explained.verdict == "podsettle changed this pod when it was created."
+
+
+def test_class_that_podsettle_set_is_no_preset_of_the_author() -> None:
+    classes = [runtime_class("fast"), runtime_class("slow")]
+    fast, slow = (policy(remedies={"runtimeClass": {"name": name}}) for name in ("fast", "slow"))
+    settled = mutate_pod(QUICK, view(fast, namespaces=[namespace("ci")], classes=classes))
+    now = KnownCluster(view(slow, namespaces=[namespace("ci")], classes=classes), SETTINGS)
+    explained = explain_pod(settled, now, "ci")
+    assert explained.applied[0].fields == ["spec.runtimeClassName: fast"]
+    assert explained.applied[0].today == ""
+    assert explained.today is not None
+    assert [each.reason for each in explained.today.outcomes] == [Reason.APPLIED]
+
+
+def test_decision_of_today_is_on_the_whole_pod_that_its_author_wrote() -> None:
+    env = [{"name": "KEY", "value": "value"}]
+    written = pod(container("prepare", "/prepare", env=env), annotations={"other": "x"})
+    today = explain_pod(admitted(written, TEKTON), cluster(TEKTON), "ci").today
+    assert today is not None
+    assert today.before == written
+    assert today == explain_pod(written, cluster(TEKTON), "ci").today
+
+
+def test_wrapper_that_the_author_wrote_is_part_of_a_new_pod() -> None:
+    wrapped = pod(container("prepare", *LINGER, "/prepare"))
+    explained = explain_pod(wrapped, cluster(TEKTON), "ci")
+    assert explained.verdict == (
+        "podsettle did not change this pod, and would not change a new pod like this one."
+    )
 
 
 @pytest.mark.parametrize(
