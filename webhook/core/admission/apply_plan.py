@@ -6,7 +6,7 @@ values that its key encodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -56,7 +56,7 @@ def apply_plan(
     pod = decision_input.pod
     images = images or Images()
     context = Context(cluster, decision_input.namespace, images)
-    skipped = _skipped_remedies(pod)
+    skipped = skipped_remedies(pod.annotations)
     outcomes: list[Outcome] = []
     patch = PodPatch(pod)
     _run_steps(plan.mutating, pod, context, patch, skipped, outcomes)
@@ -67,7 +67,7 @@ def apply_plan(
     if with_notes:
         _annotate_notes(pod, patch, outcomes, unmet, cluster.docs_url)
     if skipped:
-        outcomes = [*_unknown_remedies(skipped), *outcomes]
+        outcomes = [*unknown_remedies(skipped), *outcomes]
     if plan.audited:
         audited: list[Outcome] = []
         _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
@@ -78,15 +78,15 @@ def apply_plan(
     return decision, patch.verified_operations(plan.settable_fields)
 
 
-def _skipped_remedies(pod: PodFacts) -> frozenset[str]:
-    """Return the names of remedies in the pod's annotation ANNOTATION_SKIP."""
-    if not pod.annotations:
+def skipped_remedies(annotations: Mapping[str, str] | None) -> frozenset[str]:
+    """Return the names of remedies in a pod's annotation ANNOTATION_SKIP."""
+    if not annotations:
         return frozenset()
-    text = pod.annotations.get(ANNOTATION_SKIP, "")[:_MAX_SKIP_CHARACTERS]
+    text = annotations.get(ANNOTATION_SKIP, "")[:_MAX_SKIP_CHARACTERS]
     return frozenset(part.strip() for part in text.split(",")) if text else frozenset()
 
 
-def _unknown_remedies(skipped: frozenset[str]) -> Iterator[Outcome]:
+def unknown_remedies(skipped: frozenset[str]) -> Iterator[Outcome]:
     """Yield one outcome if the pod asks to skip remedies that do not exist."""
     names = sorted(skipped - REMEDIES.keys() - {"", "false"})
     if names:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from webhook.core.admission.apply_plan import skipped_remedies, unknown_remedies
 from webhook.core.admission.summary import Skipped, parse_skipped
 from webhook.core.constants import (
     ANNOTATION_APPLIED,
@@ -100,10 +101,14 @@ def _shows(pod: Pod, remedy: Remedy[Any]) -> bool:
 
 
 def record_notes(record: Record, pod: Pod) -> Iterator[str]:
-    """Yield a sentence for each contradiction between a pod and its annotations."""
-    if record.opted_out and record.opted_out != "false":
-        what = "every remedy" if record.opted_out == "true" else record.opted_out
-        yield f"The pod's annotation {ANNOTATION_SKIP} excludes {what}."
+    """Yield what the annotation ANNOTATION_SKIP does, and what contradicts the annotations."""
+    if record.opted_out == "true":
+        yield f"The pod's annotation {ANNOTATION_SKIP} excludes every remedy."
+    else:
+        skipped = skipped_remedies(pod.annotations)
+        if known := [name for name in REMEDIES if name in skipped]:
+            yield f"The pod's annotation {ANNOTATION_SKIP} excludes {', '.join(known)}."
+        yield from (f"{each.reason}: {each.message}." for each in unknown_remedies(skipped))
     if record.settled and _counts(record.settled) != _counts_of(pod):
         yield (
             "The pod has other containers or volumes than podsettle has recorded. Another webhook "

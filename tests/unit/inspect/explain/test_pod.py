@@ -31,6 +31,7 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
+from webhook.core.remedies import REMEDIES
 from webhook.inspect.explain.model import PodExplanation
 from webhook.inspect.explain.pod import explain_pod
 from webhook.inspect.explain.text import as_text
@@ -223,10 +224,29 @@ def test_new_label_on_a_settled_pod_is_no_contradiction() -> None:
     assert explain_pod(settled, without_policies(), "ci").notes == []
 
 
-def test_annotation_that_excludes_remedies_is_named() -> None:
-    explained = explain_pod({**QUICK, "metadata": {"annotations": {"podsettle.dev/skip": "true"}}},
-                            without_policies(), "ci")  # fmt: skip
-    assert explained.notes == ["The pod's annotation podsettle.dev/skip excludes every remedy."]
+EXCLUDES = "The pod's annotation podsettle.dev/skip excludes"
+MISSPELT = (
+    "UnknownRemedy: podsettle.dev/skip names 'postInitSlep'; use true, or names of remedies: "
+    f"{', '.join(REMEDIES)}."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        (" true ", [f"{EXCLUDES} every remedy."]),
+        ("postInitSleep, runtimeClass", [f"{EXCLUDES} runtimeClass, postInitSleep."]),
+        ("postInitSlep", [MISSPELT]),
+        ("postInitSlep,kubeletGate", [f"{EXCLUDES} kubeletGate.", MISSPELT]),
+        ("false", []),
+        ("", []),
+    ],
+)
+def test_annotation_that_excludes_remedies_is_named_with_what_it_excludes(
+    text: str, notes: list[str]
+) -> None:
+    document = pod(container("prepare"), annotations={"podsettle.dev/skip": text})
+    assert explain_pod(document, without_policies(), "ci").notes == notes
 
 
 def test_reason_of_another_version_is_shown_without_a_sentence_of_this_one() -> None:
