@@ -9,10 +9,12 @@ pod has one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, islice
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import DNS_LABEL_NAME, LABEL_ENABLED, LABEL_POLICY, OWN_CONTAINERS
@@ -68,7 +70,7 @@ def match_policies(
 ) -> tuple[PolicyMatch, ...]:
     """Return what each policy does about a pod with these labels, at most `limit` policies.
 
-    `outcomes` are those of the decision and of `unevaluated_outcomes`.
+    `outcomes` are those of `shown_outcomes`.
 
     Policies that cover the pod come first. Both parts are in the order in which policies win.
     `own_namespace` is podsettle's own namespace. Callers whose labels come from clients pass a
@@ -98,38 +100,65 @@ def match_policies(
     )
 
 
-def unevaluated_outcomes(
+def shown_outcomes(
     coverage: Coverage,
     plan: Plan,
     pod: Pod,
-    outcomes: Iterable[Outcome],
+    outcomes: Sequence[Outcome],
     limit: int = MAX_MATCHES,
 ) -> Iterator[Outcome]:
-    """Yield an outcome for each remedy that has none, of the first `limit` policies of a plan.
+    """Yield an outcome for each remedy of the first `limit` policies of a plan, for people.
 
-    `outcomes` are those of the decision that applied the plan to the pod. A decision has no outcome
-    for a remedy that another policy sets first, or that selects none of the pod's containers.
+    `outcomes` are those of the decision that applied the plan to the pod. They come first. A
+    decision evaluates policies that audit apart from the others. So a remedy that such a policy
+    would apply is Shadowed here if the policy would still come second without `action: Audit`.
+
+    A decision has no outcome for a remedy that another policy sets first, or that selects none of
+    the pod's containers.
     """
     evaluated = {(outcome.policy, outcome.remedy) for outcome in outcomes}
+    setters_of = {audits: _setters(plan, audits=audits) for audits in (False, True)}
+    for outcome in outcomes:
+        if outcome.reason is Reason.WOULD_APPLY:
+            setter = setters_of[True][outcome.remedy]
+            if setter != outcome.policy:
+                message = _sets_first(setter, outcome.remedy, evaluated)
+                yield replace(outcome, reason=Reason.SHADOWED, message=message, effect="")
+                continue
+        yield outcome
     covering = frozenset(plan.policies)
     for policy in islice((each for each in coverage.policies if each.name in covering), limit):
-        setters = _setters(plan, audits=policy.audit)
         for remedy, _ in policy.remedies:
             if (policy.name, remedy.name) in evaluated:
                 continue
-            setter = setters[remedy.name]
+            setter = setters_of[policy.audit][remedy.name]
             if setter != policy.name:
-                reason, message = Reason.SHADOWED, f"policy {setter} sets the remedy first"
+                reason, message = Reason.SHADOWED, _sets_first(setter, remedy.name, evaluated)
             else:
                 reason, message = Reason.NO_CONTAINER_SELECTED, _selects_none(pod)
             yield Outcome(reason, remedy.name, policy.name, message=message)
 
 
 def _setters(plan: Plan, *, audits: bool) -> Mapping[str, str]:
-    """Return the name of the policy that sets each remedy, of those that audit or of the others."""
-    return {
-        step.remedy.name: step.policy.name for step in (plan.audited if audits else plan.mutating)
-    }
+    """Return the name of the policy that sets each remedy, for a policy that audits or another one.
+
+    Only for one that audits, the others that audit count too.
+    """
+    steps = (*plan.mutating, *plan.audited) if audits else plan.mutating
+    setters: dict[str, str] = {}
+    for step in sorted(steps, key=lambda step: (-step.policy.priority, step.policy.name)):
+        setters.setdefault(step.remedy.name, step.policy.name)
+    return setters
+
+
+def _sets_first(setter: str, remedy: str, evaluated: Collection[tuple[str, str]]) -> str:
+    """Return the message for a remedy that a policy sets before another one.
+
+    `evaluated` are the policies and remedies that concern the pod.
+    """
+    if (setter, remedy) in evaluated:
+        return f"policy {setter} sets the remedy first"
+    return f"policy {setter} has the remedy first, but selects none of the pod's containers"
 
 
 def _selects_none(pod: Pod) -> str:

@@ -18,7 +18,7 @@ from webhook.core.labels import Labels
 from webhook.core.patch.self_check import Operation
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.policy_matches import PolicyMatch, match_policies, unevaluated_outcomes
+from webhook.core.policy.policy_matches import PolicyMatch, match_policies, shown_outcomes
 from webhook.core.reasons import Outcome
 
 DEFAULT_NAMESPACE = "default"
@@ -31,7 +31,7 @@ class PodDecision:
     namespace: str
     decision: Decision
     outcomes: tuple[Outcome, ...]
-    """The outcomes of the decision, and one for each remedy that it did not evaluate."""
+    """The outcomes for people (`shown_outcomes`)."""
     operations: tuple[Operation, ...]
     """The operations of the patch."""
     labels: Labels | None
@@ -159,7 +159,7 @@ class PodDecider:
             coverage = self._policies.coverage_for(namespace_seen, settings.own_namespace)
             plan = coverage.group.plan(labels)
             if plan and decision.policies:
-                outcomes += tuple(unevaluated_outcomes(coverage, plan, request.pod, outcomes))
+                outcomes = tuple(shown_outcomes(coverage, plan, request.pod, outcomes))
         return PodDecision(
             namespace,
             decision,

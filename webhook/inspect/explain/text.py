@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from webhook.core.policy.policy_matches import Verdict
 from webhook.core.preview.model import PodPreview, PreviewOutcome
 from webhook.core.printable import printable
 from webhook.inspect.explain.model import (
@@ -160,9 +161,10 @@ def _today_lines(today: PodPreview | None, called: Called | None) -> Iterator[st
     if today.summary:
         yield today.summary
     yield from map(outcome_line, today.outcomes)
-    if not today.policies:
+    if not any(match.verdict is Verdict.ACTS for match in today.policy_matches):
         for match in today.policy_matches:
-            yield f"policy {match.policy} does not cover the pod: {match.why}"
+            if match.verdict is Verdict.NOT_MATCHED:
+                yield f"policy {match.policy} does not cover the pod: {match.why}"
     yield from today.notes
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from tests.support.examples import examples
 from tests.support.factories import (
@@ -125,6 +126,32 @@ def test_policy_that_audits_shadows_no_policy_that_mutates() -> None:
     )
 
 
+def test_policy_that_audits_after_one_that_mutates_is_shadowed() -> None:
+    seen = view(policy("a"), policy("b", action="Audit"))
+    decided = decide(pod(QUICK, container("plugin")), seen)
+    assert decided.policy_matches == (
+        PolicyMatch("a", Verdict.ACTS, ("postInitSleep",)),
+        PolicyMatch("b", Verdict.SHADOWED, (), (("postInitSleep", "a"),)),
+    )
+    assert [(o.policy, o.container, o.reason, o.message) for o in decided.outcomes[2:]] == [
+        ("b", "prepare", Reason.SHADOWED, "policy a sets the remedy first"),
+        ("b", "plugin", Reason.NO_COMMAND, ""),
+    ]
+    assert "would be" not in decided.summary
+    # Its action counts in reviews: there it is evaluated apart from those that mutate.
+    assert decided.decision.outcomes[2].reason is Reason.WOULD_APPLY
+
+
+@pytest.mark.parametrize("action", ["Mutate", "Audit"])
+def test_first_policy_that_selects_no_container_is_not_said_to_set_the_remedy(action: str) -> None:
+    named = {"postInitSleep": {"initContainers": ["other"]}}
+    seen = view(policy("a", remedies=named), policy("b", action=action))
+    messages = {o.policy: o.message for o in decide(pod(QUICK), seen).outcomes}
+    assert messages["b"] == (
+        "policy a has the remedy first, but selects none of the pod's containers"
+    )
+
+
 def test_covering_policies_come_first_and_the_number_of_policies_is_bounded() -> None:
     elsewhere = {"matchLabels": {"team": "other"}}
     policies = [policy(f"p{n:03}", priority=9, namespaceSelector=elsewhere) for n in range(300)]
@@ -200,7 +227,11 @@ def test_message_names_the_containers_that_a_remedy_does_not_select() -> None:
 def test_each_remedy_of_each_covering_policy_has_an_outcome(document: Any, seen: Snapshot) -> None:
     decided = PodDecider(seen.policies, seen, SETTINGS).decide(document, "qa")
     made = decided.decision.outcomes
-    assert decided.outcomes[: len(made)] == made
+    for shown, before in zip(decided.outcomes[: len(made)], made, strict=True):
+        if shown != before:
+            assert before.reason is Reason.WOULD_APPLY
+            message = shown.message
+            assert shown == replace(before, reason=Reason.SHADOWED, message=message, effect="")
     whole_pod = {o.reason for o in made if not o.policy and not o.remedy}
     chosen = {each.metadata.name: each.spec.settings() for each in seen.policies.documents}
     covering = [m for m in decided.policy_matches if m.verdict is not Verdict.NOT_MATCHED]

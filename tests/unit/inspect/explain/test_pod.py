@@ -367,6 +367,15 @@ def test_decision_that_fails_is_not_known_and_no_policy_is_said_not_to_cover_the
     assert "does not cover the pod" not in as_text(explained)
 
 
+def test_policies_that_do_not_cover_the_pod_are_shown_beside_one_that_only_audits() -> None:
+    elsewhere = policy("elsewhere", podSelector={"matchLabels": {"app": "x"}})
+    line = "policy elsewhere does not cover the pod: the pod has no label app=x"
+    audited = explain_pod(QUICK, cluster(policy("trial", action="Audit"), elsewhere), "ci")
+    assert line in as_text(audited)
+    changed = explain_pod(QUICK, cluster(TEKTON, elsewhere), "ci")
+    assert line not in as_text(changed)
+
+
 def test_pod_with_a_symptom_gets_the_policy_that_a_scan_would_propose() -> None:
     failed = pod(container("prepare", "/bin/prepare"))
     failed["spec"] |= {"nodeName": "crio", "restartPolicy": "Never"}
