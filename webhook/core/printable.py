@@ -24,6 +24,11 @@ def is_printable(text: str) -> bool:
     return text.isprintable() and (text.isascii() or not _INVISIBLE.search(text))
 
 
+def cut(text: str, max_characters: int) -> str:
+    """Return the beginning of a text that is too long, with an ellipsis as the last character."""
+    return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
+
+
 def printable(text: str) -> str:
     """Escape the characters of one line that are not printable, such as ESC to `\\x1b`."""
     return _escape(text, _escape_as_in_python)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from webhook.core.pod import ObjectMeta, OwnerReference, Pod, PodSpec, WireStruct
+from webhook.core.printable import cut
 
 MAX_NAME_CHARACTERS = 253
 """The maximum length of a text that is no message. The API server allows no longer names."""
@@ -35,14 +36,9 @@ class _Bounded(WireStruct):
             if isinstance(value, str):
                 limit = MAX_MESSAGE_CHARACTERS if name == "message" else MAX_NAME_CHARACTERS
                 if len(value) > limit:
-                    force_setattr(self, name, _cut(value, limit))
+                    force_setattr(self, name, cut(value, limit))
             elif isinstance(value, datetime):
                 force_setattr(self, name, _possible(value))
-
-
-def _cut(text: str, limit: int) -> str:
-    """Return the beginning of a text. Its last character shows that it is no name."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _possible(time: datetime | None) -> datetime | None:
@@ -73,10 +69,10 @@ class LiveMetadata(ObjectMeta):
 def _bounded(owner: OwnerReference) -> OwnerReference:
     """Return an owner with texts of bounded length."""
     return OwnerReference(
-        api_version=_cut(owner.api_version, MAX_NAME_CHARACTERS),
-        kind=_cut(owner.kind, MAX_NAME_CHARACTERS),
-        name=_cut(owner.name, MAX_NAME_CHARACTERS),
-        uid=_cut(owner.uid, MAX_NAME_CHARACTERS),
+        api_version=cut(owner.api_version, MAX_NAME_CHARACTERS),
+        kind=cut(owner.kind, MAX_NAME_CHARACTERS),
+        name=cut(owner.name, MAX_NAME_CHARACTERS),
+        uid=cut(owner.uid, MAX_NAME_CHARACTERS),
         controller=owner.controller,
     )
 

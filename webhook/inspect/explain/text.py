@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from webhook.core.policy.policy_matches import Verdict
 from webhook.core.preview.model import PodPreview, PreviewOutcome
-from webhook.core.printable import printable
+from webhook.core.printable import cut, printable
 from webhook.inspect.explain.model import (
     Called,
     ContainerExplanation,
@@ -21,6 +21,7 @@ from webhook.inspect.explain.model import (
     Unknown,
     WorkloadExplanation,
 )
+from webhook.inspect.objects import MAX_NAME_CHARACTERS
 
 Explanation: TypeAlias = (
     PodExplanation | WorkloadExplanation | ReasonExplanation | RemedyExplanation
@@ -28,6 +29,10 @@ Explanation: TypeAlias = (
 
 _MAX_LISTED = 50
 """The maximum number of lines in a section, because people read them in a terminal."""
+_MAX_LINE_CHARACTERS = 500
+"""The maximum length of a line in a section, unless it ends with a command. Lines about real pods
+have at most 300 characters, but tenants write names, annotations and messages. JSON has all of it.
+"""
 
 
 def as_text(explanation: Explanation) -> str:
@@ -47,7 +52,7 @@ def as_text(explanation: Explanation) -> str:
 
 
 def _pod_lines(pod: PodExplanation) -> Iterator[str]:
-    yield f"Pod {pod.name} in namespace {pod.namespace}: {pod.verdict}"
+    yield _title("Pod", pod.name, pod.namespace, pod.verdict)
     yield from _section("The pod says", pod.summary.splitlines())
     yield from _section("Applied", _applied_lines(pod))
     yield from _section("Left out", map(_left_out_line, pod.left_out))
@@ -59,13 +64,12 @@ def _pod_lines(pod: PodExplanation) -> Iterator[str]:
     yield from _section("A new pod like this one", _today_lines(pod.today, pod.called))
     needs = map(_need_line, pod.nodes)
     yield from _section("Nodes", [*needs, *([pod.node] if pod.node else [])])
-    yield from _section("Not known", map(_unknown_line, pod.unknown))
+    yield from _section("Not known", map(_unknown_line, pod.unknown), have_commands=True)
     yield from _section("What you can do", pod.advice)
 
 
 def _workload_lines(workload: WorkloadExplanation) -> Iterator[str]:
-    title = f"{workload.kind} {workload.name} in namespace {workload.namespace}"
-    yield f"{title}: {workload.verdict}"
+    yield _title(workload.kind, workload.name, workload.namespace, workload.verdict)
     yield from _section("Notes", workload.notes)
     yield from _section("The next pod", _today_lines(workload.today, workload.called))
     yield from _section(
@@ -74,8 +78,8 @@ def _workload_lines(workload: WorkloadExplanation) -> Iterator[str]:
     )
     yield from _section("Events", map(_event_line, workload.events))
     yield from _section("Nodes", map(_need_line, workload.nodes))
-    yield from _section("Not known", map(_unknown_line, workload.unknown))
-    yield from _section("What you can do", workload.advice)
+    yield from _section("Not known", map(_unknown_line, workload.unknown), have_commands=True)
+    yield from _section("What you can do", workload.advice, have_commands=True)
 
 
 def _reason_lines(reason: ReasonExplanation) -> Iterator[str]:
@@ -102,15 +106,23 @@ def _remedy_lines(remedy: RemedyExplanation) -> Iterator[str]:
     yield from _section("Reasons that it gives", reasons if remedy.reasons else [])
 
 
-def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yield a title with its lines. Yield nothing without lines."""
+def _title(kind: str, name: str, namespace: str, verdict: str) -> str:
+    name, namespace = cut(name, MAX_NAME_CHARACTERS), cut(namespace, MAX_NAME_CHARACTERS)
+    return f"{kind} {name} in namespace {namespace}: {cut(verdict, _MAX_LINE_CHARACTERS)}"
+
+
+def _section(title: str, lines: Iterable[str], *, have_commands: bool = False) -> Iterator[str]:
+    """Yield a title with its lines. Yield nothing without lines.
+
+    Lines that `have_commands` are not cut.
+    """
     listed = list(lines)
     if not listed:
         return
     yield ""
     yield f"{title}:"
     for line in listed[:_MAX_LISTED]:
-        yield f"  {line}"
+        yield f"  {line if have_commands else cut(line, _MAX_LINE_CHARACTERS)}"
     if len(listed) > _MAX_LISTED:
         yield f"  {len(listed) - _MAX_LISTED} more; see -o json"
 
@@ -120,7 +132,7 @@ def _applied_lines(pod: PodExplanation) -> Iterator[str]:
         purpose = f": {each.purpose}" if each.purpose else ""
         yield f"{each.remedy}, by policy {each.policy}{purpose}"
         if each.fields:
-            yield f"  sets {', '.join(each.fields)}"
+            yield f"  sets {', '.join(cut(field, MAX_NAME_CHARACTERS) for field in each.fields)}"
         if each.today:
             yield f"  would not be applied today: {each.today}"
 

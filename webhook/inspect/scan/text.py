@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from textwrap import indent, wrap
 
 from webhook.core.defects.defect import DefectStatus
-from webhook.core.printable import printable
+from webhook.core.printable import cut, printable
 from webhook.inspect.findings import Evidence, Finding, Looked, format_time
 from webhook.inspect.scan.groups import MAX_ROWS, rows_of
 from webhook.inspect.scan.model import POSSIBLE, NodeGroup, ScanReport, SymptomReport
@@ -94,7 +94,7 @@ def _summary_lines(report: ScanReport) -> Iterator[str]:
     rows = [line for each in summary.symptoms for line in _wrapped(each, 2)]
     if len(rows) > room:
         left = len(summary.symptoms) - (room - 1)
-        rows = [_cut(f"  {each}") for each in summary.symptoms[: room - 1]]
+        rows = [cut(f"  {each}", _WIDTH) for each in summary.symptoms[: room - 1]]
         rows.append(f"  and {left} more; see the table")
     yield from (*before, *rows, *after)
 
@@ -110,7 +110,7 @@ def _table(report: ScanReport, most: int) -> Iterator[str]:
     for symptom, rows in found:
         for row in rows.rows:
             newest = format_time(row.newest) if row.newest is not None else "–"
-            name = _cut(printable(row.name), second)
+            name = cut(printable(row.name), second)
             yield f"{row.symptom:<{first}}  {name:<{second}}  {row.times:>5}  {newest}"
         if rows.hidden:
             yield f"{symptom.id:<{first}}  {'others':<{second}}  {rows.hidden:>5}"
@@ -229,11 +229,6 @@ def _evidence(evidence: Evidence) -> str:
     if len(value) > _MAX_CHARACTERS:
         value = f"{value[:_MAX_CHARACTERS]}…"
     return f"{evidence.object}: {evidence.field}: {value}"
-
-
-def _cut(text: str, width: int = _WIDTH) -> str:
-    """Return the beginning of a text that is too long for its column."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def _wrapped(text: str, spaces: int) -> list[str]:

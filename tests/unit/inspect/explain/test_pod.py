@@ -358,6 +358,26 @@ def test_any_annotation_is_explained_in_bounded_printable_text(annotations: dict
     assert all(line.isprintable() for line in text.split("\n"))
 
 
+def test_long_texts_of_tenants_are_cut_in_text_and_whole_in_json() -> None:
+    long = "x" * 200_000
+    texts = {
+        "podsettle.dev/applied": f"p/skipSELinuxRelabel,{'q' * 3_000}/postInitSleep",
+        "podsettle.dev/summary": "y" * 3_000,
+        "podsettle.dev/skipped": f"{'c' * 1_500}/postInitSleep=NoCommand",
+        "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel": long,
+        "try-skip-volume-selinux-label.crio.io": long,
+    }
+    document = pod(container(f"name-{long}", "/x"), annotations=texts)
+    document["metadata"]["name"] = long
+    explained = explain_pod(document, cluster(policy(remedies={"skipSELinuxRelabel": {}})), "ci")
+    lines = as_text(explained).splitlines()
+    assert max(map(len, lines)) < 1_000
+    assert sum(line.count("annotation ") for line in lines if " sets " in line) == 2
+    as_json = explained.model_dump_json(by_alias=True)
+    assert as_json.count(long) >= 4
+    assert texts["podsettle.dev/summary"] in as_json
+
+
 def test_decision_that_fails_is_not_known_and_no_policy_is_said_not_to_cover_the_pod() -> None:
     broken = replace(cluster(TEKTON), settings=OperatorSettings(None, IMAGE, "https://e/\x1b[31m"))
     explained = explain_pod(QUICK, broken, "ci")

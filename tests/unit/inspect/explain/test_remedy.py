@@ -16,6 +16,7 @@ def test_every_remedy_is_explained_with_its_settings_and_reasons(name: str) -> N
     assert all(each.description for each in explained.settings)
     text = as_text(explained)
     assert text.startswith(f"{name}: {REMEDIES[name].description}\n")
+    assert "…" not in text
     for reason in REMEDIES[name].reasons:
         assert reason in text
 
