@@ -175,9 +175,9 @@ def as_text(results: Json) -> str:
         lines += [
             "SELinux is not enabled on this node: the runtime relabels nothing. These figures show "
             "only that",
-            "the script runs. They show nothing about the remedy. Not seen here: that every file is "
-            "visited at",
-            "each start, how long that takes, and that the annotations prevent it.",
+            "the script runs. They show nothing about the remedy. Not seen here: that every file "
+            "is visited",
+            "at each start, how long that takes, and that the annotations prevent it.",
             "",
         ]
     columns = list(dict.fromkeys(column for row in part["rows"].values() for column in row))

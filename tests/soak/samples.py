@@ -14,8 +14,8 @@ _KIB_PER_MIB = 1024
 MAX_MEMORY_SLOPE_MIB = 1.0
 """The largest slope of the memory in ten minutes."""
 MAX_GROWTH = 2
-"""The largest growth of the lowest number of descriptors, of tasks and of threads. A connection or a
-look-up more is no growth."""
+"""The largest growth of the lowest number of descriptors, of tasks and of threads. A connection or
+a look-up more is no growth."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,7 +322,7 @@ def kept_alive_ms(command: list[str]) -> int | None:
     """
     try:
         if shell_wrapper.is_wrapped(command):
-            _, _, _, _, before_sleep, sleep, *_ = command
+            before_sleep, sleep = shell_wrapper.durations(command)
             return parse_duration(f"{before_sleep}s") + parse_duration(f"{sleep}s")
         _, _, sleep, _, min_lifetime, *_ = command
         return max(parse_duration(sleep), parse_duration(min_lifetime))

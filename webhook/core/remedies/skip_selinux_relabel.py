@@ -2,8 +2,8 @@
 
 CRI-O visits every file of a volume at each start, and writes the labels that differ. The annotation
 TrySkipVolumeSELinuxLabel makes it compare the label of the volume's top directory first (cri-o
-`server/label_linux.go`). The runtime handler or the workload has to allow the annotation. The annotation has an effect only if the pod's SELinux level
-is the same at each start. Otherwise it does no harm.
+`server/label_linux.go`). The runtime handler or the workload has to allow the annotation. It has an
+effect only if the pod's SELinux level is the same at each start. Otherwise it does no harm.
 
 The remedy is skipped if no node that the pod could land on runs CRI-O, because no other runtime
 reads the annotation. It is not skipped for Kubernetes 1.37's SELinuxMount (KEP-1710), which makes
