@@ -126,7 +126,10 @@ def test_policy_of_the_input_replaces_the_one_in_the_cluster(
 def test_command_of_a_report_previews_a_pod_of_the_cluster(
     live_cluster: KubeCluster, admin: dict[str, str], tmp_path: Path
 ) -> None:
-    """The page's command, with a pod that runs on a node that the policy does not concern."""
+    """The command of the page, with a pod on a node that the policy does not concern.
+
+    Another policy of the cluster has the remedy already.
+    """
     page = Page(DOCS / "reports" / "tekton-exit-255.md")
     (tmp_path / "tekton.yaml").write_text(yaml.safe_dump(page.policies[0]))
     pod = load_pod(EXAMPLES / "pods" / "tekton-taskrun.yaml")
@@ -145,8 +148,8 @@ def test_command_of_a_report_previews_a_pod_of_the_cluster(
     done = podsettle(*arguments, env=admin, stdin=stored)
     assert done.returncode == 0, done.stderr
     assert "spec.nodeName is left out" in done.stderr
-    applied = [line for line in done.stdout.splitlines() if line.startswith("  WouldApply")]
-    assert [line.split()[2] for line in applied] == ["prepare:", "place-scripts:"]
+    outcomes = [line for line in done.stdout.splitlines() if line.startswith("  Shadowed")]
+    assert [line.split()[2] for line in outcomes] == ["prepare:", "place-scripts:"]
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_html_of_a_large_cluster_is_drawn_without_errors(
                 "return [...document.querySelectorAll('.chart rect.affected')]"
                 ".map((bar) => bar.getBoundingClientRect().width)"
             )
-            assert len(widths) > 1
+            assert widths
             assert all(width > 0 for width in widths)
             screens = "return document.documentElement.scrollHeight / innerHeight"
             assert browser.run(screens) <= MAX_SCREENS
