@@ -96,10 +96,22 @@ def explain(
             answer = explain_object(parsed, found, opened.known)
         except DECODE_ERRORS as error:
             raise InputError(f"{parsed}: the pod cannot be read: {error}") from None
+        if _has_no_pod(answer):
+            echo_message(f"explain: no pod of {parsed} was found in namespace {found.namespace}")
     if output != "text":
         echo_document(answer.model_dump_json(by_alias=True, indent=2), output)
     else:
         echo_text(as_text(answer))
+
+
+def _has_no_pod(answer: Explanation) -> bool:
+    """Return whether the pods of a workload were read, and there is none."""
+    from webhook.inspect.explain.model import WorkloadExplanation
+    from webhook.inspect.scan.resources import PODS
+
+    if not isinstance(answer, WorkloadExplanation) or answer.pods:
+        return False
+    return all(unknown.what != PODS.name for unknown in answer.unknown)
 
 
 def _find(

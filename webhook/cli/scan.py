@@ -113,6 +113,10 @@ def scan(
             raise InputError(advice)
         limits = ", ".join(area.limit for area in report.areas)
         raise InputError(f"scan: nothing could be read: {limits}")
+    if not report.pods and _looked_at(report, "pods"):
+        where = f"in namespace {namespace}" if namespace else "in any namespace"
+        selected = "" if pods.selects_all else f" with {' '.join(_selectors(pods))}"
+        echo_message(f"scan: no pod was found {where}{selected}")
     _print(report, output, verbose)
     if report.found:
         context.exit(1)
@@ -134,9 +138,14 @@ def _repeated(view: ViewChoice, namespace: str | None, pods: PodSelection) -> st
     """Return the arguments with which a printed command looks at the same objects."""
     words = [f"--manifests {shlex.quote(str(path))}" for path in view.manifests]
     words += [f"-n {namespace}"] if namespace else []
-    words += [f"-l {shlex.quote(pods.labels)}"] if pods.labels else []
-    words += [f"--field-selector {shlex.quote(pods.fields)}"] if pods.fields else []
+    words += _selectors(pods)
     return "".join(f" {word}" for word in words)
+
+
+def _selectors(pods: PodSelection) -> list[str]:
+    """Return the flags that select the pods, as a shell reads them."""
+    flags = {"-l": pods.labels, "--field-selector": pods.fields}
+    return [f"{flag} {shlex.quote(value)}" for flag, value in flags.items() if value]
 
 
 def _scan(
@@ -188,10 +197,15 @@ def _advice_on_rights(opened: OpenCluster, report: ScanReport) -> str:
 
 def _saw_nothing(report: ScanReport) -> bool:
     """Return whether neither pods nor nodes could be read, so that nothing can be found."""
+    return not _looked_at(report, "pods", "nodes")
+
+
+def _looked_at(report: ScanReport, *names: str) -> bool:
+    """Return whether at least a part of one of these areas could be read."""
     with imports_excluded_from_gc():
         from webhook.inspect.findings import Looked
-    looked = (area.looked for area in report.areas if area.name in ("pods", "nodes"))
-    return all(each is Looked.NOT_LOOKED_AT for each in looked)
+    looked = (area.looked for area in report.areas if area.name in names)
+    return any(each is not Looked.NOT_LOOKED_AT for each in looked)
 
 
 def _is_missing(cluster: KnownCluster, namespace: str) -> bool:

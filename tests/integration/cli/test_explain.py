@@ -80,6 +80,16 @@ def test_job_is_explained_from_a_dump_with_its_own_pods_and_events(dump: Path) -
     assert found["today"]["outcomes"][0]["reason"] == "Applied"
 
 
+def test_explain_says_that_a_workload_has_no_pod(dump: Path, tmp_path: Path) -> None:
+    job = DUMP[3] | {"metadata": {"name": "idle", "namespace": "ci"}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    message = "podsettle: explain: no pod of job/idle was found in namespace ci\n"
+    assert message in run("job/idle", "--manifests", dump, "--manifests", tmp_path).stderr
+    # Without a pod in the manifests, whether it has one is not known.
+    assert message not in run("job/idle", "--manifests", tmp_path).stderr
+    assert message not in run("job/build", "--manifests", dump).stderr
+
+
 def test_pod_is_explained_with_the_events_about_its_controller(dump: Path) -> None:
     found = answer("build-1", "--manifests", dump)
     assert found["namespace"] == "ci"

@@ -39,6 +39,26 @@ def test_scan_of_a_namespace_without_pods_finds_nothing() -> None:
     assert json.loads(result.stdout)["pods"] == 0
 
 
+@pytest.mark.parametrize(
+    ("flags", "where"),
+    [
+        (["-n", "other"], "in namespace other"),
+        (["-l", "app in (web)"], "in any namespace with -l 'app in (web)'"),
+        (["-n", "ci", "--field-selector", "spec.nodeName=none"],
+         "in namespace ci with --field-selector spec.nodeName=none"),
+    ],
+)  # fmt: skip
+def test_scan_says_that_flags_select_no_pod(flags: list[str], where: str) -> None:
+    result = CliRunner().invoke(main, [*COMMAND, *flags])
+    assert (result.exit_code, result.stderr) == (0, f"podsettle: scan: no pod was found {where}\n")
+
+
+def test_scan_of_nodes_only_does_not_say_that_there_is_no_pod(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: worker}}")
+    result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path)])
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 def test_scan_without_a_proposal_prints_no_policy_and_says_so() -> None:
     result = CliRunner().invoke(main, [*COMMAND, "-n", "other", "-o", "policy"])
     assert result.exit_code == 0
