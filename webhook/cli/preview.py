@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -205,9 +205,13 @@ def _namespaces_in(documents: Iterable[Document], namespace: str | None) -> set[
 
 
 def _assumptions(
-    cluster: KnownCluster, policies: PolicySet, previews: Iterable[Preview]
+    cluster: KnownCluster, policies: PolicySet, previews: Sequence[Preview]
 ) -> Iterator[str]:
-    """Yield what the decisions assume because the view does not show it."""
+    """Yield what the decisions assume or lack because the view does not show it."""
+    unknown = {each.namespace for each in previews if each.decided.namespace_seen is None}
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        yield f"the labels of namespace {names} are unknown: --namespace-label KEY=VALUE gives them"
     if cluster.has_read("nodes"):
         has_nodes = bool(cluster.view.nodes.all)
         yield from missing_node_hints(policies.documents, has_nodes, cluster.title)

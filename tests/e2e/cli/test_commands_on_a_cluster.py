@@ -111,6 +111,12 @@ def test_namespace_that_could_not_be_read_is_not_said_to_be_missing(
     note = "namespace 'ci' could not be read, so no policy can be chosen for its pods"
     assert found["notes"] == [note]
     assert "is not in the cluster" not in found["stderr"]
+    flag = "the labels of namespace ci are unknown: --namespace-label KEY=VALUE gives them"
+    assert f"podsettle: {flag}\n" in found["stderr"]
+    labels = ("--namespace-label", "team=build")
+    given = previewed(*labels, env=env, document=quick_pod("p", namespace="ci"))
+    assert given["namespaceKnown"]
+    assert flag not in given["stderr"]
 
 
 def test_policy_of_the_input_replaces_the_one_in_the_cluster(
