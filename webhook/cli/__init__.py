@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 if os.getpid() == 1:
@@ -40,6 +41,12 @@ _COMMANDS = {
     "help": "Print the help of a command.",
 }
 
+_FLAG_WITH_VALUE = re.compile(r"(-[A-Za-z])=(.*)", re.DOTALL)
+_KUBECTL_FLAGS = frozenset(
+    ("-n", "--namespace", "--kubeconfig", "--context", "--as", "--as-group", "--request-timeout")
+)
+"""The flags that may stand before the command, as in kubectl. Each takes a value."""
+
 
 class _LazyGroup(ReportingGroup):
     """A group that imports a command when it is used, so that no command imports all others.
@@ -59,6 +66,27 @@ class _LazyGroup(ReportingGroup):
         with imports_excluded_from_gc():
             command: click.Command = getattr(import_module(f"webhook.cli.{name}"), name)
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments, and also two forms of kubectl: `-n=ci scan` and `-n ci scan`.
+
+        click would take `=ci` as the value of `-n`, and flags before a command as those of the
+        group. Return the arguments that are left for the command.
+        """
+        words: list[str] = []
+        for word in args:
+            found = _FLAG_WITH_VALUE.fullmatch(word)
+            words += found.groups() if found else [word]
+        flags: list[str] = []
+        while words and words[0].partition("=")[0] in _KUBECTL_FLAGS:
+            length = 1 if "=" in words[0] else 2
+            flags, words = flags + words[:length], words[length:]
+        try:
+            return super().parse_args(ctx, [*words[:1], *flags, *words[1:]])
+        except click.NoSuchOption as error:
+            name = error.option_name
+            text = f"No such option {name!r}: flags follow the command: podsettle COMMAND {name}."
+            raise click.NoSuchOption(name, text, error.possibilities, error.ctx) from None
 
     def format_commands(
         self,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tests.support.paths import EXAMPLES
 from tests.support.process import PODSETTLE, free_port, podsettle
@@ -35,6 +36,37 @@ def test_kubectl_plugin_prints_the_version() -> None:
     plugin = Path(PODSETTLE).with_name("kubectl-settle")
     done = subprocess.run([plugin, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"podsettle, version {__version__}\n"
+
+
+SCAN = ["scan", "--manifests", str(EXAMPLES / "scan")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [*SCAN, "-n=other"],
+        ["-n=other", *SCAN],
+        ["-n", "other", *SCAN],
+        ["--namespace", "other", *SCAN],
+        ["--namespace=other", *SCAN, "-l=app=web"],
+    ],
+)
+def test_namespace_is_taken_in_the_forms_of_kubectl(words: list[str]) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("podsettle: scan: no pod was found in namespace other")
+
+
+def test_flag_before_a_command_that_lacks_it_is_refused() -> None:
+    result = CliRunner().invoke(main, ["-n", "ci", "help"])
+    assert result.exit_code == 2
+    assert "flags follow the command" not in result.stderr
+
+
+def test_error_about_a_flag_before_the_command_says_where_it_belongs() -> None:
+    result = CliRunner().invoke(main, ["-A", "scan"])
+    assert result.exit_code == 2
+    assert "flags follow the command: podsettle COMMAND -A" in result.stderr
 
 
 def test_unknown_option_exits_with_2() -> None:
@@ -169,6 +201,8 @@ def test_shell_completes_commands_and_options() -> None:
         "COMP_WORDS": "podsettle check --kubec",
         "COMP_CWORD": "2",
     }
+    assert podsettle(env=env).stdout == "plain,--kubeconfig\n"
+    env |= {"COMP_WORDS": "podsettle -n ci scan --kubec", "COMP_CWORD": "4"}
     assert podsettle(env=env).stdout == "plain,--kubeconfig\n"
     env |= {"COMP_WORDS": "podsettle no", "COMP_CWORD": "1"}
     assert podsettle(env=env).stdout == "plain,node-config\n"
