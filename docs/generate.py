@@ -18,7 +18,14 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from docs import defects_page, limits_page, reliability_page, versions_page, why_page
+from docs import (
+    defects_page,
+    limits_page,
+    reliability_page,
+    scan_page,
+    versions_page,
+    why_page,
+)
 from webhook.cli import main
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
@@ -379,6 +386,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reliability.md": lambda: reliability_page.fill_regions(
         (HERE / "reliability.md").read_text(encoding="utf-8")
     ),
+    "scan.md": lambda: scan_page.fill_regions((HERE / "scan.md").read_text(encoding="utf-8")),
     "http.md": lambda: limits_page.fill_regions((HERE / "http.md").read_text(encoding="utf-8")),
 }
 

@@ -193,7 +193,7 @@ def _node_part(report: ScanReport) -> Iterator[str]:
                 str(group.count),
                 _text(group.runtime),
                 _text(group.kubelet),
-                _text(", ".join(group.names)) + (", …" if group.count > len(group.names) else ""),
+                _text(", ".join(group.names)),
                 _text(
                     ", ".join(
                         f"{each.defect} ({each.status})"

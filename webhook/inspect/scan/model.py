@@ -34,7 +34,7 @@ class NodeGroup(_Part, frozen=True):
     kubelet: str
     count: int
     names: tuple[str, ...]
-    """The first names in the alphabet."""
+    """The names in alphabetical order."""
     defects: tuple[NodeDefect, ...]
 
 

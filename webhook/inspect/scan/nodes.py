@@ -13,9 +13,6 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.still_needed import all_nodes, remedy_needs
 from webhook.inspect.scan.model import POSSIBLE, DefectNodes, NodeDefect, NodeGroup, PolicyNeed
 
-_MAX_NAMES = 5
-"""The maximum number of names of nodes in a group, because people read them."""
-
 
 def node_groups(nodes: Iterable[Node]) -> tuple[NodeGroup, ...]:
     """Return the nodes by runtime and kubelet. The largest group comes first."""
@@ -27,7 +24,7 @@ def node_groups(nodes: Iterable[Node]) -> tuple[NodeGroup, ...]:
             runtime=runtime,
             kubelet=kubelet,
             count=len(group),
-            names=tuple(sorted(node.name for node in group)[:_MAX_NAMES]),
+            names=tuple(sorted(node.name for node in group)),
             defects=tuple(_node_defect(group[0], defect) for defect in DEFECTS),
         )
         for (runtime, kubelet), group in by_software.items()

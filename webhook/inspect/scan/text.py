@@ -131,8 +131,7 @@ def _node_lines(report: ScanReport, details: bool) -> Iterator[str]:
         yield f"{head}{lines[0]}"
         yield from (" " * start + line for line in lines[1:])
         if details:
-            more = ", …" if group.count > len(group.names) else ""
-            yield from _wrapped(f"{', '.join(group.names)}{more}", 7)
+            yield from _wrapped(", ".join(group.names), 7)
     possible = [defect for defect in report.defects if defect.possible]
     if possible:
         yield "Possible, because it depends on configuration that no Node shows:"

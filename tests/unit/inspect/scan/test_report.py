@@ -532,6 +532,16 @@ def test_text_names_findings_evidence_and_commands(report: ScanReport) -> None:
     )
 
 
+def test_json_and_details_name_every_node(tmp_path: Path) -> None:
+    names = tuple(f"node-{number}" for number in range(9))
+    nodes = [{"kind": "Node", "metadata": {"name": name}} for name in names]
+    report = scan_dump(tmp_path, {"kind": "List", "items": nodes})
+    (group,) = json.loads(to_json(report))["nodes"]
+    assert tuple(group["names"]) == names
+    for text in (render_text(report, details=True), render_html(report)):
+        assert ", ".join(names) in " ".join(text.split())
+
+
 def test_command_has_the_flags_of_the_scan_and_stays_on_one_line(tmp_path: Path) -> None:
     flags = ClusterFlags(f"/{'long/' * 20}a file", "two")
     report = scan_dump(tmp_path, dump("ci", NOW), flags=flags)
