@@ -12,6 +12,8 @@ from webhook.core.decision_input import PodFacts
 from webhook.core.patch.self_check import PatchError
 from webhook.core.pod import SpecFields
 
+_ABSENT: tuple[Any, ...] = (None, "", [], (), {})
+
 
 def field_segments(path: str) -> list[str]:
     """Return the segments of the path of a field, without `/spec`."""
@@ -21,20 +23,20 @@ def field_segments(path: str) -> list[str]:
 def received_values(pod: PodFacts, path: str) -> Iterator[Any]:
     """Yield the received value of each segment of a path below `/spec`, until one is absent.
 
-    An empty text counts as absent, as in the API server. Raises PatchError if the path contains a
-    field that `webhook.core.pod` does not declare.
+    An empty text, list or map counts as absent, as in the API server. Raises PatchError if the path
+    contains a field that `webhook.core.pod` does not declare.
     """
     value: Any = pod
-    for attribute in _attributes(path):
+    for attribute in attributes_of(path):
         value = getattr(value, attribute)
-        if value is None or value == "":
+        if value in _ABSENT:
             return
         yield value
 
 
 # The paths are those that remedies declare, so the cache stays small.
 @cache
-def _attributes(path: str) -> tuple[str, ...]:
+def attributes_of(path: str) -> tuple[str, ...]:
     """Return the attributes of PodFacts and of its structs that a path names."""
     attributes: list[str] = []
     struct: type[msgspec.Struct] | None = SpecFields

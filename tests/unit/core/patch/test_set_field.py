@@ -16,6 +16,8 @@ from tests.support.patches import (
 )
 from webhook.core.patch.self_check import PatchError
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
 RUN_AS_USER = "/spec/securityContext/runAsUser"
 
 
@@ -46,6 +48,27 @@ def test_fields_below_an_absent_parent_are_set_by_one_operation() -> None:
         "seLinuxOptions": {"level": "s0", "type": "spc_t"},
         "seLinuxChangePolicy": "Recursive",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "empty", "value"),
+    [
+        ("/spec/nodeSelector", {"nodeSelector": {}}, {"disk": "ssd"}),
+        (
+            TERMS,
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}},
+            [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}],
+        ),
+    ],
+)
+def test_an_empty_list_or_map_is_replaced(path: str, empty: Json, value: Any) -> None:
+    document = pod(**empty)
+    patch = patch_of(document)
+    patch.set_field(path, value)
+    found = applied(document, patch, {path})
+    for segment in path.split("/")[1:]:
+        found = found[segment]
+    assert found == value
 
 
 @pytest.mark.parametrize("received", ["absent", "", "fast"])
