@@ -84,7 +84,7 @@ def policy_page() -> str:
     ]
     lines += [
         f"| `{path}` | {kind} | {default} | {description} |"
-        for path, kind, default, description in _policy_keys(SettlePolicySpec, "")
+        for path, kind, default, description in policy_keys(SettlePolicySpec, "")
     ]
     lines += [
         "",
@@ -113,16 +113,15 @@ def _reasons(reasons: Collection[Reason]) -> str:
     return ", ".join(f"`{reason}`" for reason in Reason if reason in reasons)
 
 
-def _policy_keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+def policy_keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield the path, type, default and description of each key, and of the keys inside it."""
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias or name}"
-        inner = _model_of(field.annotation)
+        inner, kind = _model_of(field.annotation), _type_of(field)
         description = (field.description or "").replace("|", "\\|")
-        yield path, _type_of(field), _default_of(field), description
+        yield path, kind, _default_of(field), description
         if inner is not None:
-            is_list = typing.get_origin(field.annotation) is tuple
-            yield from _policy_keys(inner, f"{path}[]." if is_list else f"{path}.")
+            yield from policy_keys(inner, f"{path}[]." if kind == "list" else f"{path}.")
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:

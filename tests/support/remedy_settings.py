@@ -33,8 +33,12 @@ def settings_of(
     Raises LookupError for a value of a kind that has no strategy here.
     """
 
+    whole = TypeAdapter(remedy.settings).json_schema()
+
     def values(schema: Json, path: str) -> Strategy:
         match schema:
+            case {"$ref": reference}:
+                return values(whole["$defs"][reference.rpartition("/")[2]], path)
             case {"const": only}:
                 return vary(st.just(only))
             case {"enum": choices}:
@@ -54,4 +58,4 @@ def settings_of(
                 return vary(objects(required, **keys))
         raise LookupError(f"{path}: no strategy for {schema}; add one to {__name__} or to `texts`")
 
-    return values(TypeAdapter(remedy.settings).json_schema(), remedy.name)
+    return values(whole, remedy.name)

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from docs import defects_page, limits_page
-from docs.generate import PAGES
+from docs.generate import PAGES, policy_keys
 from tests.support.defects import affected
 from tests.support.markdown import ALL
 from tests.support.paths import DOCS, ROOT
 from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.types import StrictModel
 from webhook.server.limits import Limits, PreviewLimits, ViewLimits
 
 
@@ -21,6 +22,28 @@ from webhook.server.limits import Limits, PreviewLimits, ViewLimits
 def test_reference_pages_match_the_code(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
     assert written == PAGES[name](), "run `make docs`"
+
+
+class Entry(StrictModel):
+    name: str = ""
+
+
+class Lists(StrictModel):
+    entries: tuple[Entry, ...] = ()
+    perhaps: tuple[Entry, ...] | None = None
+    single: Entry | None = None
+
+
+def test_keys_of_objects_in_lists_are_marked() -> None:
+    keys = [(path, kind) for path, kind, *_ in policy_keys(Lists, "")]
+    assert keys == [
+        ("entries", "list"),
+        ("entries[].name", "string"),
+        ("perhaps", "list"),
+        ("perhaps[].name", "string"),
+        ("single", "mapping"),
+        ("single.name", "string"),
+    ]
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))

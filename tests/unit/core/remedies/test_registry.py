@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
+from pydantic import Field
 
 from tests.support import reviews
 from tests.support.examples import examples
@@ -234,21 +235,37 @@ def test_a_pod_gets_the_declared_edit(name: str, edit: str) -> None:
     )
 
 
-def test_value_without_a_strategy_is_named() -> None:
-    class Settings(StrictModel):
-        amount: float
-
-    remedy: Remedy[Settings] = Remedy(
+def remedy_with(settings: type[StrictModel]) -> Remedy[Any]:
+    return Remedy(
         name="odd",
         description="",
-        settings=Settings,
+        settings=settings,
         apply=lambda *_: iter(()),
         reasons=frozenset(),
         effect=lambda _settings: "",
         proposed_settings=None,
     )
+
+
+def test_value_without_a_strategy_is_named() -> None:
+    class Settings(StrictModel):
+        amount: float
+
     with pytest.raises(LookupError, match=r"^odd\.amount: no strategy for .*number"):
-        settings_of(remedy, {})
+        settings_of(remedy_with(Settings), {})
+
+
+class Entry(StrictModel):
+    enabled: bool
+
+
+class ListSettings(StrictModel):
+    entries: tuple[Entry, ...] = Field(strict=False)
+
+
+@given(chosen=settings_of(remedy_with(ListSettings), {}))
+def test_list_of_objects_has_a_strategy(chosen: Json) -> None:
+    ListSettings.model_validate(chosen)
 
 
 SETTINGS_OF_A_CHANGE: dict[str, Any] = {
