@@ -48,7 +48,7 @@ def _modules() -> dict[str, Path]:
 
 MODULES: Mapping[str, Path] = _modules()
 """The directory of each Go module, by the release line that it builds, such as `1.33`."""
-DEFAULT = next(reversed(MODULES))
+DEFAULT = list(MODULES)[-1]
 """The release line without `KUBE_VERSION`, the newest."""
 
 

@@ -27,7 +27,7 @@ def received_values(pod: PodFacts, path: str) -> Iterator[Any]:
     contains a field that `webhook.core.pod` does not declare.
     """
     value: Any = pod
-    for attribute in attributes_of(path):
+    for attribute in _attributes(path):
         value = getattr(value, attribute)
         if value in _ABSENT:
             return
@@ -36,7 +36,7 @@ def received_values(pod: PodFacts, path: str) -> Iterator[Any]:
 
 # The paths are those that remedies declare, so the cache stays small.
 @cache
-def attributes_of(path: str) -> tuple[str, ...]:
+def _attributes(path: str) -> tuple[str, ...]:
     """Return the attributes of PodFacts and of its structs that a path names."""
     attributes: list[str] = []
     struct: type[msgspec.Struct] | None = SpecFields
