@@ -62,11 +62,12 @@ def _check_namespace(
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json", "yaml", "html", "policy"]),
+    type=click.Choice(["text", "wide", "name", "json", "yaml", "html", "policy"]),
     default="text",
     show_default=True,
-    help="html: one file with pictures, which needs no network. policy: only the policies that the "
-    "scan proposes, as YAML.",
+    help="wide: the same as -v. name: the workloads found, for `xargs -L1 podsettle explain`. html: "
+    "one file with pictures, which needs no network. policy: only the policies that the scan "
+    "proposes, as YAML.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print the evidence and all nodes too.")
 @view_options
@@ -226,6 +227,10 @@ def _print(report: ScanReport, output: str, verbose: bool) -> None:
         from webhook.inspect.scan.model import to_json
 
         echo_document(to_json(report), output)
+    elif output == "name":
+        from webhook.inspect.scan.text import render_names
+
+        echo_text(render_names(report))
     elif output == "policy":
         from webhook.inspect.scan.text import render_policies
 
@@ -236,4 +241,4 @@ def _print(report: ScanReport, output: str, verbose: bool) -> None:
     else:
         from webhook.inspect.scan.text import render_text
 
-        echo_text(render_text(report, details=verbose))
+        echo_text(render_text(report, details=verbose or output == "wide"))

@@ -33,6 +33,27 @@ def test_page_shows_what_the_command_prints(options: str) -> None:
         assert line == "…" or line in printed, line
 
 
+def test_names_of_workloads_are_arguments_of_explain() -> None:
+    names = "job/report-28285183{0}\ntaskrun/build-7{0}\n"
+    everywhere = CliRunner().invoke(main, [*COMMAND, "-o", "name"])
+    assert (everywhere.exit_code, everywhere.stdout) == (1, names.format(" -n ci"))
+    # As in kubectl, a name without its namespace.
+    chosen = CliRunner().invoke(main, [*COMMAND, "-n", "ci", "-o", "name"])
+    assert chosen.stdout == names.format("")
+
+
+def test_name_that_no_object_can_have_is_not_printed(tmp_path: Path) -> None:
+    dump = (ROOT / "examples" / "scan" / "cluster.yaml").read_text()
+    (tmp_path / "dump.yaml").write_text(dump.replace("kind: TaskRun", "kind: --kubeconfig=x"))
+    result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path), "-o", "name"])
+    assert (result.exit_code, result.stdout) == (1, "job/report-28285183 -n ci\n")
+
+
+def test_wide_output_has_the_details_of_verbose() -> None:
+    wide, verbose = (CliRunner().invoke(main, [*COMMAND, *each]) for each in (["-owide"], ["-v"]))
+    assert wide.stdout == verbose.stdout
+
+
 def test_scan_of_a_namespace_without_pods_finds_nothing() -> None:
     result = CliRunner().invoke(main, [*COMMAND, "-n", "other", "-o", "json"])
     assert result.exit_code == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from textwrap import indent, wrap
 
+from webhook.core.constants import OBJECT_NAME
 from webhook.core.defects.defect import DefectStatus
 from webhook.core.printable import cut, printable
 from webhook.inspect.findings import Evidence, Finding, Looked, format_time
@@ -23,6 +25,7 @@ _MAX_CHARACTERS = 200
 _MAX_SUMMARY_LINES = 10
 _WIDTH = 80
 """The columns of a terminal. Commands are not cut."""
+_WORKLOAD = re.compile(rf"[A-Za-z][A-Za-z0-9]*/{OBJECT_NAME.pattern}", re.ASCII)
 _STATUSES = (DefectStatus.AFFECTED, DefectStatus.PARTLY_AFFECTED, DefectStatus.UNVERIFIED)
 
 
@@ -37,6 +40,24 @@ def render_policies(report: ScanReport) -> str:
         f"# {symptom.id}: {symptom.title}\n{symptom.policy}"
         for symptom in found_symptoms(report)
         if symptom.policy
+    )
+
+
+def render_names(report: ScanReport) -> str:
+    """Return a line `KIND/NAME -n NAMESPACE` for each workload or pod that was found.
+
+    A scan of one namespace leaves the namespace out, as kubectl does. A pod names its owner, which
+    may be any text. A line has only names that objects can have, because shells get it.
+    """
+    names = dict.fromkeys(
+        (finding.workload, finding.namespace)
+        for symptom in found_symptoms(report)
+        for finding in symptom.findings
+    )
+    return "".join(
+        f"{workload.lower()}{'' if report.namespace else f' -n {namespace}'}\n"
+        for workload, namespace in names
+        if _WORKLOAD.fullmatch(workload) and OBJECT_NAME.fullmatch(namespace)
     )
 
 
