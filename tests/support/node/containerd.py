@@ -7,25 +7,26 @@ import re
 import shutil
 import socket
 import subprocess
-from pathlib import Path
 
 from tests.support.kube.build import containerd
 from tests.support.kube.server import Server
 from tests.support.node.drop_ins import DropIns
 from tests.support.node.images import NodeImages, directory
 from tests.support.node.network import CNI_PLUGINS
-
-CONFIGURATION = Path("/etc/containerd/config.toml")
-DROP_INS = Path("/etc/containerd/conf.d")
+from tests.support.node.node_paths import USUAL, NodePaths
 
 # `opt` is /opt/containerd by default, a directory of the machine. A containerd with AppArmor loads
 # a profile into the kernel, where it would stay. Where root lacks CAP_SYS_RESOURCE, no process can
 # lower its score for the OOM killer, so pods get at least containerd's own.
 _COMMON = """\
 imports = ["{drop_ins}/*.toml"]
+root = "{paths.data}"
+state = "{paths.state}"
 
+[grpc]
+  address = "{socket}"
 [plugins.'{opt}']
-  path = "/var/lib/containerd/opt"
+  path = "{paths.data}/opt"
 """
 _VERSION_1 = """\
 {common}
@@ -75,8 +76,6 @@ class Containerd:
     """A containerd of major release 1 or 2."""
 
     name = "containerd"
-    socket = Path("/run/containerd/containerd.sock")
-    log = Path("/var/log/containerd.log")
 
     def __init__(
         self,
@@ -85,20 +84,26 @@ class Containerd:
         *,
         config_version: int | None = None,
         runc: str = "runc",
+        paths: NodePaths = USUAL,
     ) -> None:
         """Prepare a release. `runc` names a program that is called as runc is.
 
         `config_version` is the version of the main file. A file of version 1 does not state it.
         """
         self.major = major
+        self.paths = paths
+        self.socket = paths.state / "containerd.sock"
+        self.log = paths.logs / "containerd.log"
         self._pause_image = pause_image or NodeImages.of(directory()).pause
         self._config_version = config_version or {1: 2, 2: 3}[major]
         self._runc = runc
-        self._drop_ins = DropIns(DROP_INS)
+        self._file = paths.configuration / "config.toml"
+        self._conf_d = paths.configuration / "conf.d"
+        self._drop_ins = DropIns(self._conf_d)
         self._program = containerd(major)
         # containerd takes its shim from PATH, where a package of Debian may have put another one.
         path = f"{self._program.parent}:{os.environ['PATH']}"
-        flags = [f"--config={CONFIGURATION}"]
+        flags = [f"--config={self._file}"]
         self._server = Server(self._program, flags, self.log, {"PATH": path})
 
     @property
@@ -122,7 +127,8 @@ class Containerd:
     def start(self) -> None:
         """Start containerd, and wait until it answers."""
         self._drop_ins.write()
-        CONFIGURATION.write_text(self._configuration())
+        self._file.write_text(self._configuration())
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         self._server.start()
         self._server.await_that(self._accepts)
 
@@ -136,7 +142,12 @@ class Containerd:
         version = self._config_version
         opt = "opt" if version == 1 else "io.containerd.internal.v1.opt"
         return {1: _VERSION_1, 2: _VERSION_2, 3: _VERSION_3}[version].format(
-            common=_COMMON.format(drop_ins=DROP_INS, opt=opt),
+            common=_COMMON.format(
+                drop_ins=self._conf_d,
+                opt=opt,
+                paths=self.paths,
+                socket=self.socket,
+            ),
             pause=self._pause_image,
             plugins=CNI_PLUGINS,
             runc=runc,

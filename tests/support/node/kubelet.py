@@ -11,11 +11,12 @@ from tests.support.kube.build import node_programs
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.server import Server
 from tests.support.node.network import NODE_ADDRESS
+from tests.support.node.node_paths import USUAL, NodePaths
 
 Json = dict[str, Any]
 
 PORT = 10250
-ROOT = Path("/var/lib/kubelet")
+ROOT = USUAL.kubelet
 # By default /usr/libexec/kubernetes/kubelet-plugins/volume/exec, a directory of the machine, which
 # the kubelet makes.
 VOLUME_PLUGINS = ROOT / "volume-plugins"
@@ -24,17 +25,20 @@ VOLUME_PLUGINS = ROOT / "volume-plugins"
 class Kubelet:
     """The kubelet of a node. `configuration` is written at each start."""
 
-    log = Path("/var/log/kubelet.log")
-
     def __init__(
         self,
         cluster: KubeCluster,
         node: str,
         runtime_socket: Path,
         changes: Mapping[str, Any] | None = None,
+        paths: NodePaths = USUAL,
     ) -> None:
+        self.node = node
+        self.log = paths.logs / "kubelet.log"
+        self.pod_logs = paths.pod_logs
         self.configuration: Json = _configuration(cluster, runtime_socket) | dict(changes or {})
-        self._path = cluster.directory / "kubelet.json"
+        self.configuration["podLogsDir"] = str(paths.pod_logs)
+        self._path = cluster.directory / f"kubelet-{node}.json"
         self._server = Server(
             node_programs().kubelet,
             [
@@ -42,8 +46,8 @@ class Kubelet:
                 f"--kubeconfig={cluster.kubeconfig_of(f'system:node:{node}', 'system:nodes')}",
                 f"--hostname-override={node}",
                 f"--node-ip={NODE_ADDRESS}",
-                f"--root-dir={ROOT}",
-                f"--cert-dir={ROOT / 'pki'}",
+                f"--root-dir={paths.kubelet}",
+                f"--cert-dir={paths.kubelet / 'pki'}",
             ],
             self.log,
         )

@@ -13,14 +13,15 @@ from tests.support.node import cgroups
 from tests.support.node.inside import require_inside
 from tests.support.node.mounts import OWN
 from tests.support.node.network import tear_down
+from tests.support.node.node_paths import SECOND_CGROUP
 from tests.support.waiting import await_that
 
 _INIT = 1
 # The network's configuration, this process's temporary files, and the logs of servers.
 _KEPT = {"/etc/cni", "/run", "/var/log"}
 _IN_KEPT = (
-    *(f"/run/{name}" for name in ("containerd", "containers", "crio", "netns", "runc")),
-    *(f"/var/log/{name}" for name in ("containers", "crio", "pods")),
+    *(f"/run/{name}" for name in ("containerd", "containers", "crio", "netns", "runc", "second")),
+    *(f"/var/log/{name}" for name in ("containers", "crio", "pods", "second")),
 )
 
 
@@ -37,7 +38,7 @@ def remove_leftovers() -> None:
         _empty(Path(directory))
     tear_down()
     for hierarchy in cgroups.hierarchies():
-        cgroups.remove([hierarchy.mount_point / "kubepods"])
+        cgroups.remove(hierarchy.mount_point / name for name in ("kubepods", SECOND_CGROUP))
 
 
 def _no_orphans() -> bool:

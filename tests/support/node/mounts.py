@@ -20,6 +20,7 @@ OWN = (
     "/var/lib/containers",
     "/var/lib/crio",
     "/var/lib/kubelet",
+    "/var/lib/second",
     "/etc/cni",
     "/etc/containerd",
     "/etc/containers",

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.support.kube.cluster import KubeCluster
+from tests.support.node import cgroups
 from tests.support.node.control_plane import running_control_plane, running_proxy
 from tests.support.node.dns import serving_names
 from tests.support.node.images import NodeImages, directory
 from tests.support.node.init import NODE_NAME
 from tests.support.node.inside import require_inside
-from tests.support.node.kubelet import Kubelet
+from tests.support.node.kubelet import PORT, Kubelet
 from tests.support.node.leftovers import remove_leftovers
 from tests.support.node.network import NODE_ADDRESS
+from tests.support.node.node_paths import SECOND, SECOND_CGROUP
 from tests.support.node.registry_server import serve
 from tests.support.node.runtime import Runtime
 from tests.support.waiting import await_that
@@ -33,14 +35,14 @@ Json = dict[str, Any]
 TIMEOUT_SECONDS = 180.0
 
 _LOGS = Path("/var/log")
+# Both kubelets listen at one address.
+_SECOND_KUBELET = {"cgroupRoot": f"/{SECOND_CGROUP}", "healthzPort": 0, "port": PORT + 1}
 _CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _SERVING = "kubernetes.io/kubelet-serving"
 
 
 class RealNode:
     """A node that is ready, and its cluster."""
-
-    name = NODE_NAME
 
     def __init__(
         self, cluster: KubeCluster, images: NodeImages, runtime: Runtime, kubelet: Kubelet
@@ -49,6 +51,7 @@ class RealNode:
         self.images = images
         self.runtime = runtime
         self.kubelet = kubelet
+        self.name = kubelet.node
 
     @classmethod
     @contextmanager
@@ -78,16 +81,39 @@ class RealNode:
             stack.enter_context(serving_names(cluster, NODE_ADDRESS))
             stack.callback(runtime.stop)
             runtime.start()
-            agent = Kubelet(cluster, cls.name, runtime.socket, kubelet)
+            agent = Kubelet(cluster, NODE_NAME, runtime.socket, kubelet)
             node = cls(cluster, images, runtime, agent)
             stack.callback(node.kubelet.stop)
             node.kubelet.start()
             await_that(node.is_ready, "the node is ready", TIMEOUT_SECONDS)
-            stack.enter_context(running_proxy(cluster, cls.name, _LOGS))
+            stack.enter_context(running_proxy(cluster, node.name, _LOGS))
             if approve:
-                await_that(node.approve_certificates, "the kubelet asks for a certificate")
-                await_that(node.serves, "the kubelet serves", TIMEOUT_SECONDS)
+                node.await_serving()
             yield node
+
+    @contextmanager
+    def with_second(self, runtime: Runtime) -> Iterator[Self]:
+        """Start a second node in this cluster, and stop it when the block ends.
+
+        The runtime has the paths SECOND. Both nodes share the network: the address, the bridge for
+        pods and kube-proxy.
+        """
+        cgroups.create(each.mount_point / SECOND_CGROUP for each in cgroups.hierarchies())
+        with ExitStack() as stack:
+            stack.callback(runtime.stop)
+            runtime.start()
+            agent = Kubelet(self.cluster, "second", runtime.socket, _SECOND_KUBELET, SECOND)
+            node = type(self)(self.cluster, self.images, runtime, agent)
+            stack.callback(agent.stop)
+            agent.start()
+            await_that(node.is_ready, "the second node is ready", TIMEOUT_SECONDS)
+            node.await_serving()
+            yield node
+
+    def await_serving(self) -> None:
+        """Approve the kubelet's serving certificate, and wait until it serves with it."""
+        await_that(self.approve_certificates, "the kubelet asks for a certificate")
+        await_that(self.serves, "the kubelet serves", TIMEOUT_SECONDS)
 
     def is_ready(self) -> bool:
         """Whether the node's condition Ready is True, and the kubelet runs."""

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_TASKS = Path("/run/containerd/io.containerd.runtime.v2.task/k8s.io")
+from tests.support.node.node_paths import USUAL, NodePaths
+
+_TASKS = "io.containerd.runtime.v2.task/k8s.io"
 
 
-def first_process(container_id: str) -> int:
+def first_process(container_id: str, paths: NodePaths = USUAL) -> int:
     """Return the process of a container that runs."""
-    return int((_task(container_id) / "init.pid").read_text())
+    return int((_task(container_id, paths) / "init.pid").read_text())
 
 
-def shim_process(container_id: str) -> int:
+def shim_process(container_id: str, paths: NodePaths = USUAL) -> int:
     """Return the process of the shim, which is the parent of the container's first process."""
-    status = Path(f"/proc/{first_process(container_id)}/status").read_text()
+    status = Path(f"/proc/{first_process(container_id, paths)}/status").read_text()
     (parent,) = (line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))
     return int(parent)
 
 
-def root_filesystem(container_id: str) -> Path:
+def root_filesystem(container_id: str, paths: NodePaths = USUAL) -> Path:
     """Return the mount point of a container's root filesystem."""
-    return _task(container_id) / "rootfs"
+    return _task(container_id, paths) / "rootfs"
 
 
-def is_volatile(container_id: str) -> bool:
+def is_volatile(container_id: str, paths: NodePaths = USUAL) -> bool:
     """Whether the kernel skips the sync at the umount of a container's root filesystem."""
     # Newer kernels show the option as `fsync=volatile`.
-    return bool({"volatile", "fsync=volatile"} & _overlay_options(root_filesystem(container_id)))
+    options = _overlay_options(root_filesystem(container_id, paths))
+    return bool({"volatile", "fsync=volatile"} & options)
 
 
 def _overlay_options(mount_point: Path) -> set[str]:
@@ -39,5 +42,5 @@ def _overlay_options(mount_point: Path) -> set[str]:
     raise AssertionError(f"{mount_point} is not mounted")
 
 
-def _task(container_id: str) -> Path:
-    return _TASKS / container_id.removeprefix("containerd://")
+def _task(container_id: str, paths: NodePaths) -> Path:
+    return paths.state / _TASKS / container_id.removeprefix("containerd://")
