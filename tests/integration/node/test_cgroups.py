@@ -26,10 +26,10 @@ def test_only_needed_controllers_that_are_not_enabled_are_enabled(control: Path)
 
 
 def test_nothing_is_written_if_all_needed_controllers_are_enabled(control: Path) -> None:
-    control.write_text("cpuset cpu memory pids\n")
+    control.write_text("cpuset cpu io memory pids\n")
     control.chmod(0o400)
     assert enable_controllers(control.parent) == set()
-    assert control.read_text() == "cpuset cpu memory pids\n"
+    assert control.read_text() == "cpuset cpu io memory pids\n"
 
 
 def test_controllers_that_cannot_be_enabled_are_named_in_the_error(tmp_path: Path) -> None:

@@ -140,6 +140,48 @@ def test_next_start_removes_what_a_killed_keeper_left(
     assert not any(group.exists() for group in groups)
 
 
+@pytest.fixture
+def limits() -> Path:
+    """The file with the machine's limits of writes, in version 1 of cgroups."""
+    found = cgroups.ROOT / "blkio/blkio.throttle.write_bps_device"
+    if not found.exists() or missing_requirements("umount"):
+        pytest.skip("no limits of writes of version 1, or no loop devices")
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_slow_disk_and_its_limit_end_with_the_command(
+    tmp_path: Path, limits: Path, how: signal.Signals
+) -> None:
+    before = limits.read_text()
+    script = (
+        "import pathlib, time\n"
+        "from tests.support.node.slow_disk import slow_disk\n"
+        "with slow_disk(pathlib.Path('/var/lib/containerd')) as disk, disk.limited():\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(1000)\n"
+    )
+    with subprocess.Popen(
+        entry(sys.executable, "-c", script),
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        (added,) = {*limits.read_text().splitlines()} - {*before.splitlines()}
+        process.send_signal(how)
+        process.wait(TIMEOUT_SECONDS)
+    await_that(
+        lambda: not list(tmp_path.iterdir()), "the work directory is removed", TIMEOUT_SECONDS
+    )
+    assert limits.read_text() == before
+    device = Path(f"/sys/dev/block/{added.split()[0]}")
+    await_that(lambda: not (device / "loop").exists(), "the loop device is free", TIMEOUT_SECONDS)
+
+
 def test_next_start_removes_the_directory_of_a_start_that_was_killed_at_once(
     tmp_path: Path,
 ) -> None:

@@ -20,6 +20,8 @@ from pathlib import Path
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = frozenset({"cpu", "cpuset", "devices", "memory", "pids"})
 """What the kubelet and the runtimes need."""
+_OPTIONAL = frozenset({"io"})
+"""What limits the speed of a disk in version 2."""
 # Of the machine, and gone after a reboot, as the enabled controllers are.
 _ENABLED = Path("/run/podsettle-node-controllers")
 
@@ -155,7 +157,7 @@ def enable_controllers(directory: Path) -> set[str]:
     """Enable what a node needs for the children of a cgroup. Return what was not enabled before."""
     control = directory / "cgroup.subtree_control"
     available = {*(directory / "cgroup.controllers").read_text().split()}
-    missing = (available & CONTROLLERS) - {*control.read_text().split()}
+    missing = (available & (CONTROLLERS | _OPTIONAL)) - {*control.read_text().split()}
     if missing:
         try:
             control.write_text(" ".join(f"+{name}" for name in sorted(missing)))

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from tests.support.kube.versions import KUBE_VERSION, NODE_LINE
-from tests.support.node import cgroups, mounts, network
+from tests.support.node import cgroups, mounts, network, write_limit
 from tests.support.node.inside import mark
 from tests.support.node.linux import Namespace, end_with_parent, unshare
-from tests.support.node.work_directory import cgroups_of
+from tests.support.node.work_directory import cgroups_of, limited_devices
 
 NODE_NAME = "node"
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
@@ -27,8 +27,10 @@ def main(work: Path, command: Sequence[str]) -> NoReturn:
     code = _CANNOT_START
     try:
         end_with_parent(signal.SIGKILL)
+        # Before the cgroup namespace hides the file.
+        inherited = write_limit.open_file(cgroups_of(work), limited_devices(work))
         _set_up(work)
-        code = _run(command)
+        code = _run(command, inherited)
     except Exception:
         traceback.print_exc()
     finally:
@@ -46,11 +48,11 @@ def _set_up(work: Path) -> None:
     mark()
 
 
-def _run(command: Sequence[str]) -> int:
+def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     # The API server that the command starts is of the kubelet's release.
     own = {"PATH": _path(), "TMPDIR": "/run/tmp", KUBE_VERSION: NODE_LINE}
     Path("/run/tmp").mkdir(mode=0o1777)
-    started = os.posix_spawnp(command[0], [*command], os.environ | own, setsigmask=())
+    started = os.posix_spawnp(command[0], [*command], os.environ | own | environment, setsigmask=())
     while True:
         received = signal.sigwait(_SIGNALS)
         if received != signal.SIGCHLD:

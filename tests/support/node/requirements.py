@@ -16,6 +16,7 @@ from tests.support.kube.versions import KUBE_VERSION, NODE_LINE
 from tests.support.node import cgroups, crio_build
 from tests.support.node.images import missing_packages
 from tests.support.node.network import CNI_PLUGINS
+from tests.support.node.slow_disk import LOOP_CONTROL
 from tests.support.node.work_directory import parent as work_directories
 
 # Programs that a node starts, each with its Debian package.
@@ -32,7 +33,7 @@ _MORE_PROGRAMS: Mapping[str, Mapping[str, str]] = {
         **crio_build.PACKAGES,
         "conmon": "conmon",
     },
-    "umount": {"strace": "strace"},
+    "umount": {"mkfs.ext4": "e2fsprogs", "strace": "strace"},
 }
 _MOUNT_OPTION_SEPARATORS = frozenset(",:\\")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -70,6 +71,11 @@ def missing_requirements(*purposes: str) -> list[str]:
             f"node: TMPDIR: a mount option cannot hold {directory}: "
             "set a directory without comma, colon and backslash"
         )
+    if "umount" in purposes:
+        if not LOOP_CONTROL.exists():
+            found.append("node: loop devices: the kernel does not have them; try modprobe loop")
+        if not {"blkio", "io"} & cgroups.available_controllers():
+            found.append("node: cgroups: neither blkio nor io is mounted, which limit writes")
     if lacking := cgroups.CONTROLLERS - cgroups.available_controllers():
         listed = ", ".join(sorted(lacking))
         found.append(

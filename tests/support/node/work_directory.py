@@ -1,7 +1,7 @@
 """The work directory of a node, which its lock protects from the next start.
 
-Only the directory and the cgroups outlive a node that was killed with SIGKILL. The next start finds
-the directory, takes its lock, and removes both.
+Only the directory, the cgroups and the limits of writes outlive a node that was killed with
+SIGKILL. The next start finds the directory, takes its lock, and removes all of them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.node import cgroups
+from tests.support.node.write_limit import remove_limits
 
 _PREFIX = "podsettle-node-"
 _UNLOCKED_PREFIX = f".{_PREFIX}"
 _CGROUPS = "cgroups"
+_LIMITED = "limited-devices"
 # Longer than a start needs to lock its directory.
 _UNLOCKED_SECONDS = 60.0
 
@@ -53,6 +55,11 @@ def cgroups_of(directory: Path) -> list[Path]:
     """Return the cgroups that belong to a work directory."""
     listed = directory / _CGROUPS
     return [Path(line) for line in listed.read_text().splitlines()] if listed.exists() else []
+
+
+def limited_devices(directory: Path) -> Path:
+    """Return the file that lists the devices whose writes the node of a work directory limits."""
+    return directory / _LIMITED
 
 
 def _remove_leftovers() -> None:
@@ -97,5 +104,6 @@ def _lock(directory: Path) -> int | None:
 
 
 def _remove(directory: Path) -> None:
+    remove_limits(limited_devices(directory))
     cgroups.remove(cgroups_of(directory))
     shutil.rmtree(directory)
