@@ -97,7 +97,7 @@ node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd 2 and 1.
 	  $(BIN)/python -m pytest $(or $(TESTS),tests/node)
 
 .PHONY: umount
-umount: $(VENV)/.dev ## Measure umount times of init containers, with and without volatile (root; strace; UMOUNT=--short)
+umount: $(VENV)/.dev ## Let init containers hang in umounts on a slow disk, unsettled and settled (root; UMOUNT=--short)
 	@$(BIN)/python -m tests.support.node.requirements umount
 	@$(MAKE) --no-print-directory node-programs linger
 	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
@@ -155,7 +155,7 @@ matrix: $(VENV)/.dev linger ## Run the end-to-end tests on seven releases of Kub
 # `node` skips the tests on CRI-O and of Tekton unless both are built, so they come first.
 .PHONY: nightly
 nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
-	@failed=; for check in test-long test-lowest test-image-python crio tekton node race matrix \
+	@failed=; for check in test-long test-lowest test-image-python crio tekton node 'umount UMOUNT=--short' race matrix \
 	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' \
 	  'soak MINUTES=1' 'faults FAULTS=--short' 'fuzz SECONDS=60' mutants; do \
 	  echo "nightly: make $$check"; $(MAKE) --no-print-directory $$check || failed="$$failed '$$check'"; done; \

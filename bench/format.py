@@ -34,4 +34,6 @@ def format_measurement(measurement: Measurement) -> str:
     median = format_value(measurement.median, measurement.unit)
     if len(measurement.values) == 1:
         return median
-    return f"{median} ({format_number(measurement.low)}–{format_number(measurement.high)})"
+    unit = COUNT if measurement.unit == COUNT else ""
+    low, high = (format_value(value, unit) for value in (measurement.low, measurement.high))
+    return f"{median} ({low}–{high})"

@@ -1,6 +1,6 @@
-"""Pods whose init containers write to their root filesystem and end when they are told to.
+"""Pods whose init container writes to its root filesystem and ends when it is told to.
 
-Times come from the files in /var/log/pods, where containerd gives each line a time in nanoseconds.
+Times come from the files of the pods' logs, where containerd gives each line a time in nanoseconds.
 A pod's status has whole seconds only.
 """
 
@@ -12,31 +12,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from bench.errors import BenchError
-from tests.support.kube.cluster import Json, KubeCluster
-from tests.support.node.shim import (
-    first_process,
-    is_volatile,
-    root_filesystem,
-    shim_process,
-)
+from tests.support.kube.cluster import Json
+from tests.support.node.containerd import Containerd
+from tests.support.node.node import RealNode
+from tests.support.node.node_paths import NodePaths
+from tests.support.node.shim import first_process, is_volatile, shim_process
 
-# What an init container leaves in its root filesystem, as a package installation does.
-WRITTEN_MEBIBYTES = 64
-
-# A pod starts within seconds, but the longest injected umount holds it up for minutes.
+# An umount of 256 MiB takes a minute, and containerd's next attempt follows up to a minute later.
 TIMEOUT_SECONDS = 600.0
 _POLL_SECONDS = 0.05
 
-_LOGS = Path("/var/log/pods")
-
-_MAIN = "main"
+_INIT, _MAIN = "init", "main"
 # `sleep` runs in the background, so that the shell handles SIGTERM at once.
 _INIT_SCRIPT = (
     "echo began; trap 'echo ended; exit 0' TERM; "
-    f"dd if=/dev/zero of=/written bs=1M count={WRITTEN_MEBIBYTES} 2>/dev/null; "
+    "dd if=/dev/zero of=/written bs=1M count={mebibytes} 2>/dev/null; "
     "echo written; sleep 1000000 & wait"
 )
 _MAIN_SCRIPT = "echo began; sleep 1000000"
@@ -47,70 +39,77 @@ class RunningInit:
     """An init container that has written its data and waits for SIGTERM."""
 
     container_id: str
-    pid: int
+    process: int
     shim: int
-
-    @property
-    def rootfs(self) -> str:
-        """The mount point of the container's root filesystem."""
-        return str(root_filesystem(self.container_id))
-
-    @property
-    def is_volatile(self) -> bool:
-        """Whether the root filesystem's mount is volatile."""
-        return is_volatile(self.container_id)
-
-    def end(self) -> None:
-        """Tell the container's process to end."""
-        os.kill(self.pid, signal.SIGTERM)
+    is_volatile: bool
+    """Whether its root filesystem's mount is volatile."""
 
 
 class UmountPod:
-    """A pod with some init containers on this node."""
+    """A pod that is created as a user creates it: without a RuntimeClass and without a node."""
 
-    def __init__(
-        self, cluster: KubeCluster, namespace: str, name: str, *, image: str, inits: int,
-        runtime_class: str | None,
-    ) -> None:  # fmt: skip
-        self._cluster = cluster
+    def __init__(self, node: RealNode, namespace: str, name: str, mebibytes: int) -> None:
+        self.name = name
+        self._cluster = node.cluster
+        self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        self.inits = [f"init-{number}" for number in range(inits)]
-        made = cluster.create_pod(
+        self._ended: float | None = None
+        self._shown_ended: float | None = None
+        script = _INIT_SCRIPT.format(mebibytes=mebibytes)
+        image = node.images.busybox
+        self._created = node.create_pod(
             {
                 "metadata": {"name": name, "namespace": namespace},
                 "spec": {
                     "restartPolicy": "Never",
                     "terminationGracePeriodSeconds": 0,
-                    "initContainers": [
-                        _container(each, image, _INIT_SCRIPT) for each in self.inits
-                    ],
+                    "initContainers": [_container(_INIT, image, script)],
                     "containers": [_container(_MAIN, image, _MAIN_SCRIPT)],
-                    **({"runtimeClassName": runtime_class} if runtime_class else {}),
                 },
             }
         )
-        if made.status != 201:
-            raise BenchError(f"pod {name}: not created: {made.body.get('message', made.body)}")
-        uid = made.body["metadata"]["uid"]
-        self._logs = _LOGS / f"{namespace}_{name}_{uid}"
 
-    def await_written(self, init: str) -> RunningInit:
-        """Wait until an init container has written its data."""
-        self._await(lambda: self._line(init, "written"), f"{init} has written its data")
+    def await_node(self) -> str:
+        """Return the name of the node, once the pod has one."""
+        self._await(lambda: bool(self._pod()["spec"].get("nodeName")), "it has a node")
+        return str(self._pod()["spec"]["nodeName"])
+
+    def await_written(self, node: RealNode, runtime: Containerd) -> RunningInit:
+        """Wait until the init container has written its data on this node."""
+        uid = self._created["metadata"]["uid"]
+        self._logs = node.kubelet.pod_logs / f"{self._namespace}_{self.name}_{uid}"
+        self._await(lambda: self._line(_INIT, "written") is not None, "it has written its data")
         # The status follows the log.
-        self._await(lambda: bool(self._container_id(init)), f"the status has {init}")
-        container_id = self._container_id(init)
-        process, shim = first_process(container_id), shim_process(container_id)
-        return RunningInit(container_id, process, shim)
+        self._await(lambda: bool(self._init_status().get("containerID")), "it has a container ID")
+        container_id = str(self._init_status()["containerID"]).removeprefix("containerd://")
+        return _running_init(container_id, runtime.paths)
 
-    def await_gap(self, init: str) -> float:
-        """Wait for the next container. Return the seconds between the end of this one and it."""
-        following = [*self.inits, _MAIN][self.inits.index(init) + 1]
-        began = self._await(lambda: self._line(following, "began"), f"{following} runs")
-        ended = self._line(init, "ended")
-        if ended is None:
-            raise BenchError(f"{init} did not end as it was told to")
-        return began - ended
+    def end_init(self, running: RunningInit) -> None:
+        """Tell the process of the init container to end."""
+        os.kill(running.process, signal.SIGTERM)
+        self._await(lambda: self._line(_INIT, "ended") is not None, "the init container ends")
+        self._ended = self._line(_INIT, "ended")
+
+    def has_started(self) -> bool:
+        """Whether the main container has started. Notes when the status shows the init's end."""
+        if self._shown_ended is None and "terminated" in self._init_status().get("state", {}):
+            self._shown_ended = time.time()
+        return self._shown_ended is not None and self._line(_MAIN, "began") is not None
+
+    @property
+    def gap_seconds(self) -> float:
+        """The time between the last output of the init container and the first of the main one."""
+        began = self._line(_MAIN, "began")
+        assert began is not None
+        assert self._ended is not None
+        return began - self._ended
+
+    @property
+    def shown_running_seconds(self) -> float:
+        """The time between the end of the init container and a status that shows it."""
+        assert self._shown_ended is not None
+        assert self._ended is not None
+        return self._shown_ended - self._ended
 
     def delete(self) -> None:
         """Delete the pod, and wait until its containers are gone."""
@@ -120,12 +119,10 @@ class UmountPod:
     def _pod(self) -> Json:
         return self._cluster.request("GET", self._path).body
 
-    def _container_id(self, init: str) -> str:
-        """Return the ID of an init container, which is empty until the status has it."""
-        for status in self._pod()["status"].get("initContainerStatuses", ()):
-            if status["name"] == init:
-                return str(status.get("containerID", "")).removeprefix("containerd://")
-        return ""
+    def _init_status(self) -> Json:
+        """Return the status of the init container, which is empty at first."""
+        found: list[Json] = self._pod()["status"].get("initContainerStatuses", [])
+        return found[0] if found else {}
 
     def _line(self, container: str, text: str) -> float | None:
         """Return the time of a line in a container's log, or None."""
@@ -139,14 +136,22 @@ class UmountPod:
                 return datetime.fromisoformat(moment).timestamp()
         return None
 
-    def _await(self, condition: Callable[[], float | bool | None], what: str) -> float:
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while not (result := condition()):
+        while not condition():
             if time.monotonic() > deadline:
                 status = self._pod().get("status")
                 raise BenchError(f"{self._path}: waited in vain until {what}: {status}")
             time.sleep(_POLL_SECONDS)
-        return float(result)
+
+
+def _running_init(container_id: str, paths: NodePaths) -> RunningInit:
+    return RunningInit(
+        container_id,
+        first_process(container_id, paths),
+        shim_process(container_id, paths),
+        is_volatile(container_id, paths),
+    )
 
 
 def _container(name: str, image: str, script: str) -> Json:

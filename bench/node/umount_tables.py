@@ -1,38 +1,28 @@
-"""The measurements of `make umount`: which conditions, in which order, and their tables."""
+"""The measurements of `make umount`: which releases and sizes, and their table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
-from pathlib import Path
-from statistics import median
 
 from bench.environment import describe_environment
 from bench.format import COUNT
-from bench.interleave import interleave
 from bench.measurement import Measurement
-from bench.node.disk_load import WRITE_MEBIBYTES, WRITERS
-from bench.node.umount_node import Sample, UmountNode
-from bench.node.umount_pods import WRITTEN_MEBIBYTES
+from bench.node.umount_clock import POLL_SECONDS
+from bench.node.umount_cluster import SETTLED, UNSETTLED, Sample, umount_cluster
 from bench.node.umount_report import (
-    CALLS,
     FAILURES,
     GAP,
-    INJECTED,
-    LOAD,
-    RATIO,
+    LATE,
+    LATE_SECONDS,
+    SHOWN_RUNNING,
     UMOUNT,
     VOLATILE,
 )  # fmt: skip
-from bench.node.umount_trace import find_strace
 from bench.report_table import ReportTable
 from tests.support.node.containerd import Containerd
-from tests.support.node.node import RealNode
+from tests.support.node.slow_disk import WRITE_MEBIBYTES_PER_SECOND
 
-_MAJORS = (2, 1)
-_IDLE, _BUSY = "idle disk", "fsync load"
 _FACTS = ("commit", "date", "processor", "memory", "system", "load average before", "Kubernetes")
 
 
@@ -40,98 +30,60 @@ _FACTS = ("commit", "date", "processor", "memory", "system", "load average befor
 class Profile:
     """The amount of work for the figures."""
 
+    majors: tuple[int, ...]
+    # Of each size, one unsettled and one settled pod in each round.
     rounds: int
-    # Init containers of the pod that each round starts. Each of them is one measurement.
-    inits: int
-    # Injected delays of each umount2 call.
-    delays_seconds: tuple[float, ...]
+    # What an init container writes to its root filesystem.
+    mebibytes: tuple[int, ...]
 
 
-# The report injects 60 s. The shim calls umount2 twice, so of the shorter delays one stays below
-# containerd's limit of 10 s.
-FULL = Profile(rounds=3, inits=4, delays_seconds=(2, 8, 60))
-SHORT = Profile(rounds=1, inits=1, delays_seconds=(1,))
+# The umount of 16 MiB stays below containerd's limit of 10 s. That of 256 MiB makes a gap of more
+# than a minute, which `podsettle scan` finds.
+FULL = Profile(majors=(2, 1), rounds=3, mebibytes=(16, 64, 256))
+SHORT = Profile(majors=(2,), rounds=1, mebibytes=(16, 256))
 
 
-def measure(profile: Profile, directory: Path) -> tuple[dict[str, ReportTable], dict[str, str]]:
-    """Measure on a node of each major release of containerd. Return tables and environment."""
-    find_strace()
+def measure(profile: Profile) -> tuple[ReportTable, dict[str, str]]:
+    """Measure in a cluster of each major release of containerd. Return table and environment."""
     # The load average must be read before the nodes load the machine.
     facts = describe_environment()
-    load = ReportTable(LOAD, "Umount of a finished init container, and the gap after it")
-    injected = ReportTable(INJECTED, "The same with each umount2 call delayed by strace")
+    table = ReportTable("slow-disk", "Init containers on a slow disk")
     versions = []
-    for major in _MAJORS:
-        runtime = Containerd(major)
-        versions.append(runtime.version)
-        with RealNode.start(runtime) as node:
-            umounts = UmountNode(node, runtime, directory)
-            name = f"containerd {runtime.version}"
-            _add_load(load, name, umounts, profile)
-            _add_injected(injected, name, umounts, profile)
-    load.notes += [
-        f"{profile.rounds * profile.inits} init containers in each row: the median, and the range. "
-        "The ratio is that of the medians of each round.",
-        f"Each init container writes {WRITTEN_MEBIBYTES} MiB to its root filesystem.",
-        f"fsync load: {WRITERS} programs write {WRITE_MEBIBYTES} MiB each and call fsync, again "
-        "and again, on the same filesystem.",
-        f"*{UMOUNT}* is the time in umount2 calls for the root filesystem. *{GAP}* is the time "
-        "between the last output of the init container and the first output of the next container.",
-    ]
-    injected.notes += [
-        "One init container in each row. The shim calls umount2 twice for a root filesystem: the "
-        "second call finds no mount.",
-        "The gap of 8 s depends on when containerd's retry begins, so a difference between the two "
-        "rows of a delay is chance.",
+    for major in profile.majors:
+        version = Containerd(major).version
+        versions.append(version)
+        with umount_cluster(major) as cluster:
+            for size in profile.mebibytes:
+                samples = cluster.measure(size, profile.rounds)
+                row = f"containerd {version}, {size} MiB"
+                table.rows[row] = _figures(samples[UNSETTLED])
+                table.rows[f"{row}, {VOLATILE}"] = _figures(samples[SETTLED])
+    table.notes += [
+        f"Pods in each row: {profile.rounds}. The figures are the median and the range. The rows "
+        f"with *{VOLATILE}* are the settled pods. All pods were created alike, one of each kind at "
+        "a time.",
+        "The size is what the init container writes to its root filesystem. The disk of each node "
+        f"writes {WRITE_MEBIBYTES_PER_SECOND} MiB/s.",
+        f"*{UMOUNT}* is the time in umount2 calls of the shim, which is read every "
+        f"{POLL_SECONDS * 1000:.0f} ms. Shorter calls show as 0.",
+        f"*{GAP}* is the time between the last output of the init container and the first output "
+        f"of the next container. *{SHOWN_RUNNING}* is the time in which the pod's status still "
+        "showed the ended init container as running.",
         f"*{FAILURES}* are lines with `failed to stop container` and `context deadline exceeded` "
-        "in containerd's log.",
+        f"in containerd's log. *{LATE}* had a gap of more than {LATE_SECONDS} s.",
+        "`podsettle scan` found exactly the pods with a gap of a minute or more.",
     ]
     environment = {key: facts[key] for key in _FACTS}
     environment["containerd"] = " and ".join(versions)
-    return {LOAD: load, INJECTED: injected}, environment
+    return table, environment
 
 
-def _add_load(table: ReportTable, name: str, node: UmountNode, profile: Profile) -> None:
-    def run(volatile: bool, loaded: bool) -> list[Sample]:
-        node.use_volatile(volatile)
-        return (node.measure_load if loaded else node.measure)(profile.inits)
-
-    conditions = {
-        _row(name, condition, volatile): partial(run, volatile, loaded)
-        for volatile in (False, True)
-        for condition, loaded in ((_IDLE, False), (_BUSY, True))
+def _figures(samples: Sequence[Sample]) -> dict[str, Measurement]:
+    late = sum(each.gap_seconds > LATE_SECONDS for each in samples)
+    return {
+        UMOUNT: Measurement(tuple(each.umount_seconds for each in samples), "s"),
+        GAP: Measurement(tuple(each.gap_seconds for each in samples), "s"),
+        SHOWN_RUNNING: Measurement(tuple(each.shown_running_seconds for each in samples), "s"),
+        FAILURES: Measurement(tuple(each.failures for each in samples), COUNT),
+        LATE: Measurement((late,), COUNT),
     }
-    results = interleave(conditions, profile.rounds)
-    # By condition, so that the two rows to compare stand together.
-    for condition in (_IDLE, _BUSY):
-        plain, volatile = (_row(name, condition, volatile) for volatile in (False, True))
-        for row in (plain, volatile):
-            table.rows[row] = _figures(list(chain.from_iterable(results[row])), "ms")
-        ratio = _round_medians(results[plain]).ratio_to(_round_medians(results[volatile]))
-        table.rows[plain][RATIO] = ratio
-
-
-def _add_injected(table: ReportTable, name: str, node: UmountNode, profile: Profile) -> None:
-    samples = node.measure_delays(profile.delays_seconds)
-    for delay, volatile in sorted(samples):
-        sample = samples[delay, volatile]
-        table.rows[_row(name, f"{delay:g} s", volatile)] = {
-            **_figures([sample], "s"),
-            CALLS: Measurement((sample.calls,), COUNT),
-            FAILURES: Measurement((sample.failures,), COUNT),
-        }
-
-
-def _figures(samples: Sequence[Sample], umount_unit: str) -> dict[str, Measurement]:
-    scale = {"ms": 1000.0, "s": 1.0}[umount_unit]
-    umounts = tuple(sample.umount_seconds * scale for sample in samples)
-    gaps = tuple(sample.gap_seconds for sample in samples)
-    return {UMOUNT: Measurement(umounts, umount_unit), GAP: Measurement(gaps, "s")}
-
-
-def _round_medians(rounds: Iterable[Sequence[Sample]]) -> Measurement:
-    return Measurement(tuple(median(each.umount_seconds for each in one) for one in rounds))
-
-
-def _row(name: str, condition: str, volatile: bool) -> str:
-    return f"{name}, {condition}" + (f", {VOLATILE}" if volatile else "")

@@ -33,7 +33,7 @@ _MORE_PROGRAMS: Mapping[str, Mapping[str, str]] = {
         **crio_build.PACKAGES,
         "conmon": "conmon",
     },
-    "umount": {"mkfs.ext4": "e2fsprogs", "strace": "strace"},
+    "umount": {"mkfs.ext4": "e2fsprogs"},
 }
 _MOUNT_OPTION_SEPARATORS = frozenset(",:\\")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"

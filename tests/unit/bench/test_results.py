@@ -6,7 +6,7 @@ import pytest
 
 from bench import core, footprint, throughput
 from bench.errors import BenchError
-from bench.format import format_measurement, format_value
+from bench.format import COUNT, format_measurement, format_value
 from bench.interleave import interleave
 from bench.measurement import Measurement, percentile
 from bench.profiles import FULL
@@ -134,6 +134,7 @@ def test_results_survive_a_round_trip_through_json() -> None:
 def test_figures_are_formatted_with_three_significant_digits() -> None:
     assert format_value(12_345.6, "/s") == "12,346"
     assert format_measurement(Measurement((0.7, 0.712, 0.8), "s")) == "0.71 s (0.70–0.80)"
+    assert format_measurement(Measurement((4, 4, 5), COUNT)) == "4 (4–5)"
 
 
 def test_results_replace_the_marked_section_of_the_page() -> None:

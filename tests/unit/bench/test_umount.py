@@ -1,50 +1,86 @@
-"""The measurement of umount times: what strace prints, and what the page shows."""
+"""The measurement of umounts: what its figures have to show, and what the page shows."""
 
 from __future__ import annotations
 
+import os
+import platform
+
+import pytest
+
+from bench.format import COUNT
+from bench.measurement import Measurement
+from bench.node.umount_clock import UmountClock
 from bench.node.umount_report import (
     CHART,
+    FAILURES,
+    GAP,
+    LATE,
+    LATE_SECONDS,
     PAGE,
     RESULTS,
     as_json,
     as_markdown,
     from_json,
     render_chart,
+    unproven,
 )
-from bench.node.umount_trace import UmountCall, parse_calls
 from bench.report import fill_page
+from bench.report_table import ReportTable
+from tests.support.waiting import await_that
 
-ROOTFS = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/0c1d/rootfs"
-
-
-def test_finished_calls_are_read_from_the_output_of_strace() -> None:
-    text = f"""\
-4711  1795376174.100000 umount2("{ROOTFS}", 0) = 0 <0.250000>
-4712  1795376174.400000 umount2("{ROOTFS}", 0) = -1 EINVAL (Invalid argument) <0.000010>
-4711  1795376175.100000 umount2("/other", MNT_DETACH|UMOUNT_NOFOLLOW) = 0 (DELAYED) <2.000100>
-4711  1795376176.100000 +++ exited with 0 +++
-"""
-    assert list(parse_calls(text)) == [
-        UmountCall(ROOTFS, True, 0.25),
-        UmountCall(ROOTFS, False, 0.00001),
-        UmountCall("/other", True, 2.0001),
-    ]
+CLOCK_NANOSLEEP = {"aarch64": "115", "x86_64": "230"}
 
 
-def test_calls_of_two_threads_are_told_apart_when_strace_prints_them_in_two_parts() -> None:
-    text = """\
-4711  1795376174.100000 umount2("/a", 0 <unfinished ...>
-4712  1795376174.200000 umount2("/b", 0 <unfinished ...>
-4713  1795376174.250000 umount2("/c", 0 <unfinished ...>
-4711  1795376174.300000 <... umount2 resumed>) = 0 <0.200000>
-4712  1795376174.400000 <... umount2 resumed>) = -1 EBUSY (Device or resource busy) (DELAYED) <0.2>
-"""
-    assert list(parse_calls(text)) == [UmountCall("/a", True, 0.2), UmountCall("/b", False, 0.2)]
+def table(
+    gaps: tuple[float, ...], failures: tuple[float, ...], settled: tuple[float, ...]
+) -> ReportTable:
+    def row(seconds: tuple[float, ...], counts: tuple[float, ...]) -> dict[str, Measurement]:
+        late = sum(each > LATE_SECONDS for each in seconds)
+        return {
+            GAP: Measurement(seconds, "s"),
+            FAILURES: Measurement(counts, COUNT),
+            LATE: Measurement((late,), COUNT),
+        }
+
+    rows = {"plain": row(gaps, failures), "plain, volatile": row(settled, (0.0,) * len(settled))}
+    return ReportTable("slow-disk", "", rows)
+
+
+def test_defect_is_proven_if_half_of_the_pods_hang_by_it_and_no_settled_pod_does() -> None:
+    assert unproven(table((4.0, 25.0), (0.0, 1.0), (1.0, 1.2))) == []
+
+
+@pytest.mark.parametrize(
+    ("gaps", "failures", "settled", "missing"),
+    [
+        ((4.0, 5.0, 25.0), (0.0, 0.0, 1.0), (1.0,), "1 of 3 unsettled pods were late"),
+        ((25.0, 25.0), (1.0, 0.0), (1.0,), "1 unsettled pods were late without a failure"),
+        ((25.0, 25.0), (1.0, 1.0), (1.0, 11.0), "1 settled pods were late"),
+    ],
+    ids=["few pods hang", "a pod hangs by another cause", "a settled pod hangs"],
+)
+def test_defect_is_unproven_if(
+    gaps: tuple[float, ...], failures: tuple[float, ...], settled: tuple[float, ...], missing: str
+) -> None:
+    (found,) = unproven(table(gaps, failures, settled))
+    assert found.startswith(missing)
+
+
+@pytest.mark.skipif(platform.machine() not in CLOCK_NANOSLEEP, reason="another processor")
+def test_clock_counts_only_the_time_in_its_system_call() -> None:
+    with (
+        UmountClock.of(os.getpid()) as umount,
+        UmountClock.of(os.getpid(), CLOCK_NANOSLEEP[platform.machine()]) as sleep,
+    ):
+        # This process sleeps between two tries.
+        await_that(lambda: sleep.seconds > 0.1, "the time in the system call is counted")
+    assert umount.seconds == 0
 
 
 def test_figures_and_chart_of_the_page_are_those_of_the_results_file() -> None:
-    tables, environment = from_json(RESULTS.read_text(encoding="utf-8"))
+    results, environment = from_json(RESULTS.read_text(encoding="utf-8"))
     page = PAGE.read_text(encoding="utf-8")
-    assert page == fill_page(page, as_markdown(tables, environment), "umount")
-    assert CHART.read_text(encoding="utf-8") == render_chart(tables)
-    assert RESULTS.read_text(encoding="utf-8") == as_json(tables, environment)
+    assert page == fill_page(page, as_markdown(results, environment), "umount")
+    assert CHART.read_text(encoding="utf-8") == render_chart(results)
+    assert RESULTS.read_text(encoding="utf-8") == as_json(results, environment)
+    assert unproven(results) == []
