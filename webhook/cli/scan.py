@@ -65,8 +65,8 @@ def _check_namespace(
     type=click.Choice(["text", "wide", "name", "json", "yaml", "html", "policy"]),
     default="text",
     show_default=True,
-    help="wide: the same as -v. name: the workloads found, for `xargs -L1 podsettle explain`. html: "
-    "one file with pictures, which needs no network. policy: only the policies that the scan "
+    help="wide: the same as -v. name: the workloads found, for `xargs -L1 podsettle explain`. "
+    "html: one file with pictures, which needs no network. policy: only the policies that the scan "
     "proposes, as YAML.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print the evidence and all nodes too.")
