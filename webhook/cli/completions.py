@@ -42,23 +42,54 @@ def complete_pods(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Return the pods of the namespace."""
-
-    def path(server: ApiServer) -> str:
-        namespace = context.params.get("namespace") or server.namespace
-        return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
-
-    return _starting_with(incomplete, _names(context, path))
+    return _starting_with(incomplete, _object_names(context, "", "pods"))
 
 
 def complete_targets(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return reason codes, remedies and pods."""
+    """Return reason codes, remedies, pods, and kinds such as `job/`. Behind a kind, its objects."""
     from webhook.core.reasons import Reason
     from webhook.core.remedies import REMEDIES
+    from webhook.inspect.explain import target
 
-    words = _starting_with(incomplete, [*REMEDIES, *Reason])
-    return [*words, *complete_pods(context, parameter, incomplete)]
+    if "/" in incomplete:
+        return _complete_objects(context, incomplete)
+    kinds = (target.POD, target.DEPLOYMENT, target.STATEFUL_SET, target.DAEMON_SET, target.JOB,
+             target.CRON_JOB)  # fmt: skip
+    titles = [str(target.ObjectTarget(kind, "")) for kind in kinds]
+    words = _starting_with(incomplete, [*REMEDIES, *Reason, *titles])
+    words += complete_pods(context, parameter, incomplete)
+    if len(words) == 1 and words[0] in titles:
+        # A shell writes a space behind the only word, so that no name could follow the kind.
+        return _complete_objects(context, words[0]) or words
+    return words
+
+
+def _complete_objects(context: click.Context, incomplete: str) -> list[str]:
+    """Return the objects `KIND/NAME` that begin with a text, which contains a kind."""
+    from webhook.inspect.explain.target import ObjectTarget, TargetError, parse_target
+
+    prefix = incomplete.partition("/")[0]
+    try:
+        found = parse_target(f"{prefix}/any")
+    except TargetError:
+        return []
+    if not isinstance(found, ObjectTarget):  # Without a kind, it would be another target.
+        return []
+    names = _object_names(context, found.kind.group, found.kind.plural)
+    return _starting_with(incomplete, (f"{prefix}/{name}" for name in names))
+
+
+def _object_names(context: click.Context, group: str, plural: str) -> list[str]:
+    """Return the names of the objects of a resource in the namespace."""
+
+    def path(server: ApiServer) -> str:
+        namespace = context.params.get("namespace") or server.namespace
+        root = f"/apis/{group}/v1" if group else "/api/v1"
+        return f"{root}/namespaces/{quote(namespace, safe='')}/{plural}"
+
+    return _names(context, path)
 
 
 def _starting_with(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from webhook import __version__
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CONTAINER = {"name": "main", "image": "example/app:1", "command": ["/bin/quick"]}
+JOB_POD = {"restartPolicy": "Never", "containers": [CONTAINER]}
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +143,16 @@ def test_names_of_the_cluster_are_completed(
     assert completed(admin, "logs", "-n", apps, "w") == ["web"]
     assert completed(admin, "explain", "-n", apps, "nocom") == ["NoCommand"]
     assert completed(admin, "explain", "-n", apps, "db") == ["db"]
+    assert completed(admin, "explain", "-n", apps, "pod/w") == ["pod/web"]
+    assert completed(admin, "explain", "-n", apps, "pods/") == ["pods/db", "pods/web"]
+    assert completed(admin, "explain", "-n", apps, "taskrun/") == []
+    job = {"metadata": {"name": "build"}, "spec": {"template": {"spec": JOB_POD}}}
+    live_cluster.create(f"/apis/batch/v1/namespaces/{apps}/jobs", job)
+    assert completed(admin, "explain", "-n", apps, "jobs.batch/b") == ["jobs.batch/build"]
+    # The only kind is completed with its objects, because a shell writes a space behind one word.
+    assert completed(admin, "explain", "-n", apps, "jo") == ["job/build"]
+    assert completed(admin, "explain", "-n", apps, "cronj") == ["cronjob/"]
+    assert {"deploy/", "ds/", "sts/", "pod/"} <= {*completed(admin, "explain", "-n", apps, "")}
     contexts = [
         each["name"] for each in json.loads(live_cluster.kubeconfig.read_text())["contexts"]
     ]
