@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from tests.support.paths import ROOT
@@ -85,6 +86,34 @@ def test_scan_without_a_proposal_prints_no_policy_and_says_so() -> None:
     assert result.exit_code == 0
     assert result.stdout == ""
     assert "no policy is proposed" in result.stderr
+
+
+def test_summary_names_the_policies_that_exist_already(tmp_path: Path) -> None:
+    proposed = CliRunner().invoke(main, [*COMMAND, "-o", "policy"]).stdout
+    summaries = []
+    for name, text in (("audit", proposed), ("mutate", proposed.replace("action: Audit", ""))):
+        (tmp_path / f"{name}.yaml").write_text(text)
+        flags = ["--manifests", str(tmp_path / f"{name}.yaml")]
+        summary, _, rest = CliRunner().invoke(main, [*COMMAND, *flags]).stdout.partition("\n\n")
+        assert "kubectl" not in summary
+        assert "The proposed policy" not in rest
+        summaries.append(" ".join(summary.split()))
+    assert (
+        "In the cluster already: policy settle-postinitsleep for exit-255. It only reports, until "
+        "you delete `action: Audit` there." in summaries[0]
+    )
+    assert "A remedy is in force already: policy settle-postinitsleep for exit-255." in summaries[1]
+
+
+def test_advice_without_nodes_says_that_they_are_unknown(tmp_path: Path) -> None:
+    document = yaml.safe_load((ROOT / "examples" / "scan" / "cluster.yaml").read_text())
+    pods = [item for item in document["items"] if item["kind"] == "Pod"]
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}))
+    result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path)])
+    assert (
+        "WHAT TO DO\n  No node could be read, so whether it has a defect is unknown.\n"
+        in result.stdout
+    )
 
 
 @pytest.mark.parametrize("text", ["", "kind: Namespace\nmetadata: {name: ci}\n"])

@@ -30,7 +30,12 @@ def policy_sentences(preview: PolicyPreview) -> list[str]:
         f"Policy {each.text} has a remedy for {count_of(each.pods, 'pod')} like these."
         for each in preview.in_force
     ]
-    if preview.changes:
+    if preview.changes and preview.is_audited:
+        sentences.append(
+            f"A policy with {preview.remedy} is in the cluster already. It {preview.phrase}, once "
+            "you delete `action: Audit` there."
+        )
+    elif preview.changes:
         sentences.append(f"The proposed policy has {preview.remedy}, and {preview.phrase}.")
     if preview.warning:
         sentences.append(f"{preview.warning}.")
@@ -41,8 +46,6 @@ def policy_sentences(preview: PolicyPreview) -> list[str]:
         f"{each.text}."
         for each in preview.unchanged
     ]
-    if preview.is_audited and preview.changes:
-        sentences.append("A policy of its name is in the cluster already, with `action: Audit`.")
     configuration = REMEDIES[preview.remedy].node_configuration
     if configuration and not preview.in_force:
         sentences.append(f"Configure the nodes first: `{configuration}`.")

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import yaml
+
 from webhook.inspect.findings import Answer, Certainty
 from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.model import ScanReport, SymptomReport, count_of
@@ -42,7 +44,8 @@ def summary_of(report: ScanReport) -> Summary:
     found = found_symptoms(report)
     answer = f"{count_of(len(found), 'symptom')} found:" if found else "No symptom was found."
     steps = list(_steps(report, found))
-    proposed = [symptom for symptom in found if symptom.policy]
+    steps += _existing_policies(found)
+    proposed = [symptom for symptom in found if symptom.policy and not _is_audited(symptom)]
     if proposed:
         steps.append(_policy_step(proposed))
     return Summary(
@@ -116,13 +119,48 @@ def _steps(report: ScanReport, found: list[SymptomReport]) -> Iterator[str]:
         yield found[0].advice
 
 
+def _existing_policies(found: list[SymptomReport]) -> Iterator[str]:
+    """Yield which policies have the remedies already, and which of them only report."""
+    in_force = [
+        f"{policy.text} for {symptom.id}"
+        for symptom in found
+        if symptom.preview is not None
+        for policy in symptom.preview.in_force[:1]
+    ]
+    if in_force:
+        yield f"A remedy is in force already: policy {', policy '.join(in_force)}."
+    audited = [f"{_policy_name(each)} for {each.id}" for each in found if _is_audited(each)]
+    if audited:
+        subject = "It only reports" if len(audited) == 1 else "Each only reports"
+        names = ", policy ".join(audited)
+        yield (
+            f"In the cluster already: policy {names}. {subject}, until you delete `action: Audit` "
+            "there."
+        )
+
+
+def _is_audited(symptom: SymptomReport) -> bool:
+    """Return whether the proposed policy is in the cluster already, with `action: Audit`."""
+    return bool(symptom.policy) and symptom.preview is not None and symptom.preview.is_audited
+
+
+def _policy_name(symptom: SymptomReport) -> str:
+    """Return the name of the proposed policy."""
+    return str(yaml.safe_load(symptom.policy)["metadata"]["name"])
+
+
 def _policy_step(proposed: list[SymptomReport]) -> str:
-    """Return what the proposed policies do, and when."""
+    """Return what the proposed policies do, when, and who can create them."""
     phrases = [each.preview.phrase for each in proposed if each.preview is not None]
     if len(phrases) == 1:
-        return f"A policy {phrases[0]}, once you delete `action: Audit`:"
-    until = "until you delete `action: Audit`"
-    return f"{len(phrases)} policies are proposed. Each only reports, {until}:"
+        return (
+            f"A policy {phrases[0]}, once you delete `action: Audit`. A cluster administrator can "
+            "create it:"
+        )
+    return (
+        f"{len(phrases)} policies are proposed. Each only reports, until you delete `action: "
+        "Audit`. A cluster administrator can create them:"
+    )
 
 
 def _unknown(report: ScanReport) -> str:

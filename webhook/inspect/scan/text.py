@@ -23,6 +23,8 @@ _MAX_DETAILED_ROWS = 50
 _MAX_CHARACTERS = 200
 """The maximum length of a piece of evidence. JSON has all of it."""
 _MAX_SUMMARY_LINES = 10
+_MIN_SYMPTOM_LINES = 2
+"""The minimum of these lines that name symptoms: one symptom, and how many others there are."""
 _WIDTH = 80
 """The columns of a terminal. Commands are not cut."""
 _WORKLOAD = re.compile(rf"[A-Za-z][A-Za-z0-9]*/{OBJECT_NAME.pattern}", re.ASCII)
@@ -69,6 +71,8 @@ def _lines(report: ScanReport, details: bool) -> Iterator[str]:
         yield from _table(report, _MAX_DETAILED_ROWS if details else MAX_ROWS)
         yield ""
         yield "WHAT TO DO"
+        if not report.nodes:
+            yield from _wrapped("No node could be read, so whether it has a defect is unknown.", 2)
         for symptom in found:
             yield from _wrapped(f"{symptom.id}: {symptom.title}. {symptom.advice}".rstrip(), 2)
             commands = (each.advice for each in symptom.findings)
@@ -105,13 +109,13 @@ def _lines(report: ScanReport, details: bool) -> Iterator[str]:
 
 
 def _summary_lines(report: ScanReport) -> Iterator[str]:
-    """Yield at most _MAX_SUMMARY_LINES lines, if the name of the cluster is not too long."""
+    """Yield at most _MAX_SUMMARY_LINES lines, if names are short and there are few steps."""
     summary = summary_of(report)
     before = [*_wrapped(summary.scanned, 0), summary.answer]
     after = [line for step in summary.steps for line in _wrapped(step, 0)]
     after += [f"  {summary.command}"] if summary.command else []
     after += _wrapped(summary.unknown, 0)
-    room = _MAX_SUMMARY_LINES - len(before) - len(after)
+    room = max(_MAX_SUMMARY_LINES - len(before) - len(after), _MIN_SYMPTOM_LINES)
     rows = [line for each in summary.symptoms for line in _wrapped(each, 2)]
     if len(rows) > room:
         left = len(summary.symptoms) - (room - 1)
