@@ -79,6 +79,14 @@ def phrases(results: Results) -> dict[str, str]:
         "regular": _span(_EARLIER_UNWRAPPED_REGULAR, affected.total(late, none, Kind.REGULAR)),
         "ten": _span(_EARLIER_10_MS, *ten),
         "exposed": _exposed(results),
+        "lost": _out_of(affected.total(late, none, Kind.INIT) or Count(0, 0)),
+        "versions": ", ".join(
+            [
+                f"Kubernetes {results.environment.get('Kubernetes', 'unknown')}",
+                *map(runtime_name, results.runtimes),
+            ]
+        ),
+        "date": results.environment.get("date", "unknown"),
     }
 
 

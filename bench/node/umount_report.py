@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from bench.bar_chart import Bar, Panel, render_panels
 from bench.format import format_value
@@ -20,7 +21,8 @@ LATE_SECONDS = 10
 
 PAGE = Path(__file__).parents[2] / "docs" / "reports" / "containerd-slow-umount.md"
 RESULTS, CHART = PAGE.with_suffix(".json"), PAGE.with_suffix(".svg")
-_MARKER = "umount"
+_MARKER, _SEEN_MARKER = "umount", "umount seen"
+_Row: TypeAlias = dict[str, Measurement]
 
 
 def as_json(table: ReportTable, environment: Mapping[str, str]) -> str:
@@ -49,10 +51,30 @@ def as_markdown(table: ReportTable, environment: Mapping[str, str]) -> str:
 def write_docs(table: ReportTable, environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Write the results to the page of the report and beside it. Return the written files."""
     page = PAGE.read_text(encoding="utf-8")
+    page = fill_page(page, seen_by_this_project(table, environment), _SEEN_MARKER)
     PAGE.write_text(fill_page(page, as_markdown(table, environment), _MARKER), encoding="utf-8")
     RESULTS.write_text(as_json(table, environment), encoding="utf-8")
     CHART.write_text(render_chart(table), encoding="utf-8")
     return PAGE, RESULTS, CHART
+
+
+def seen_by_this_project(table: ReportTable, environment: Mapping[str, str]) -> str:
+    """Return the rows that say how the defect was provoked, and what the policy changed."""
+    plain, settled = _plain(table), _settled(table)
+    rows = {
+        "provoked by": "an init container that writes more than a slow disk can write in 10 s. "
+        f"Pods that write less are among the {_pods(plain)} too",
+        "without the policy": f"{_late(plain)} of {_pods(plain)} pods started more than "
+        f"{LATE_SECONDS} s late, each with containerd's error",
+        "with it": f"{_late(settled)} of {_pods(settled)} pods",
+        "versions": ", ".join(
+            f"{name} {environment[name]}" for name in ("Kubernetes", "containerd")
+        ),
+        "date": environment["date"],
+        "repeat it": "`make umount`",
+    }
+    lines = ("| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items()), "")
+    return "\n".join(lines)
 
 
 def render_chart(table: ReportTable) -> str:
@@ -66,10 +88,9 @@ def render_chart(table: ReportTable) -> str:
 
 def unproven(table: ReportTable) -> list[str]:
     """Return what the figures do not show of the defect and of its cure."""
-    plain = [row for name, row in table.rows.items() if not name.endswith(VOLATILE)]
-    settled = [row for name, row in table.rows.items() if name.endswith(VOLATILE)]
+    plain, settled = _plain(table), _settled(table)
     found = []
-    late, pods = _late(plain), sum(len(row[GAP].values) for row in plain)
+    late, pods = _late(plain), _pods(plain)
     if late * 2 < pods:
         found.append(f"{late} of {pods} unsettled pods were late: expected at least half of them")
     others = sum(
@@ -84,7 +105,19 @@ def unproven(table: ReportTable) -> list[str]:
     return found
 
 
-def _late(rows: list[dict[str, Measurement]]) -> int:
+def _plain(table: ReportTable) -> list[_Row]:
+    return [row for name, row in table.rows.items() if not name.endswith(VOLATILE)]
+
+
+def _settled(table: ReportTable) -> list[_Row]:
+    return [row for name, row in table.rows.items() if name.endswith(VOLATILE)]
+
+
+def _pods(rows: list[_Row]) -> int:
+    return sum(len(row[GAP].values) for row in rows)
+
+
+def _late(rows: list[_Row]) -> int:
     return sum(round(row[LATE].median) for row in rows)
 
 

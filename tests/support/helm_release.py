@@ -90,7 +90,7 @@ class Installation:
         """Run helm as the administrator. It must succeed without a warning."""
         done = run("helm", *arguments, "--namespace", NAMESPACE, kubeconfig=self.cluster.kubeconfig)
         assert done.returncode == 0, done.stderr
-        # Lines of klog's level "info" are client-go's: since 1.37 it tells of each watch that it ends.
+        # Lines of klog's level "info" are no warnings. client-go 1.37 logs each watch that it ends.
         warnings = [line for line in done.stderr.splitlines() if not re.match(r"I\d{4} ", line)]
         assert not warnings, done.stderr
         return done.stdout

@@ -22,6 +22,7 @@ from bench.node.umount_report import (
     as_markdown,
     from_json,
     render_chart,
+    seen_by_this_project,
     unproven,
 )
 from bench.report import fill_page
@@ -81,6 +82,7 @@ def test_figures_and_chart_of_the_page_are_those_of_the_results_file() -> None:
     results, environment = from_json(RESULTS.read_text(encoding="utf-8"))
     page = PAGE.read_text(encoding="utf-8")
     assert page == fill_page(page, as_markdown(results, environment), "umount")
+    assert page == fill_page(page, seen_by_this_project(results, environment), "umount seen")
     assert CHART.read_text(encoding="utf-8") == render_chart(results)
     assert RESULTS.read_text(encoding="utf-8") == as_json(results, environment)
     assert unproven(results) == []

@@ -17,9 +17,18 @@ from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.model import parse_policy
 
 PAGES = [Page(path) for path in ALL]
-REPORTS = [page for page in PAGES if page.path.parent.name == "reports"]
+REPORTS = [
+    page for page in PAGES if page.path.parent.name == "reports" and page.path.name != "README.md"
+]
 COMMANDS = [(page, typed) for page in PAGES for typed in page.commands]
-SECTIONS = ["Symptom", "Check", "Policy", "Node configuration", "What podsettle cannot do"]
+SECTIONS = [
+    "Symptom",
+    "Check",
+    "Policy",
+    "Node configuration",
+    "Seen by this project",
+    "What podsettle cannot do",
+]
 
 
 def name_of(page: Page) -> str:
@@ -33,10 +42,12 @@ def test_every_report_has_its_page_and_its_test() -> None:
     assert modules == {f"test_{name.replace('-', '_')}" for name in pages}
     readme = Page(ROOT / "README.md")
     assert {f"docs/reports/{name}.md" for name in pages} <= {path for path, _ in readme.links}
+    index = Page(DOCS / "reports" / "README.md")
+    assert {(f"{name}.md", "seen-by-this-project") for name in pages} <= set(index.links)
 
 
 @pytest.mark.parametrize("page", REPORTS, ids=name_of)
-def test_page_of_a_report_has_the_five_sections(page: Page) -> None:
+def test_page_of_a_report_has_the_six_sections(page: Page) -> None:
     order = list(SECTIONS)
     if any(typed.arguments[:1] == ("node-config",) for typed in page.commands):
         # Objects that direct pods to nodes must follow the configuration of the nodes.
