@@ -26,7 +26,7 @@ def symptoms_of(pod: LivePod, cluster: KnownCluster) -> Iterator[PodSymptom]:
             continue
         found = FoundPods(view, view.policies)
         found.add(pod, findings)
-        proposal = propose(symptom.defect, found, view, view.policies, cluster.settings, {})
+        proposal = propose(symptom.defect, found, cluster, {})
         yield PodSymptom(
             symptom=symptom.id,
             certainty=min((each.certainty for each in findings), key=list(Certainty).index),

@@ -118,9 +118,7 @@ async def _proposals(
     proposals: dict[str, Proposal] = {}
     for symptom in SYMPTOMS:
         if symptom.defect is not None and symptom.id in found:
-            view, settings = cluster.view, cluster.settings
-            pods = found[symptom.id]
-            proposal = propose(symptom.defect, pods, view, view.policies, settings, next_pods)
+            proposal = propose(symptom.defect, found[symptom.id], cluster, next_pods)
             if proposal is not None:
                 proposals[symptom.id] = proposal
     return proposals

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from webhook.core.admission.decider import Decider, OperatorSettings
+from webhook.core.admission.decider import Decider
 from webhook.core.admission.review import GroupVersionResource, Request
-from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import API_VERSION, KIND, LABEL_NAMESPACE_NAME
 from webhook.core.defects.defect import Defect
 from webhook.core.pod import Pod
@@ -29,6 +28,7 @@ from webhook.core.policy.validation_errors import InvalidPolicyError
 from webhook.core.printable import printable
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.scan.found_pods import FoundPods, PodKind, is_system
 from webhook.inspect.scan.model import PodCount, PolicyPreview
 from webhook.inspect.scan.workload import WorkloadName
@@ -45,6 +45,7 @@ _KEPT_ALIVE = (
     "update container state` for them (before CRI-O 1.34), or if their own logs show no failure, "
     "raise `minLifetime` in the policy"
 )
+_CLASSES_UNKNOWN = "no RuntimeClass could be read, so each one counts as missing"
 _UNCOMPARED = "not previewed, because there are too many different pods"
 _PODS = GroupVersionResource("", "v1", "pods")
 _AUDIT_LINE = "  action: Audit\n"
@@ -69,9 +70,7 @@ def proposed_remedy(defect: Defect) -> str | None:
 def propose(
     defect: Defect,
     found: FoundPods,
-    view: ClusterView,
-    policies: PolicySet,
-    settings: OperatorSettings,
+    cluster: KnownCluster,
     templates: Mapping[WorkloadName, Pod],
 ) -> Proposal | None:
     """Return a policy for the pods of a symptom. Return None if podsettle proposes no remedy.
@@ -85,11 +84,11 @@ def propose(
     if not _named_namespaces(found):
         return _no_policy(remedy, found, _IN_SYSTEM_NAMESPACE)
     try:
-        document = _document(remedy, found, policies)
+        document = _document(remedy, found, cluster.view.policies)
         policy = parse_policy({**document, "spec": {**document["spec"], "action": "Mutate"}})
     except InvalidPolicyError as error:  # Names in a dump may be anything.
         return _no_policy(remedy, found, f"no valid policy: {error}")
-    preview = _Preview(defect, remedy, policy, policies, view, settings)
+    preview = _Preview(defect, remedy, policy, cluster)
     for kind in found.kinds:
         preview.add(kind, templates.get(kind.workload) or kind.pod)
     preview.add_unchanged(_UNCOMPARED, found.uncompared)
@@ -171,9 +170,7 @@ class _Preview:
         defect: Defect,
         remedy: str,
         policy: SettlePolicy,
-        policies: PolicySet,
-        view: ClusterView,
-        settings: OperatorSettings,
+        cluster: KnownCluster,
     ) -> None:
         self._remedies, self._remedy = frozenset(defect.remedies), remedy
         self._policy, self._name = policy, policy.metadata.name
@@ -181,11 +178,13 @@ class _Preview:
         self._namespaces = (
             selector.listed_values(LABEL_NAMESPACE_NAME) if selector is not None else frozenset()
         )
+        policies = cluster.view.policies
         self._policies = policies.replaced([(policy, compile_policy(policy))])
         self._is_audited = len(self._policies) == len(policies)
         # The pods prove that their namespaces exist, also if these could not be read.
-        self._view = dataclasses.replace(view, invents_namespaces=True)
-        self._decider = Decider(settings)
+        self._view = dataclasses.replace(cluster.view, invents_namespaces=True)
+        self._knows_classes = cluster.lists("runtimeclasses")
+        self._decider = Decider(cluster.settings)
         self._changes = 0
         self._in_force: Counter[str] = Counter()
         self._unchanged: Counter[str] = Counter()
@@ -223,6 +222,8 @@ class _Preview:
                 else f"in a namespace beyond the first {_MAX_NAMESPACES}: select them by a label"
             )
         for each in outcomes:
+            if each.reason is Reason.RUNTIME_CLASS_MISSING and not self._knows_classes:
+                return _CLASSES_UNKNOWN
             if each.remedy == self._remedy or not each.remedy:
                 return f"{each.reason}: {each.sentence}"
         if setter := self._other_setter(kind, pod):

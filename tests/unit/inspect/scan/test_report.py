@@ -138,6 +138,17 @@ def test_proposed_policies_change_the_pods_that_they_claim_and_only_without_thei
         assert f"# The policy {symptom.preview.phrase}." in symptom.policy
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_runtime_class_is_called_missing_only_if_any_were_read(
+    is_read: bool, tmp_path: Path
+) -> None:
+    document = dump("ci", NOW) if is_read else without_kind("RuntimeClass")
+    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["selinux-relabel"]
+    missing = "RuntimeClass 'selinux-fix-runtime-class' does not exist"
+    unknown = "no RuntimeClass could be read, so each one counts as missing"
+    assert (missing in found.advice, unknown in found.advice) == (is_read, not is_read)
+
+
 def test_proposed_policy_names_the_containers_and_the_label_that_were_found(
     tmp_path: Path,
 ) -> None:
