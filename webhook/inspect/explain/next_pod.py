@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.core.preview.model import PodPreview
-from webhook.core.reasons import NO_DECISION
+from webhook.core.reasons import NO_DECISION, Reason
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.webhook_calls import Called, WebhookCall
 
@@ -13,6 +13,16 @@ from webhook.inspect.webhook_calls import Called, WebhookCall
 def would_change(today: PodPreview | None) -> bool:
     """Return whether podsettle would apply a remedy. A patch of notes alone applies none."""
     return today is not None and any(outcome.changed for outcome in today.outcomes)
+
+
+def audit_clause(today: PodPreview | None) -> str:
+    """Return that policies with `action: Audit` do not change the pod. Empty if there are none."""
+    outcomes = today.outcomes if today is not None else ()
+    names = dict.fromkeys(each.policy for each in outcomes if each.reason == Reason.WOULD_APPLY)
+    if not names:
+        return ""
+    subject = "policy {} only reports" if len(names) == 1 else "policies {} only report"
+    return f", because {subject.format(', '.join(names))} (`action: Audit`)"
 
 
 def missing_decision(today: PodPreview | None) -> str:

@@ -24,6 +24,7 @@ from webhook.inspect.explain.model import (
     Unknown,
 )
 from webhook.inspect.explain.next_pod import (
+    audit_clause,
     doctor_sentence,
     is_called,
     missing_decision,
@@ -175,7 +176,10 @@ def _verdict(
             f"one is not known: {failure}"
         )
     if not would_change(today):
-        return "podsettle did not change this pod, and would not change a new pod like this one."
+        return (
+            "podsettle did not change this pod, and would not change a new pod like this one"
+            f"{audit_clause(today)}."
+        )
     if call is None or call.called is Called.YES:
         return "podsettle did not change this pod, but it would change a new pod like this one."
     if call.called is Called.NO:

@@ -11,6 +11,7 @@ from webhook.core.preview.model import PodPreview
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.explain.model import EventNote, PodGroup, Unknown, WorkloadExplanation
 from webhook.inspect.explain.next_pod import (
+    audit_clause,
     is_called,
     missing_decision,
     next_pod_notes,
@@ -122,7 +123,7 @@ def _verdict(today: PodPreview | None, call: WebhookCall | None) -> str:
     if failure := missing_decision(today):
         return f"What podsettle would do to the next pod is not known: {failure}"
     if not would_change(today):
-        return "podsettle would not change the next pod of this workload."
+        return f"podsettle would not change the next pod of this workload{audit_clause(today)}."
     if call is None or call.called is Called.YES:
         return "podsettle would change the next pod of this workload."
     if call.called is Called.NO:

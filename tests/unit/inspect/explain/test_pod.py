@@ -335,6 +335,20 @@ def test_pod_that_would_only_be_annotated_is_not_promised_a_change() -> None:
     assert explained.advice == []
 
 
+@pytest.mark.parametrize(
+    ("names", "clause"),
+    [(["a"], "policy a only reports"), (["a", "b"], "policies a, b only report")],
+)
+def test_policies_that_only_report_are_named_as_the_cause(names: list[str], clause: str) -> None:
+    settings: dict[str, Any] = {"a": {"postInitSleep": {}}, "b": {"kubeletGate": {}}}
+    audited = [policy(name, action="Audit", remedies=settings[name]) for name in names]
+    explained = explain_pod(QUICK, cluster(*audited), "ci")
+    assert explained.verdict == (
+        "podsettle did not change this pod, and would not change a new pod like this one, because "
+        f"{clause} (`action: Audit`)."
+    )
+
+
 ANNOTATION_TEXTS = st.text("ab/=,\x1b\n+é", max_size=40) | st.sampled_from(
     ["a" * 200_000, "a/" * 100_000, "a=b," * 100_000, "p/postInitSleep", "c/r=NoCommand"]
 )

@@ -106,6 +106,19 @@ def test_commands_use_the_cluster_that_the_flags_choose() -> None:
     assert unknown.command.startswith(f"kubectl {chosen} auth can-i list ")
 
 
+def test_policy_that_only_reports_is_named_as_the_cause() -> None:
+    assert isinstance(WEB, ObjectTarget)
+    audited = policy("a", action="Audit", remedies={"postInitSleep": {}})
+    known = KnownCluster(
+        view(audited, namespaces=[namespace("ci")]), OperatorSettings(linger_image=IMAGE)
+    )
+    explained = explain_workload(WEB, workload("Deployment", "web"), groups(pod()), known, "ci")
+    assert explained.verdict == (
+        "podsettle would not change the next pod of this workload, because policy a only reports "
+        "(`action: Audit`)."
+    )
+
+
 def test_job_has_no_command_that_replaces_its_pods() -> None:
     assert isinstance(BUILD, ObjectTarget)
     explained = explain_workload(BUILD, workload("Job", "build"), groups(pod()), CLUSTER, "ci")
