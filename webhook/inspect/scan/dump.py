@@ -66,7 +66,7 @@ class DumpReader:
             if not (namespace and resource.namespaced) or _namespace_of(value) == namespace:
                 yield value
             self._on_progress(resource.name, index + 1, len(selected))
-        whys = [] if encoded else [f"the manifests contain no {resource.kind}"]
+        whys = [] if encoded else ["the manifests contain none"]
         whys += [f"{malformed} could not be decoded"] if malformed else []
         whys += [resource.kept] if encoded and resource.kept else []
         looked = Looked.PARTLY if encoded else Looked.NOT_LOOKED_AT

@@ -72,7 +72,7 @@ details { margin: .5rem 0; }
 .ends { display: flex; justify-content: space-between; flex-wrap: wrap; }
 svg .affected, svg .mark { fill: var(--affected); }
 svg .partly { fill: var(--partly); }
-svg .possible { fill: var(--partly); fill-opacity: .35; }
+svg .possible { fill: var(--partly); fill-opacity: .6; }
 svg .unverified { fill: var(--unverified); }
 svg .free { fill: var(--free); }
 """
