@@ -67,6 +67,17 @@ class _LazyGroup(ReportingGroup):
             command: click.Command = getattr(import_module(f"webhook.cli.{name}"), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that arguments name. The error names similar commands."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(
+                error.command_name, possibilities=_COMMANDS, ctx=ctx
+            ) from None
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments, and also two forms of kubectl: `-n=ci scan` and `-n ci scan`.
 

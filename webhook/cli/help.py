@@ -24,7 +24,9 @@ def help(command: tuple[str, ...]) -> None:
     context = click.get_current_context().find_root()
     found = context.command
     for name in command:
-        inner = found.get_command(context, name) if isinstance(found, click.Group) else None
+        inner = None
+        if isinstance(found, click.Group):
+            _, inner, _ = found.resolve_command(context, [name])
         if inner is None:
             raise click.UsageError(f"No such command {' '.join(command)!r}.", context)
         found, context = inner, click.Context(inner, parent=context, info_name=name)

@@ -222,9 +222,13 @@ def test_help_of_a_command_is_that_of_its_option() -> None:
         "node-config", "crio", "--help"
     ).stdout  # fmt: skip
     assert podsettle("help").stdout == podsettle("--help").stdout
-    unknown = podsettle("help", "scam")
+
+
+@pytest.mark.parametrize("words", [["scam"], ["help", "scam"]])
+def test_unknown_command_is_an_error_that_names_a_similar_one(words: list[str]) -> None:
+    unknown = podsettle(*words)
     assert unknown.returncode == 2
-    assert "No such command 'scam'" in unknown.stderr
+    assert "No such command 'scam'. Did you mean 'scan'?" in unknown.stderr
 
 
 def test_version_of_the_client_needs_no_cluster() -> None:
