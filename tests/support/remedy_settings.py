@@ -26,9 +26,9 @@ def settings_of(
 ) -> Strategy:
     """Return a strategy for a remedy's settings.
 
-    `texts` has a strategy for each pattern of a text in a schema. `vary` is applied to the
-    strategies of all other values. `objects` takes the required keys as a dictionary and the
-    optional ones as keyword arguments.
+    `texts` has strategies for patterns of texts in a schema. Texts with another pattern are drawn
+    by it. `vary` is applied to the strategies of all other values. `objects` takes the required
+    keys as a dictionary and the optional ones as keyword arguments.
 
     Raises LookupError for a value of a kind that has no strategy here.
     """
@@ -47,8 +47,10 @@ def settings_of(
                 return values(inner, path)
             case {"type": "boolean"}:
                 return vary(st.booleans())
-            case {"type": "string", "pattern": pattern} if pattern in texts:
-                return texts[pattern]
+            case {"type": "string", "pattern": pattern}:
+                if pattern in texts:
+                    return texts[pattern]
+                return vary(st.from_regex(pattern, fullmatch=True))
             case {"type": "array", "items": items}:
                 least = schema.get("minItems", 0)
                 return vary(st.lists(values(items, path), min_size=least, max_size=least + 2))
@@ -56,6 +58,6 @@ def settings_of(
                 keys = {key: values(inner, f"{path}.{key}") for key, inner in properties.items()}
                 required = {key: keys.pop(key) for key in schema.get("required", ())}
                 return vary(objects(required, **keys))
-        raise LookupError(f"{path}: no strategy for {schema}; add one to {__name__} or to `texts`")
+        raise LookupError(f"{path}: no strategy for {schema}; add one to {__name__}")
 
     return values(whole, remedy.name)

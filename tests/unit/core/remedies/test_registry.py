@@ -257,6 +257,7 @@ def test_value_without_a_strategy_is_named() -> None:
 
 class Entry(StrictModel):
     enabled: bool
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,9}$")
 
 
 class ListSettings(StrictModel):
