@@ -43,7 +43,7 @@ def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
             yield from (f"{path}: {k}" for k in changed if k not in OWN_ANNOTATIONS)
         case _ if path in SETTABLE_FIELDS:
             values = VALUES.get(path) if isinstance(after, str) else None
-            if before not in (None, after) or after not in (before, *(values or [after])):
+            if before not in (None, [], {}, after) or after not in (before, *(values or [after])):
                 yield path
         case "/spec/volumes":
             if after != before:

@@ -8,10 +8,28 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from tests.support.factories import Json
+from tests.support.factories import Json, container, pod
 from webhook.core.remedies.base import Remedy
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
+
+SETTINGS_OF_A_CHANGE: dict[str, Any] = {
+    "runtimeClass": {"name": "fast"},
+    "skipSELinuxRelabel": {"runtimeClassName": "fast"},
+    "seLinuxChangePolicy": "Recursive",
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "postInitSleep": {"containers": ["*"]},
+    "retryInitExit255": {"initContainers": ["a", "b"]},
+    "kubeletGate": {},
+}
+"""For each remedy: settings with which it changes FULL_POD. The RuntimeClass is `fast`."""
+FULL_POD = pod(
+    container("a", "/a"),
+    container("b", "sh", "-c", "b"),
+    restartPolicy="Never",
+    securityContext={"fsGroup": 5, "seLinuxOptions": {"level": "s0:c1,c2"}},
+    volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+)
 
 
 def _objects(required: dict[str, Any], /, **optional: Strategy) -> Strategy:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.remedy_settings import FULL_POD, SETTINGS_OF_A_CHANGE
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
@@ -23,10 +24,10 @@ from webhook.inspect.objects import LivePod
 
 Json = dict[str, Any]
 
-CLASS = RuntimeClassInfo("volatile", "overlay", {"memory": "1Mi"}, {"volatile": "yes"})
+CLASS = RuntimeClassInfo("fast", "overlay", {"memory": "1Mi"}, {"fast": "yes"})
 VIEW = ClusterView(
     runtime_classes={CLASS.name: CLASS},
-    nodes=Nodes([Node.read("crio", {"volatile": "yes"}, "cri-o://1.33.12", "v1.35.0")]),
+    nodes=Nodes([Node.read("crio", {"fast": "yes"}, "cri-o://1.33.12", "v1.35.0")]),
     server_version=Version(1, 35),
 )
 POD: Json = {
@@ -55,17 +56,6 @@ def live(document: Json) -> LivePod:
     return msgspec.json.decode(msgspec.json.encode(document), type=LivePod)
 
 
-SETTINGS: Json = {
-    "runtimeClass": {"name": "volatile"},
-    "skipSELinuxRelabel": {"runtimeClassName": "volatile"},
-    "seLinuxChangePolicy": "Recursive",
-    "fsGroupChangePolicy": "OnRootMismatch",
-    "postInitSleep": {"containers": ["*"]},
-    "retryInitExit255": {"initContainers": ["prepare"]},
-    "kubeletGate": {},
-}
-
-
 @pytest.mark.parametrize("remedies", [*([name] for name in REMEDIES), [*REMEDIES]], ids="+".join)
 def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: list[str]) -> None:
     policy = parse_policy(
@@ -75,24 +65,24 @@ def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: li
             "metadata": {"name": "all"},
             "spec": {
                 "namespaceSelector": {},
-                "remedies": {name: SETTINGS[name] for name in remedies},
+                "remedies": {name: SETTINGS_OF_A_CHANGE[name] for name in remedies},
             },
         }
     )
     settings = OperatorSettings(linger_image="registry.example/linger:1")
-    (preview,) = preview_all(POD, PolicySet([policy]), VIEW, settings)
+    (preview,) = preview_all(FULL_POD, PolicySet([policy]), VIEW, settings)
     assert isinstance(preview, Preview)
     changed = {outcome.remedy for outcome in preview.decision.outcomes if outcome.changed}
     assert changed == set(remedies)
     settled = preview.after
     assert facts_of(live(next_pod_document(settled, {})).before_scheduling()) == facts_of(
-        live(POD).before_scheduling()
+        live(FULL_POD).before_scheduling()
     )
     settled["spec"]["nodeName"] = "crio"
     if settled["spec"].get("runtimeClassName"):
         # The API server does this at the reinvocation of its own plugins.
         settled["spec"] |= {"overhead": CLASS.overhead, "nodeSelector": CLASS.node_selector}
-    expected = facts_of(next_pod(live(POD), VIEW.runtime_classes))
+    expected = facts_of(next_pod(live(FULL_POD), VIEW.runtime_classes))
     assert facts_of(next_pod(live(settled), VIEW.runtime_classes)) == expected
     assert expected.node_name is None
 
@@ -103,10 +93,10 @@ def test_next_pod_keeps_what_its_author_set() -> None:
     document["metadata"]["annotations"] = {**own, "other": "x"}
     wrapped = ["/podsettle/linger", "--", "/prepare"]
     document["spec"]["initContainers"][0]["command"] = wrapped
-    document["spec"] |= {"runtimeClassName": "volatile", "nodeSelector": {"volatile": "yes"}}
+    document["spec"] |= {"runtimeClassName": "fast", "nodeSelector": {"fast": "yes"}}
     pod = next_pod(live(document), VIEW.runtime_classes)
     assert pod.annotations == own
     assert pod.spec.init_containers is not None
     assert pod.spec.init_containers[0].command == wrapped
-    assert pod.spec.runtime_class_name == "volatile"
-    assert pod.spec.node_selector == {"volatile": "yes"}
+    assert pod.spec.runtime_class_name == "fast"
+    assert pod.spec.node_selector == {"fast": "yes"}

@@ -23,15 +23,13 @@ from tests.support import reviews
 from tests.support.examples import examples
 from tests.support.factories import (
     Json,
-    container,
     decide_pod,
     mutate_pod,
-    pod,
     policy,
     runtime_class,
     view,
 )
-from tests.support.remedy_settings import settings_of
+from tests.support.remedy_settings import FULL_POD, SETTINGS_OF_A_CHANGE, settings_of
 from tests.support.strategies import PODS, SETTINGS, TEXTS_OF_SETTINGS, VIEWS
 from webhook.core import remedies
 from webhook.core.admission.decider import OperatorSettings
@@ -269,22 +267,6 @@ def test_list_of_objects_has_a_strategy(chosen: Json) -> None:
     ListSettings.model_validate(chosen)
 
 
-SETTINGS_OF_A_CHANGE: dict[str, Any] = {
-    "runtimeClass": {"name": "fast"},
-    "skipSELinuxRelabel": {"runtimeClassName": "fast"},
-    "seLinuxChangePolicy": "Recursive",
-    "fsGroupChangePolicy": "OnRootMismatch",
-    "postInitSleep": {},
-    "retryInitExit255": {"initContainers": ["a", "b"]},
-    "kubeletGate": {},
-}
-FULL_POD = pod(
-    container("a", "/a"),
-    container("b", "sh", "-c", "b"),
-    restartPolicy="Never",
-    securityContext={"fsGroup": 5, "seLinuxOptions": {"level": "s0:c1,c2"}},
-    volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-)
 PARTICIPLE = r"(\w+ed|held|kept|put|set)\b"
 
 
@@ -306,7 +288,7 @@ def test_phrases_of_a_remedy_follow_every_verb(name: str) -> None:
         (settled, mutating, "(is|are) already"),
     ):
         summary = summary_of(decide_pod(document, seen).outcomes)
-        assert re.match(f"(The pod|a and b) {verb} {PARTICIPLE}", summary)
+        assert re.match(f"(The pod|a and b|a, b and main) {verb} {PARTICIPLE}", summary)
     for outcome in decide_pod(FULL_POD, auditing).outcomes:
         assert re.match(f"would be {PARTICIPLE}", outcome.message)
 
