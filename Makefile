@@ -255,12 +255,15 @@ defects: $(VENV)/.dev ## Check the catalogue of defects, webhook/core/defects/*.
 docs: defects ## Generate the reference pages in docs/ from the code
 	$(BIN)/python -m docs.generate
 
+LOCK := $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
+
 .PHONY: lock
 lock: $(VENV)/.dev ## Update the locked dependencies in requirements/
-	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/run.txt
-	$(BIN)/python -m uv pip compile -q --resolution lowest-direct --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/lowest.txt
-	for set in build linger dev go fuzz; do $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header requirements/$$set.in -o requirements/$$set.txt || exit 1; done
-	$(BIN)/python -m uv pip compile -q --no-deps --universal --python-version 3.11 --generate-hashes --no-header requirements/axe.in -o requirements/axe.txt
+	$(LOCK) --extra server pyproject.toml -o requirements/run.txt
+	$(LOCK) --constraint requirements/run.txt pyproject.toml -o requirements/client.txt
+	$(LOCK) --extra server --resolution lowest-direct pyproject.toml -o requirements/lowest.txt
+	for set in build linger dev go fuzz; do $(LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+	$(LOCK) --no-deps requirements/axe.in -o requirements/axe.txt
 
 .PHONY: clean
 clean: ## Delete .venv, caches, builds and development certificates

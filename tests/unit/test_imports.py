@@ -34,6 +34,7 @@ def loaded_by(*modules: str) -> set[str]:
     [
         (("webhook.cli",), (*HTTP_SERVER, *HTTP_CLIENT, "asyncio", "pydantic", "ssl", "tenacity")),
         (("webhook.cli.logs",), (*HTTP_SERVER, *HTTP_CLIENT, "cryptography", "tenacity")),
+        (("webhook.cli.scan",), (*HTTP_SERVER, *HTTP_CLIENT, "cryptography")),
         (
             ("webhook.cli.serve", "webhook.server.app", "webhook.server.run"),
             (*HTTP_CLIENT, "jsonpatch"),
@@ -52,7 +53,7 @@ def loaded_by(*modules: str) -> set[str]:
             ),
         ),
     ],
-    ids=["command line", "logs", "server on manifests", "preview worker"],
+    ids=["command line", "logs", "help of scan", "server on manifests", "preview worker"],
 )
 def test_process_imports_no_package_that_it_does_not_use(
     modules: tuple[str, ...], unused: tuple[str, ...]

@@ -18,6 +18,7 @@ import click
 
 from webhook import __version__
 from webhook.cli.internal_errors import ReportingGroup
+from webhook.cli.server_extra import SERVER_COMMANDS, missing_packages, refusing_command
 from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class _LazyGroup(ReportingGroup):
         """Import and return a command, or return None if there is no such command."""
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name in SERVER_COMMANDS and (missing := missing_packages()):
+            return refusing_command(cmd_name, missing)
         name = cmd_name.replace("-", "_")
         with imports_excluded_from_gc():
             command: click.Command = getattr(import_module(f"webhook.cli.{name}"), name)

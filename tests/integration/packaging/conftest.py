@@ -1,4 +1,4 @@
-"""The wheel of the project, for the tests of its contents."""
+"""The distributions of the project, for the tests of their contents."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +14,15 @@ from tests.support.paths import ROOT
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    directory = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--wheel-dir", directory, ROOT], check=True)
-    with zipfile.ZipFile(next(directory.glob("*.whl"))) as opened:
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the wheel and the source distribution."""
+    directory = tmp_path_factory.mktemp("distributions")
+    build = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def wheel(distributions: Path) -> Iterator[zipfile.ZipFile]:
+    with zipfile.ZipFile(next(distributions.glob("*.whl"))) as opened:
         yield opened

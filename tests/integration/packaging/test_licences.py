@@ -14,6 +14,7 @@ from webhook.linger.zig import zig_library
 
 FILES = ("LICENSE", "THIRD_PARTY_NOTICES")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DEPENDENCIES = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["server"]]
 
 
 def test_wheel_names_its_licence_and_contains_its_text(wheel: zipfile.ZipFile) -> None:
@@ -47,7 +48,7 @@ def test_notices_contain_the_licences_of_the_zig_that_links_the_helper() -> None
 
 
 def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
-    for text in PROJECT["dependencies"]:
+    for text in DEPENDENCIES:
         operators = {bound.operator for bound in Requirement(text).specifier}
         assert operators == {">=", "<"}, text
 
@@ -59,7 +60,7 @@ def test_lowest_locked_versions_equal_the_lower_bounds() -> None:
         for line in (ROOT / "requirements/lowest.txt").read_text().splitlines()
         if "==" in line and not line.startswith(" ")
     )
-    for text in PROJECT["dependencies"]:
+    for text in DEPENDENCIES:
         wanted = Requirement(text)
         lower = next(bound.version for bound in wanted.specifier if bound.operator == ">=")
         assert f"{locked[wanted.name]}.".startswith(f"{lower}."), text

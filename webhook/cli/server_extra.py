@@ -1,0 +1,46 @@
+"""The commands that need the extra `server`, and what they say where it is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+import click
+
+SERVER_COMMANDS = frozenset(("serve", "certs"))
+SERVER_PACKAGES = (
+    "cryptography",
+    "fastapi",
+    "httptools",
+    "prometheus_client",
+    "starlette",
+    "uvicorn",
+)
+"""The packages of the extra that exist on every platform, by the names under which they are
+imported."""
+
+
+def missing_packages() -> list[str]:
+    """Return the packages of the extra that are not installed."""
+    return [name for name in SERVER_PACKAGES if find_spec(name) is None]
+
+
+def refusing_command(name: str, missing: Sequence[str]) -> click.Command:
+    """Return a command that accepts all arguments, and ends with exit code 2 and the reason."""
+    reason = (
+        f"{name}: not installed: {', '.join(missing)}: install podsettle with its extra 'server', "
+        "such as pip install '.[server]' in a checkout"
+    )
+
+    @click.command(
+        name,
+        help=reason,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+    def refuse() -> None:
+        from webhook.cli.options import InputError
+
+        raise InputError(reason)
+
+    return refuse
