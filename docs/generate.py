@@ -23,6 +23,7 @@ from docs import (
     limits_page,
     reliability_page,
     scan_page,
+    version_copies,
     versions_page,
     why_page,
 )
@@ -51,7 +52,7 @@ PAGES_WITH_REGIONS = (
     "post-init-sleep.md",
     "reports/tekton-exit-255.md",
 )
-"""The written pages with regions that hold releases."""
+"""The written pages with regions that hold releases of other software."""
 NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run `make docs`. -->\n"
 
 
@@ -357,10 +358,10 @@ def editor_schema_page() -> str:
 
 
 def _page_with_regions(name: str) -> Callable[[], str]:
-    """Return a function that returns a written page with the releases in its regions."""
+    """Return a function that returns a written page with releases and versions in their places."""
 
     def page() -> str:
-        text = (HERE / name).read_text(encoding="utf-8")
+        text = version_copies.fill(name, (HERE / name).read_text(encoding="utf-8"))
         return versions_page.fill_regions(defects_page.fill_regions(text))
 
     return page
@@ -378,7 +379,10 @@ PAGES: dict[str, Callable[[], str]] = {
         defects_page.page_lines(),
         "the page of the defect; [scan](scan.md), to find out whether your nodes and pods have it",
     ),
-    **{name: _page_with_regions(name) for name in PAGES_WITH_REGIONS},
+    **{
+        name: _page_with_regions(name)
+        for name in dict.fromkeys((*PAGES_WITH_REGIONS, *version_copies.COPIES))
+    },
     "why-was-my-pod-changed.md": lambda: why_page.fill_regions(
         (HERE / "why-was-my-pod-changed.md").read_text(encoding="utf-8")
     ),

@@ -43,7 +43,7 @@ def test_chart_refuses_releases_of_kubernetes_that_are_older_than_the_tested_one
 def test_chart_has_the_version_and_description_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["appVersion"] == project["version"]
+    assert chart["version"] == chart["appVersion"] == project["version"]
     assert chart["description"] == project["description"]
 
 

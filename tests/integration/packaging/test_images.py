@@ -25,6 +25,7 @@ from tests.support.company_network import INDEX_HOST, PASSWORD, Company, company
 from tests.support.paths import ROOT
 from tests.support.pythons import dockerfile_python
 from tests.support.wheels import downloaded_wheels
+from webhook import __version__
 
 BASE = "localhost/company-python"
 OPEN_FILES = 1000
@@ -120,7 +121,7 @@ def podsettle(buildah: Buildah, base: str, network: Company, secrets: Sequence[s
 
 
 def test_helper_image_holds_only_the_helper_and_runs_it(linger: Image) -> None:
-    assert linger.run("/linger", "--version") == "linger 0.1.0"
+    assert linger.run("/linger", "--version") == f"linger {__version__}"
     files = sorted(str(path.relative_to(linger.files)) for path in linger.files.rglob("*"))
     notices = ["licenses", "licenses/LICENSE", "licenses/THIRD_PARTY_NOTICES"]
     assert [name for name in files if name.split("/")[0] in ("licenses", "linger")] == [
