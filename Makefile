@@ -64,7 +64,24 @@ endef
 
 .PHONY: go
 go: $(VENV)/.dev ## Install Go, if anything that .ci/run builds needs it
-	$(call go,cluster tools poster peers node node-cluster containerd-1 containerd-2 tekton)
+	$(call go,actionlint cluster tools poster peers node node-cluster containerd-1 containerd-2 tekton)
+
+# What the tests need of a Debian system, and more of them for `make nightly`.
+DEBIAN_PACKAGES := runc buildah busybox-static containernetworking-plugins dash libc-bin qemu-user-static chromium \
+  chromium-driver haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog umoci wrk
+NIGHTLY_PACKAGES := clang conmon e2fsprogs gcc git libseccomp-dev make pkg-config
+
+.PHONY: debian-packages
+debian-packages: ## Install the Debian packages that the tests need (root; ALL=1 also those of `make nightly`)
+	@missing=; for package in $(DEBIAN_PACKAGES) $(if $(ALL),$(NIGHTLY_PACKAGES)); do \
+	  dpkg-query --show --showformat '$${db:Status-Status}\n' $$package 2>/dev/null | grep -qx installed || \
+	    missing="$$missing $$package"; done; \
+	  [ -z "$$missing" ] || { apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; }
+
+.PHONY: ci
+ci: ## Run all checks that have to pass before a change lands (an hour; as root, it installs Debian packages)
+	.ci/run
 
 .PHONY: kube
 kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
@@ -241,11 +258,14 @@ contract: $(VENV)/.dev ## List what users name: flags, metrics, reasons, limits,
 	@$(BIN)/python -m tests.contract $(if $(AGAINST),--against $(AGAINST))
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Run ruff, mypy --strict and import-linter
+lint: $(VENV)/.dev ## Run ruff, mypy --strict, import-linter, and actionlint and zizmor on the workflows
+	$(call go,actionlint)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$$($(BIN)/python -m tests.support.kube.build actionlint)/actionlint -shellcheck= -pyflakes=
+	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 .PHONY: defects
 defects: $(VENV)/.dev ## Check the catalogue of defects, webhook/core/defects/*.yaml

@@ -12,6 +12,7 @@ a virtual environment would have to fetch it only to learn that nothing is to be
 `KUBEBUILDER_ASSETS` names a directory that holds the programs already, as it does for other tools.
 
 Arguments name other programs. `tools` builds helm and kubeconform, from a module of their own;
+`actionlint` builds the linter of workflows;
 `node` builds the kubelet and the rest of a control plane, and `node-cluster` the API server of the
 same release; `containerd-1` and `containerd-2` build a
 containerd of each major release, with its shim; `peers` builds what the
@@ -99,6 +100,10 @@ TOOLS = ProgramSet(
         ),
     },
 )
+ACTIONLINT = ProgramSet(
+    HERE / "actionlint",
+    {"actionlint": Program("github.com/rhysd/actionlint", "/cmd/actionlint")},
+)
 # The rest of a cluster of one node. The API server is of the same release, as in a new cluster.
 NODE = ProgramSet(
     MODULES[NODE_LINE],
@@ -136,6 +141,7 @@ SETS: Mapping[str, ProgramSet] = {
     "node": NODE,
     "node-cluster": CLUSTERS[NODE_LINE],
     "tools": TOOLS,
+    "actionlint": ACTIONLINT,
     "peers": PEERS,
     "poster": POSTER,
     "tekton": TEKTON,
