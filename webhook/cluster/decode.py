@@ -19,11 +19,7 @@ import msgspec
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
-from webhook.core.constants import LABEL_NAMESPACE_NAME
-
-# OpenShift writes a range of SELinux levels into this annotation of each namespace. The pods of the
-# namespace get the first level of the range.
-_SELINUX_LEVEL_ANNOTATION = "openshift.io/sa.scc.mcs"
+from webhook.core.constants import ANNOTATION_NAMESPACE_LEVEL, LABEL_NAMESPACE_NAME
 
 # A kubelet can list any number of handlers. Real nodes have a dozen at most. A RuntimeClass's
 # handler is a DNS label, so it has at most 63 characters.
@@ -114,7 +110,7 @@ def read_namespace(document: object, shared_values: SharedValues = _SHARED_VALUE
     metadata = _read(document, _Namespace).metadata
     labels = {**shared_values.share(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     return Namespace(
-        metadata.name, labels, _SELINUX_LEVEL_ANNOTATION in (metadata.annotations or {})
+        metadata.name, labels, ANNOTATION_NAMESPACE_LEVEL in (metadata.annotations or {})
     )
 
 

@@ -33,6 +33,9 @@ cluster may carry both, so together they take at most 2 KiB in etcd."""
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 """On a mirror pod, which the kubelet creates to represent a static pod."""
 
+ANNOTATION_NAMESPACE_LEVEL = "openshift.io/sa.scc.mcs"
+"""On each namespace of OpenShift: a range of SELinux levels. Its pods get the first level of it."""
+
 SKIP_RELABEL_ANNOTATIONS = (
     "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
     "try-skip-volume-selinux-label.crio.io",

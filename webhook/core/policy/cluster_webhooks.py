@@ -53,7 +53,7 @@ def _lacks_annotation(annotation: str) -> str:
     return f'!has({annotations}) || !("{annotation}" in {annotations})'
 
 
-_FINGERPRINT = ' + "/" + '.join(
+SETTLED_FINGERPRINT = ' + "/" + '.join(
     f"string(has(object.{field}) ? size(object.{field}) : 0)"
     for field in ("spec.containers", "spec.initContainers", "spec.volumes", "metadata.labels")
 )
@@ -64,7 +64,7 @@ _NOT_MIRROR = _lacks_annotation(ANNOTATION_MIRROR)
 _NOT_WINDOWS = '!has(object.spec.os) || object.spec.os.name != "windows"'
 _NOT_SETTLED = (
     f"{_lacks_annotation(ANNOTATION_SETTLED)}"
-    f' || object.metadata.annotations["{ANNOTATION_SETTLED}"] != {_FINGERPRINT}'
+    f' || object.metadata.annotations["{ANNOTATION_SETTLED}"] != {SETTLED_FINGERPRINT}'
 )
 _CONDITIONS = {
     "not-mirror": _NOT_MIRROR,

@@ -18,6 +18,7 @@ from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, SpecFields
 from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies.native import Native
 from webhook.core.remedies.policy_nodes import PolicyNodes
 
 
@@ -131,6 +132,8 @@ class Remedy(Generic[S]):
 
     None if it must not propose the remedy, because only the author of the pods knows whether it is
     safe there."""
+    native: Native[S] | str
+    """How a native policy does the same, or why none can, as a clause."""
     edits: frozenset[Edit] = frozenset()
     """The kinds of edits that `apply` may make."""
     fields: frozenset[str] = frozenset()

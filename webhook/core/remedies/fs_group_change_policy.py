@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from webhook.core.cel import all_of, quote
+from webhook.core.cluster.view import ClusterFacts
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
+from webhook.core.remedies.native import HAS_PERSISTENT_VOLUME, Native, NativeRemedy, set_field
 
 FSGroupChangePolicy: TypeAlias = Literal["OnRootMismatch"]
 """The value of the remedy. The other value, `Always`, is what the kubelet does by default."""
@@ -49,6 +52,19 @@ def apply(
         yield Outcome(Reason.APPLIED, changed=True, message=f"set to {settings}")
 
 
+def native(settings: FSGroupChangePolicy, _cluster: ClusterFacts) -> NativeRemedy:
+    """Return the remedy as CEL expressions."""
+    security = "object.spec.?securityContext"
+    return NativeRemedy(
+        condition=all_of(
+            f"{security}.?fsGroup.hasValue()",
+            f"!{security}.?fsGroupChangePolicy.hasValue()",
+            HAS_PERSISTENT_VOLUME,
+        ),
+        patch=(set_field(_FIELD, quote(settings)),),
+    )
+
+
 REMEDY = Remedy(
     name="fsGroupChangePolicy",
     description="OnRootMismatch: the kubelet changes the owners of a volume's files only if the "
@@ -66,5 +82,6 @@ REMEDY = Remedy(
     ),
     effect=lambda settings: f"set to fsGroupChangePolicy {settings}",
     proposed_settings=lambda _found: "OnRootMismatch",
+    native=Native("fsGroupChangePolicy", native),
     fields=frozenset({_FIELD}),
 )

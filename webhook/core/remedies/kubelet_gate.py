@@ -183,6 +183,7 @@ REMEDY = Remedy(
     ),
     effect=effect,
     proposed_settings=lambda _found: {},
+    native="it adds an init container, whose resources and place depend on the other containers",
     container_sign=container_sign,
     edits=frozenset({Edit.INIT_CONTAINER}),
 )

@@ -15,10 +15,12 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from webhook.core.cel import all_of, indent, quote, quote_raw, quoted_list
+from webhook.core.cluster.view import ClusterFacts
 from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH, OWN_CONTAINERS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.durations import Delay, format_duration, parse_duration
-from webhook.core.globs import ContainerGlob, compile_globs
+from webhook.core.globs import ContainerGlob, compile_globs, native_match
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, is_sidecar
@@ -27,6 +29,7 @@ from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, FoundContainers, Remedy
 from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
 from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
+from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
 from webhook.core.types import StrictModel
 
@@ -341,6 +344,77 @@ def container_sign(container: Container) -> str:
     )
 
 
+def native(settings: PostInitSleep, _cluster: ClusterFacts) -> NativeRemedy:
+    """Return the remedy as CEL expressions. Raises NotNativeError unless `delivery` is `Shell`."""
+    if settings.delivery != "Shell":
+        raise NotNativeError(
+            f"delivery: {settings.delivery} may need the helper, which a native policy cannot "
+            "bring into a pod; delivery: Shell does without it"
+        )
+    _shell, option, script, *arguments = settings.shell_wrappers["sh"]
+    wrapper_items = f"{quote(option)}, variables.script, {', '.join(map(quote, arguments))}"
+    conditions, patch, names = [], [], []
+    variables = {"script": quote_raw(script)}
+    for container_list, variable, selected in (
+        ("initContainers", "initContainersToWrap", _native_init_container(settings)),
+        ("containers", "containersToWrap", _native_container(settings)),
+    ):
+        if not selected:
+            continue
+        to_wrap = all_of(
+            *selected,
+            '!c.name.startsWith("sidecar-")',
+            'c.?restartPolicy.orValue("") != "Always"',
+            "!has(c.stdin)",
+            "!has(c.tty)",
+            "has(c.command)",
+            shell_wrapper.native_is_shell("c.command[0]"),
+            f"!({shell_wrapper.native_is_wrapped('c.command')})",
+        )
+        wrapped = shell_wrapper.native_is_wrapped("c.command", durations=arguments[1:])
+        items = f"object.spec.?{container_list}.orValue([])"
+        command = f"{container_list}[i].command"
+        conditions.append(f"{items}.exists(c,\n  {indent(to_wrap)})")
+        variables[variable] = f"{items}.transformList(i, c,\n  {indent(to_wrap)},\n  i)"
+        patch.append(
+            f"variables.{variable}.map(i, JSONPatch{{\n"
+            f'  op: "replace", path: "/spec/{container_list}/" + string(i) + "/command",\n'
+            f"  value: [string(object.spec.{command}[0]), {wrapper_items}]\n"
+            f"    + object.spec.{command}}})"
+        )
+        names.append(
+            f"{items}.transformList(i, c,\n  i in variables.{variable}\n"
+            f"  || (variables.postInitSleepBefore && has(c.command)\n    && {wrapped}),\n"
+            "  c.name)"
+        )
+    return NativeRemedy(
+        condition="\n|| ".join(conditions),
+        patch=tuple(patch),
+        variables=variables,
+        containers="\n+ ".join(names),
+    )
+
+
+def _native_init_container(settings: PostInitSleep) -> list[str]:
+    """Return when the settings select an init container `c`, in CEL. Empty if they do not."""
+    if not settings.init_containers:
+        return []
+    never = quoted_list(sorted(MESH_INIT_CONTAINERS | OWN_CONTAINERS))
+    return [*native_match(settings.init_containers, "c.name"), f"!(c.name in {never})"]
+
+
+def _native_container(settings: PostInitSleep) -> list[str]:
+    """Return when the settings select a regular container `c`, in CEL. Empty if they do not."""
+    if not settings.containers:
+        return []
+    probes = ("livenessProbe", "readinessProbe", "startupProbe")
+    return [
+        *native_match(settings.containers, "c.name"),
+        'object.spec.restartPolicy != "Always"',
+        *(f"!has(c.{probe})" for probe in probes),
+    ]
+
+
 REMEDY = Remedy(
     name="postInitSleep",
     description="Keep containers that end quickly alive for longer. Otherwise CRI-O may report "
@@ -353,6 +427,7 @@ REMEDY = Remedy(
     },
     effect=effect,
     proposed_settings=proposed_settings,
+    native=Native("kept alive", native),
     container_sign=container_sign,
     edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
     hints=hints,

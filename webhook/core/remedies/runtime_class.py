@@ -11,15 +11,25 @@ from typing import Literal
 
 from pydantic import Field
 
+from webhook.core.cel import quote
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
+from webhook.core.cluster.view import ClusterFacts
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
+from webhook.core.remedies.native import Native, NativeRemedy, set_field
 from webhook.core.remedies.policy_nodes import PolicyNodes
-from webhook.core.remedies.runtime_class_rejection import REJECTION_REASONS, rejection_reason
+from webhook.core.remedies.runtime_class_rejection import (
+    NATIVE_CONDITION,
+    REJECTION_REASONS,
+    rejection_reason,
+    require_handler,
+)
 from webhook.core.types import StrictModel
+
+_FIELD = "/spec/runtimeClassName"
 
 
 class RuntimeClassRemedy(StrictModel):
@@ -59,7 +69,7 @@ def apply(
     if rejection:
         yield Outcome(rejection[0], message=rejection[1])
         return
-    patch.set_field("/spec/runtimeClassName", settings.name)
+    patch.set_field(_FIELD, settings.name)
     message = f"put under {settings.name}{context.no_matching_node_note(settings.name)}"
     yield Outcome(Reason.APPLIED, changed=True, message=message)
 
@@ -67,6 +77,14 @@ def apply(
 def still_needed(settings: RuntimeClassRemedy, nodes: PolicyNodes) -> Need | None:
     """Return whether a node lacks volatile mounts, if the class is only for these."""
     return nodes.need("runtimeClass") if settings.when == "NodesNeedIt" else None
+
+
+def native(settings: RuntimeClassRemedy, cluster: ClusterFacts) -> NativeRemedy:
+    """Return the remedy as CEL expressions. Raises NotNativeError if no node has the handler."""
+    require_handler(settings.name, cluster)
+    return NativeRemedy(
+        condition=NATIVE_CONDITION, patch=(set_field(_FIELD, quote(settings.name)),)
+    )
 
 
 REMEDY = Remedy(
@@ -83,8 +101,9 @@ REMEDY = Remedy(
     effect=lambda settings: f"put under RuntimeClass {settings.name}",
     # The name of the class that `podsettle node-config` creates.
     proposed_settings=lambda _found: {"name": "overlay-volatile"},
+    native=Native("put under RuntimeClass", native),
     node_configuration="podsettle node-config containerd",
-    fields=frozenset({"/spec/runtimeClassName"}),
+    fields=frozenset({_FIELD}),
     still_needed=still_needed,
     # Pods that name another class stay where they are. They do not matter for StillNeeded, because
     # with `when: Always` this remedy keeps the policy needed.

@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from webhook.core.cel import all_of
+from webhook.core.cluster.view import ClusterFacts
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import MAX_QUANTITY_CHARACTERS
+from webhook.core.pod import MAX_QUANTITY_CHARACTERS, SpecFields
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context
+from webhook.core.remedies.native import NotNativeError
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _SUFFIX_FACTORS = {
@@ -94,6 +97,30 @@ def rejection_reason(
         )
         return Reason.RUNTIME_CLASS_UNHANDLED, message
     return None
+
+
+NATIVE_CONDITION = all_of(
+    "!has(object.spec.runtimeClassName)",
+    "!has(object.spec.overhead)",
+    "params.?scheduling.?nodeSelector.orValue({}).all(key, !has(object.spec.nodeName)\n"
+    "  && object.spec.?nodeSelector[?key].orValue(params.scheduling.nodeSelector[key])\n"
+    "    == params.scheduling.nodeSelector[key])",
+)
+"""Whether a pod can get the RuntimeClass `params`, in CEL.
+
+The API server refuses a pod that has an overhead of its own and no RuntimeClass. The expression
+leaves such a pod as it is, even if the overhead is that of the class."""
+
+
+def require_handler(class_name: str, cluster: ClusterFacts) -> None:
+    """Raise NotNativeError if no known node could start a pod with a RuntimeClass."""
+    found = cluster.runtime_classes.get(class_name)
+    if found is not None and cluster.nodes.lacks_handler(
+        found.handler, SpecFields(node_selector=dict(found.node_selector))
+    ):
+        raise NotNativeError(
+            f"no node lists the handler {found.handler!r} of RuntimeClass {class_name!r}"
+        )
 
 
 def _same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

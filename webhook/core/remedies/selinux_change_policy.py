@@ -13,15 +13,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from webhook.core.cel import all_of, quote
+from webhook.core.cluster.view import ClusterFacts
 from webhook.core.decision_input import PodFacts
 from webhook.core.defects.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
+from webhook.core.remedies.native import Native, NativeRemedy, require_server, set_field
 
 SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
 """The value of the remedy. `MountOption` is not allowed, because an API server without SELinuxMount
 rejects it."""
+
+
+_FIELD = "/spec/securityContext/seLinuxChangePolicy"
 
 
 def apply(
@@ -39,8 +45,19 @@ def apply(
         message = context.version_message(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT)
         yield Outcome(Reason.SERVER_TOO_OLD, message=message)
     else:
-        patch.set_field("/spec/securityContext/seLinuxChangePolicy", settings)
+        patch.set_field(_FIELD, settings)
         yield Outcome(Reason.APPLIED, changed=True, message=f"set to {settings}")
+
+
+def native(settings: SELinuxChangePolicy, cluster: ClusterFacts) -> NativeRemedy:
+    """Return the remedy as CEL expressions. Raises NotNativeError for an old API server."""
+    require_server(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT, cluster)
+    # The API server's defaults contain an empty securityContext.
+    security = "object.spec.securityContext"
+    return NativeRemedy(
+        condition=all_of(f"has({security})", f"!has({security}.seLinuxChangePolicy)"),
+        patch=(set_field(_FIELD, quote(settings)),),
+    )
 
 
 REMEDY = Remedy(
@@ -59,5 +76,6 @@ REMEDY = Remedy(
     ),
     effect=lambda settings: f"set to seLinuxChangePolicy {settings}",
     proposed_settings=lambda _found: "Recursive",
-    fields=frozenset({"/spec/securityContext/seLinuxChangePolicy"}),
+    native=Native("seLinuxChangePolicy", native),
+    fields=frozenset({_FIELD}),
 )

@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from webhook.core.cel import quote
+
 _MARKER = ": podsettle;"
 """The first characters of the script in every version of podsettle. `:` does nothing in a shell.
 During an upgrade replicas of two versions change pods, and each must recognise the other's
@@ -149,6 +151,24 @@ def is_wrapped(command: Sequence[str]) -> bool:
         and command[2].startswith(_MARKER)
         and command[3] == _SCRIPT_NAME
     )
+
+
+def native_is_shell(argv0: str) -> str:
+    """Return `is_shell` in CEL. `argv0` is the expression of the first string of a command."""
+    directories, names = "|".join(filter(None, _SHELL_DIRECTORIES)), "|".join(_SHELL_NAMES)
+    return f'{argv0}.matches("^({directories})?({names})$")'
+
+
+def native_is_wrapped(command: str, durations: Sequence[str] = ()) -> str:
+    """Return whether a command has the wrapper, in CEL. With `durations`, these are its own."""
+    parts = [
+        f"size({command}) > {3 + len(durations)}",
+        f'{command}[1] == "-c"',
+        f"{command}[2].startsWith({quote(_MARKER)})",
+        f"{command}[3] == {quote(_SCRIPT_NAME)}",
+        *(f"{command}[{i}] == {quote(each)}" for i, each in enumerate(durations, 4)),
+    ]
+    return " && ".join(parts)
 
 
 def durations(command: Sequence[str]) -> tuple[str, ...]:

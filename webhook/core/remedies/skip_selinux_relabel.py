@@ -19,18 +19,34 @@ from typing import Literal
 
 from pydantic import Field
 
+from webhook.core.cel import all_of, any_of, indent, quote
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
-from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
+from webhook.core.cluster.view import ClusterFacts
+from webhook.core.constants import ANNOTATION_NAMESPACE_LEVEL, SKIP_RELABEL_ANNOTATIONS
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import SecurityContext
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
+from webhook.core.remedies.native import (
+    HAS_PERSISTENT_VOLUME,
+    Native,
+    NativeRemedy,
+    set_annotation,
+    set_field,
+)
 from webhook.core.remedies.policy_nodes import PolicyNodes
-from webhook.core.remedies.runtime_class_rejection import REJECTION_REASONS, rejection_reason
+from webhook.core.remedies.runtime_class_rejection import (
+    NATIVE_CONDITION,
+    REJECTION_REASONS,
+    rejection_reason,
+    require_handler,
+)
 from webhook.core.types import StrictModel
+
+_FIELD = "/spec/runtimeClassName"
 
 
 class SkipSELinuxRelabel(StrictModel):
@@ -90,7 +106,7 @@ def apply(
     for key in missing_annotations:
         patch.annotate(key, "true")
     if class_name is not None and class_missing:
-        patch.set_field("/spec/runtimeClassName", class_name)
+        patch.set_field(_FIELD, class_name)
     stable = _level_is_stable(pod) or context.namespace.fixed_selinux_level
     if not stable:
         yield Outcome(Reason.UNSTABLE_SELINUX_LEVEL, changed=True)
@@ -131,6 +147,39 @@ def effect(settings: SkipSELinuxRelabel) -> str:
     return f"started{under} without relabelling volumes that have the right label"
 
 
+def native(settings: SkipSELinuxRelabel, cluster: ClusterFacts) -> NativeRemedy:
+    """Return the remedy as CEL expressions. Raises NotNativeError if no node has the handler."""
+    class_name = settings.runtime_class_name
+    values = [f'object.metadata.?annotations[?"{key}"]' for key in SKIP_RELABEL_ANNOTATIONS]
+    conditions = [f'{value}.orValue("true") == "true"' for value in values]
+    if settings.pods == "WithPersistentVolumes":
+        conditions.append(HAS_PERSISTENT_VOLUME)
+    options = "securityContext.?seLinuxOptions"
+    conditions.append(f'object.spec.?{options}.?type.orValue("") != "spc_t"')
+    patch = [set_annotation(key, '"true"') for key in SKIP_RELABEL_ANNOTATIONS]
+    lacks_annotation = any_of(*(f"!{value}.hasValue()" for value in values))
+    if class_name is None:
+        conditions.append(lacks_annotation)
+    else:
+        require_handler(class_name, cluster)
+        has_class = f'object.spec.?runtimeClassName.orValue("") == {quote(class_name)}'
+        conditions.append(f"({has_class}\n  ? {lacks_annotation}\n  : {indent(NATIVE_CONDITION)})")
+        patch.append(f"({has_class} ? [] : {set_field(_FIELD, quote(class_name))})")
+    level = f"{options}.?level.hasValue()"
+    is_stable = "\n|| ".join(
+        [
+            f"object.spec.?{level}",
+            f"object.spec.containers.all(c, c.?{level})",
+            f'namespaceObject.metadata.?annotations[?"{ANNOTATION_NAMESPACE_LEVEL}"].hasValue()',
+        ]
+    )
+    return NativeRemedy(
+        condition=all_of(*conditions),
+        patch=tuple(patch),
+        warning=f'{is_stable}\n? "" : "{Reason.UNSTABLE_SELINUX_LEVEL}"',
+    )
+
+
 REMEDY = Remedy(
     name="skipSELinuxRelabel",
     description="Let CRI-O skip the relabelling of a volume whose top directory already has the "
@@ -149,10 +198,11 @@ REMEDY = Remedy(
     effect=effect,
     # The name of the class that `podsettle node-config` creates.
     proposed_settings=lambda _found: {"runtimeClassName": "selinux-fix-runtime-class"},
+    native=Native("without relabelling volumes", native),
     node_configuration="podsettle node-config crio",
     annotations=frozenset(SKIP_RELABEL_ANNOTATIONS),
     edits=frozenset({Edit.ANNOTATION}),
-    fields=frozenset({"/spec/runtimeClassName"}),
+    fields=frozenset({_FIELD}),
     still_needed=still_needed,
     runtime_class=RuntimeClassSetting("runtime_class_name"),
 )

@@ -242,6 +242,7 @@ def remedy_with(settings: type[StrictModel]) -> Remedy[Any]:
         reasons=frozenset(),
         effect=lambda _settings: "",
         proposed_settings=None,
+        native="it does nothing",
     )
 
 

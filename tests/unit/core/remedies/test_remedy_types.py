@@ -40,6 +40,10 @@ def apply(
 
 GOOD = Remedy(
     name="good", description="", settings=Any, apply=apply, reasons=frozenset(), effect=str,
+    proposed_settings=None, native="it does nothing",
+)
+Remedy(  # refused
+    name="silent", description="", settings=Any, apply=apply, reasons=frozenset(), effect=str,
     proposed_settings=None,
 )
 
@@ -93,14 +97,17 @@ Remedy(
     reasons=frozenset(),
     effect=str,
     proposed_settings=None,
+    native="it does nothing",
 )
 """
 
 
-ERRORS = ("[attr-defined]", "[arg-type]", "[index]", "[misc]")
+ERRORS = ("[attr-defined]", "[arg-type]", "[call-arg]", "[index]", "[misc]")
 
 
-def test_remedy_that_reads_what_the_cache_omits_does_not_type_check(tmp_path: Path) -> None:
+def test_remedy_that_reads_what_the_cache_omits_or_lacks_a_native_form_does_not_type_check(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "new_remedy.py"
     file.write_text(REMEDY)
     config = ROOT / "pyproject.toml"

@@ -1,0 +1,239 @@
+"""Tests of native policies: what is exported, what is left out, and which policy comes first.
+
+What the expressions do to pods is tested on a real API server, in `tests/e2e/export`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.factories import Json, node, policy, runtime_class, view
+from tests.support.remedy_settings import settings_of
+from tests.support.strategies import TEXTS_OF_SETTINGS
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.cel import quote_raw
+from webhook.core.defects.versions import Version
+from webhook.core.export.native_policies import Export, export
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.validation_errors import InvalidPolicyError
+from webhook.core.remedies import REMEDIES
+from webhook.core.remedies.native import Native
+
+SHELL = {"when": "Always", "delivery": "Shell"}
+FS_GROUP = {"fsGroupChangePolicy": "OnRootMismatch"}
+NATIVE = {name: each.native for name, each in REMEDIES.items() if isinstance(each.native, Native)}
+
+
+def exported(*policies: SettlePolicy, seen: Snapshot | None = None, **options: Any) -> Export:
+    whole = seen or view(*policies)
+    return export(whole.policies, whole, OperatorSettings("podsettle-system"), **options)
+
+
+def documents(found: Export, kind: str) -> list[Json]:
+    return [each for policy in found.policies for each in policy.documents if each["kind"] == kind]
+
+
+def variables(found: Export, name: str) -> dict[str, str]:
+    """Return the variables of the native policy of a SettlePolicy."""
+    (written,) = (each for each in found.policies if each.source.metadata.name == name)
+    return {each["name"]: each["expression"] for each in written.documents[0]["spec"]["variables"]}
+
+
+def left_out(found: Export) -> dict[tuple[str, str], str]:
+    return {(each.policy, each.part): each.why for each in found.not_native}
+
+
+def valid_policy(name: str, chosen: Any) -> SettlePolicy | None:
+    try:
+        return policy(remedies={name: chosen})
+    except InvalidPolicyError:
+        return None
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", NATIVE)
+def test_effect_has_the_phrase_of_its_own_remedy_alone(name: str, data: st.DataObject) -> None:
+    """By its phrase, a native policy recognises a clause that another one has written."""
+    chosen = data.draw(settings_of(REMEDIES[name], TEXTS_OF_SETTINGS))
+    valid = valid_policy(name, chosen)
+    if valid is None:
+        return
+    effect = REMEDIES[name].effect(valid.spec.settings()[name])
+    assert [other for other, each in NATIVE.items() if each.phrase in effect] == [name]
+
+
+def test_remedy_without_a_native_form_is_left_out_by_name_and_the_others_are_exported() -> None:
+    found = exported(policy("p", remedies={**FS_GROUP, "kubeletGate": {}}))
+    assert left_out(found) == {("p", "kubeletGate"): REMEDIES["kubeletGate"].native}
+    assert "fsGroupChangePolicy" in variables(found, "p")
+    assert "kubeletGate" not in variables(found, "p")
+
+
+def test_policy_of_which_nothing_is_native_has_no_documents() -> None:
+    assert exported(policy("p", remedies={"kubeletGate": {}})).policies == ()
+
+
+@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
+def test_delivery_that_may_need_the_helper_is_left_out(delivery: str) -> None:
+    found = exported(policy("p", remedies={"postInitSleep": {"delivery": delivery}}))
+    assert "may need the helper" in left_out(found)["p", "postInitSleep"]
+
+
+def test_look_ups_of_images_are_left_out() -> None:
+    images = {"lookup": "Registry", "registries": ["quay.io"]}
+    found = exported(policy("p", remedies={"postInitSleep": SHELL}, imageConfig=images))
+    assert list(left_out(found)) == [("p", "imageConfig")]
+    assert "postInitSleep" in variables(found, "p")
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "acts"),
+    [
+        ([], True),
+        (["cri-o://1.33.12"], True),
+        (["cri-o://1.33.12", "cri-o://1.36.0"], True),
+        (["cri-o://1.36.0"], False),
+    ],
+)
+def test_nodes_decide_for_all_pods_whether_a_remedy_is_exported(
+    runtimes: list[str], acts: bool
+) -> None:
+    nodes = [node(f"n{i}", runtime) for i, runtime in enumerate(runtimes)]
+    by_nodes = policy("p", remedies={"postInitSleep": SHELL | {"when": "NodesNeedIt"}})
+    found = exported(seen=view(by_nodes, nodes=nodes))
+    (decision,) = found.by_nodes
+    assert (decision.policy, decision.remedy) == ("p", "postInitSleep")
+    assert decision.is_needed == acts == bool(found.policies)
+    always = exported(seen=view(policy("p", remedies={"postInitSleep": SHELL}), nodes=nodes))
+    assert not always.by_nodes
+    assert always.policies
+
+
+@pytest.mark.parametrize(
+    ("server", "is_native"), [(None, True), (Version(1, 34), False), (Version(1, 35), True)]
+)
+def test_restart_rules_need_an_api_server_that_has_them(
+    server: Version | None, is_native: bool
+) -> None:
+    chosen = {"retryInitExit255": {"when": "Always", "initContainers": ["a"]}}
+    found = exported(seen=view(policy("p", remedies=chosen), server=server))
+    assert bool(found.policies) == is_native
+
+
+def test_restart_rules_are_left_out_if_a_kubelet_lacks_them() -> None:
+    chosen = {"retryInitExit255": {"initContainers": ["a"]}}
+    found = exported(seen=view(policy("p", remedies=chosen), nodes=[node("n")]))
+    assert "kubelet of a node is older" in left_out(found)["p", "retryInitExit255"]
+
+
+def test_class_whose_handler_no_node_has_is_left_out() -> None:
+    fast = policy("p", remedies={"runtimeClass": {"name": "fast"}})
+    classes = [runtime_class("fast", selector={"disk": "ssd"})]
+    without = node("n", labels={"disk": "ssd"}, handlers=[""])
+    found = exported(seen=view(fast, classes=classes, nodes=[without]))
+    assert "no node lists the handler 'fast'" in left_out(found)["p", "runtimeClass"]
+    others = [without, node("m", labels={"disk": "ssd"}, handlers=["fast"])]
+    assert exported(seen=view(fast, classes=classes, nodes=others)).policies
+
+
+def test_remedy_yields_to_earlier_policies_of_the_same_action_that_set_it() -> None:
+    found = exported(
+        policy("low", remedies=FS_GROUP, priority=-1),
+        policy("high", remedies=FS_GROUP, priority=1, podSelector={"matchLabels": {"a": "b"}}),
+        policy("other", remedies={"seLinuxChangePolicy": "Recursive"}, priority=2),
+        policy("audit", remedies=FS_GROUP, priority=3, action="Audit"),
+    )
+    low = variables(found, "low")
+    assert low["coveredByHigh"] == 'variables.labels[?"a"] == optional.of("b")'
+    assert "!variables.coveredByHigh" in low["fsGroupChangePolicy"]
+    for name in ("high", "other", "audit"):
+        assert not any("coveredBy" in key for key in variables(found, name)), name
+    assert [key for key in low if key.startswith("coveredBy")] == ["coveredByHigh"]
+
+
+def test_policies_that_are_not_exported_come_first_too() -> None:
+    whole = [policy("a", remedies=FS_GROUP), policy("b", remedies=FS_GROUP)]
+    found = exported(*whole, names=["b"])
+    assert [each.source.metadata.name for each in found.policies] == ["b"]
+    assert "coveredByA" in variables(found, "b")
+
+
+def test_policies_whose_names_give_one_variable_are_kept_apart() -> None:
+    found = exported(*(policy(name, remedies=FS_GROUP) for name in ("a-b", "a.b", "z")))
+    last = variables(found, "z")
+    assert {"coveredByAB", "coveredByAB_1"} <= last.keys()
+    assert "!variables.coveredByAB\n&& !variables.coveredByAB_1" in last["fsGroupChangePolicy"]
+
+
+@pytest.mark.parametrize("other", ["slow", "fast"])
+def test_remedy_leaves_a_pod_to_a_policy_with_another_class(other: str) -> None:
+    """Two native policies run in any order, and the class that is set first stays."""
+    found = exported(
+        policy("relabel", remedies={"skipSELinuxRelabel": {"runtimeClassName": "fast"}}),
+        policy("class", remedies={"runtimeClass": {"name": other}}, priority=-1),
+    )
+    assert ("coveredByClass" in variables(found, "relabel")) == (other == "slow")
+    assert "coveredByRelabel" not in variables(found, "class")
+
+
+def test_missing_class_makes_the_api_server_skip_the_policy() -> None:
+    found = exported(policy("p", remedies={**FS_GROUP, "runtimeClass": {"name": "fast"}}))
+    (written,) = documents(found, "MutatingAdmissionPolicy")
+    (binding,) = documents(found, "MutatingAdmissionPolicyBinding")
+    assert written["spec"]["paramKind"] == {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass"}
+    assert binding["spec"]["paramRef"] == {"name": "fast", "parameterNotFoundAction": "Allow"}
+
+
+def test_audit_policy_becomes_a_validating_policy_that_denies_nothing() -> None:
+    found = exported(policy("p", remedies=FS_GROUP, action="Audit"), api_version="v1beta1")
+    (written,) = documents(found, "ValidatingAdmissionPolicy")
+    (binding,) = documents(found, "ValidatingAdmissionPolicyBinding")
+    assert written["apiVersion"] == "admissionregistration.k8s.io/v1"
+    assert written["spec"]["failurePolicy"] == "Ignore"
+    assert binding["spec"]["validationActions"] == ["Audit", "Warn"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (None, {"opt-in.p.podsettle.dev": {"matchLabels": {"podsettle.dev/policy": "p"}}}),
+        ({}, {"p.podsettle.dev": {}}),
+        (
+            {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+            {
+                "p.podsettle.dev": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "opt-in.p.podsettle.dev": {
+                    "matchLabels": {"podsettle.dev/policy": "p"},
+                    "matchExpressions": [
+                        {
+                            "key": "kubernetes.io/metadata.name",
+                            "operator": "NotIn",
+                            "values": ["kube-system"],
+                        }
+                    ],
+                },
+            },
+        ),
+    ],
+)
+def test_bindings_select_the_namespaces_that_a_policy_covers(
+    selector: Json | None, expected: Json
+) -> None:
+    found = exported(policy("p", remedies=FS_GROUP, namespaceSelector=selector))
+    bindings = documents(found, "MutatingAdmissionPolicyBinding")
+    selectors = {
+        each["metadata"]["name"]: each["spec"]["matchResources"]["namespaceSelector"]
+        for each in bindings
+    }
+    assert selectors == expected
+
+
+@pytest.mark.parametrize("text", ['a"""b', 'ends with "', "a\rb"])
+def test_text_that_a_raw_string_cannot_hold_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot be quoted"):
+        quote_raw(text)

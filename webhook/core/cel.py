@@ -1,0 +1,41 @@
+"""CEL expressions as text, for policies that the API server evaluates itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+
+def quote(text: str) -> str:
+    """Return a text as a CEL string. The escapes of JSON are also those of CEL."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def quote_raw(text: str) -> str:
+    """Return a text of several lines as a CEL string without escapes.
+
+    Raises ValueError if the text contains three quotation marks, or ends in one.
+    """
+    if '"""' in text or text.endswith('"') or "\r" in text:
+        raise ValueError("the text cannot be quoted without escapes")
+    return f'r"""{text}"""'
+
+
+def quoted_list(texts: Iterable[str]) -> str:
+    """Return texts as a CEL list of strings."""
+    return f"[{', '.join(map(quote, texts))}]"
+
+
+def all_of(*parts: str) -> str:
+    """Return the conjunction of expressions, each of which binds more tightly than `||`."""
+    return "\n&& ".join(parts)
+
+
+def any_of(*parts: str) -> str:
+    """Return the disjunction of expressions in parentheses. A single one is returned itself."""
+    return f"({' || '.join(parts)})" if len(parts) > 1 else parts[0]
+
+
+def indent(expression: str) -> str:
+    """Return an expression of several lines, all but the first of which are indented."""
+    return expression.replace("\n", "\n  ")

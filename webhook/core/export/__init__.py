@@ -1,0 +1,1 @@
+"""SettlePolicies as policies that the API server evaluates itself, without a webhook."""

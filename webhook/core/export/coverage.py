@@ -1,0 +1,139 @@
+"""Which pods a policy covers, in CEL: selectors, and what no policy ever changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from webhook.core.cel import any_of, quote, quoted_list
+from webhook.core.constants import (
+    ANNOTATION_MIRROR,
+    ANNOTATION_SKIP,
+    LABEL_NAMESPACE_NAME,
+    LABEL_POLICY,
+    SYSTEM_NAMESPACE_PREFIXES,
+)
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.selectors import LabelSelector
+from webhook.core.types import Json
+
+_MAX_CONTAINERS = 100
+"""The maximum number of containers in a pod that is changed. A wrapper has 2 KiB, and CEL does not
+see the size of the pod. A pod that is too large for etcd only with its wrappers would be denied."""
+_MAX_ANNOTATIONS_BYTES = 252 * 1024
+"""The size of a pod's annotations up to which podsettle's own still fit: the API server accepts 256
+KiB, and podsettle writes less than 4 KiB."""
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERMS = f"object.spec.?affinity.?nodeAffinity.?{_REQUIRED}.?nodeSelectorTerms.orValue([])"
+_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
+_LABEL_OF_OS = ".or(".join(f'object.spec.?nodeSelector[?"{label}"]' for label in _LABELS) + ")"
+_NOT_WINDOWS = f"""\
+has(object.spec.os) ? object.spec.os.name != "windows"
+: object.spec.?securityContext.?windowsOptions.hasValue() ? false
+: {_LABEL_OF_OS}.hasValue()
+  ? {_LABEL_OF_OS}.orValue("") != "windows"
+: size({_TERMS}) == 0
+  || {_TERMS}
+    .exists(term, !term.?matchExpressions.orValue([]).exists(label,
+      label.key in {quoted_list(_LABELS)} && has(label.values)
+      && (label.operator == "In" ? label.values.all(value, value == "windows")
+        : label.operator == "NotIn" && "linux" in label.values)))"""
+"""`runs_on_windows` in CEL."""
+
+
+def match_conditions(policy: SettlePolicy, own_namespace: str | None) -> dict[str, str]:
+    """Return the conditions, by name, without which no policy changes a pod.
+
+    They read `object` and `request` only. Match conditions see neither variables nor the namespace.
+    """
+    annotations = "object.metadata.?annotations"
+    inits, key_bytes = "object.spec.?initContainers.orValue([])", "size(bytes(key))"
+    value_bytes = "size(bytes(object.metadata.annotations[key]))"
+    return {
+        "not-protected": _not_protected(policy, own_namespace),
+        "not-mirror": f'!{annotations}[?"{ANNOTATION_MIRROR}"].hasValue()',
+        "not-windows": _NOT_WINDOWS,
+        "not-opted-out": f'{annotations}[?"{ANNOTATION_SKIP}"].orValue("").trim() != "true"',
+        "few-containers": f"size(object.spec.containers) + size({inits}) <= {_MAX_CONTAINERS}",
+        "space-for-annotations": f"{annotations}.orValue({{}})\n"
+        f".map(key, {key_bytes} + {value_bytes}).sum() <= {_MAX_ANNOTATIONS_BYTES}",
+    }
+
+
+def _not_protected(policy: SettlePolicy, own_namespace: str | None) -> str:
+    named = sorted(_named_protected(policy))
+    tests = [f"request.namespace.startsWith({quote(each)})" for each in SYSTEM_NAMESPACE_PREFIXES]
+    if own_namespace:
+        tests.append(f"request.namespace == {quote(own_namespace)}")
+    condition = f"!{any_of(*tests)}"
+    return f"{condition} || request.namespace in {quoted_list(named)}" if named else condition
+
+
+def _named_protected(policy: SettlePolicy) -> frozenset[str]:
+    """Return the protected namespaces that a policy covers, because its selector names them."""
+    selector = policy.spec.namespace_selector
+    named = selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset[str]()
+    return frozenset(name for name in named if name.startswith(SYSTEM_NAMESPACE_PREFIXES))
+
+
+def covers(policy: SettlePolicy) -> str:
+    """Return whether a policy covers the pod, in CEL, in a namespace that is not protected.
+
+    The expression reads the variables `labels` and `namespaceLabels`.
+    """
+    name, selector = policy.metadata.name, policy.spec.namespace_selector
+    by_label = f'variables.namespaceLabels[?"{LABEL_POLICY}"].orValue("") == {quote(name)}'
+    namespaces = [by_label]
+    if selector is not None:
+        tests = list(_requirements(selector, "variables.namespaceLabels"))
+        namespaces = [f"({' && '.join(tests)})", by_label] if tests else []
+    pods = list(_requirements(policy.spec.pod_selector, "variables.labels"))
+    parts = [*([any_of(*namespaces)] if namespaces else []), *pods]
+    return "\n&& ".join(parts) or "true"
+
+
+def _requirements(selector: LabelSelector, labels: str) -> Iterable[str]:
+    """Yield the requirements of a selector on labels, each in parentheses if it needs them."""
+    for key, value in selector.match_labels.items():
+        yield f"{labels}[?{quote(key)}] == optional.of({quote(value)})"
+    for requirement in selector.match_expressions:
+        key = quote(requirement.key)
+        is_listed = f"({key} in {labels} && {labels}[{key}] in {quoted_list(requirement.values)})"
+        yield {
+            "In": is_listed,
+            "NotIn": f"!{is_listed}",
+            "Exists": f"{key} in {labels}",
+            "DoesNotExist": f"!({key} in {labels})",
+        }[requirement.operator]
+
+
+def selector_document(selector: LabelSelector) -> Json:
+    """Return a label selector as the API has it."""
+    document: Json = {}
+    if selector.match_labels:
+        document["matchLabels"] = dict(selector.match_labels)
+    if selector.match_expressions:
+        document["matchExpressions"] = [
+            {"key": each.key, "operator": each.operator}
+            | ({"values": list(each.values)} if each.values else {})
+            for each in selector.match_expressions
+        ]
+    return document
+
+
+def namespace_selectors(policy: SettlePolicy) -> dict[str, Json]:
+    """Return the selectors of the namespaces that a policy covers, by the ends of their names.
+
+    A selector has no "or", so namespaces that opt in by label have one of their own. A protected
+    namespace cannot opt in by label.
+    """
+    selector = policy.spec.namespace_selector
+    selectors = {} if selector is None else {"": selector_document(selector)}
+    if selectors == {"": {}}:
+        return selectors
+    by_label: Json = {"matchLabels": {LABEL_POLICY: policy.metadata.name}}
+    if named := sorted(_named_protected(policy)):
+        by_label["matchExpressions"] = [
+            {"key": LABEL_NAMESPACE_NAME, "operator": "NotIn", "values": named}
+        ]
+    return {**selectors, "opt-in": by_label}
