@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from docs import (
     defects_page,
+    export_page,
     limits_page,
     reliability_page,
     scan_page,
@@ -390,6 +391,7 @@ PAGES: dict[str, Callable[[], str]] = {
         (HERE / "reliability.md").read_text(encoding="utf-8")
     ),
     "scan.md": lambda: scan_page.fill_regions((HERE / "scan.md").read_text(encoding="utf-8")),
+    "export.md": lambda: export_page.fill_regions((HERE / "export.md").read_text(encoding="utf-8")),
     "http.md": lambda: limits_page.fill_regions((HERE / "http.md").read_text(encoding="utf-8")),
 }
 

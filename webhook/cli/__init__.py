@@ -31,6 +31,7 @@ _COMMANDS = {
     "check": "Check policies and other manifests for errors.",
     "scan": "Look for defects of nodes, and for pods that suffer from them.",
     "explain": "Say what podsettle did to a pod, why, and what it would do today.",
+    "export": "Print policies in a form that the API server evaluates itself.",
     "doctor": "Check an installation, and say what to do about each fault.",
     "wait": "Wait until a container has ended, and exit with its exit code.",
     "logs": "Print a container's log, byte for byte, and resume after a broken connection.",

@@ -22,6 +22,7 @@ from webhook.cli.options import (
     view_options,
 )
 from webhook.cli.policy_hints import (
+    export_hints,
     missing_handler_hints,
     missing_node_label_hints,
     named_namespaces,
@@ -42,7 +43,9 @@ from webhook.cluster.manifest_loader import (
 )
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import KIND
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.policies import replace_policies
 from webhook.inspect.known_cluster import KnownCluster
@@ -76,7 +79,8 @@ def check(
     and the path of each problem.
 
     Hints on standard error do not change the exit code. They name remedies that never act because
-    another policy sets them first, and the policies that the nodes still need. If the cluster of
+    another policy sets them first, the policies that the nodes still need, and those that
+    `podsettle export` can print. If the cluster of
     the kubeconfig answers, they also name RuntimeClasses, runtime handlers, labels of nodes and
     namespaces that the cluster lacks. Without a cluster, only the manifests are checked.
 
@@ -194,6 +198,8 @@ def _hints(
     yield from missing_handler_hints(policies, classes, known_nodes)
     yield from shadowed_hints(policies, all_policies)
     yield from policy_need_lines(policies, known_nodes, classes)
+    view = Snapshot(runtime_classes=classes, nodes=known_nodes, policies=PolicySet(all_policies))
+    yield from export_hints(policies, view)
 
 
 def _as_json(problem: ManifestProblem) -> dict[str, str | int]:

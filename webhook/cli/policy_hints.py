@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.export.native_policies import export
 from webhook.core.pod import SpecFields
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.shadowed_remedies import shadowed_remedies
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES
 
 
@@ -109,3 +112,20 @@ def missing_node_hints(
         for settings in policy.spec.settings().values()
     ):
         yield f"no Node in {manifests}: remedies with `when: NodesNeedIt` are treated as needed"
+
+
+def export_hints(policies: Sequence[SettlePolicy], view: Snapshot) -> Iterator[str]:
+    """Yield a line that says which policies `podsettle export` can print.
+
+    The policies of `view` contain the checked ones.
+    """
+    names = [policy.metadata.name for policy in policies]
+    found = export(view.policies, view, OperatorSettings(), names=names)
+    left_out = [f"{each.policy}/{each.part}" for each in found.not_native]
+    clauses = []
+    if whole := [name for name in names if name not in {each.policy for each in found.not_native}]:
+        clauses.append(f"can print the whole of {', '.join(whole)}")
+    if left_out:
+        clauses.append(f"cannot print {', '.join(left_out)}")
+    if clauses:
+        yield f"podsettle export {', and '.join(clauses)}"

@@ -137,7 +137,7 @@ def _pod_selection(selector: str, field_selector: str) -> PodSelection:
 
 def _repeated(view: ViewChoice, namespace: str | None, pods: PodSelection) -> str:
     """Return the arguments with which a printed command looks at the same objects."""
-    words = [f"--manifests {shlex.quote(str(path))}" for path in view.manifests]
+    words = view.manifest_flags
     words += [f"-n {namespace}"] if namespace else []
     words += _selectors(pods)
     return "".join(f" {word}" for word in words)

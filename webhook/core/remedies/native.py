@@ -60,6 +60,8 @@ class Native(Generic[S]):
     form: Callable[[S, ClusterFacts], NativeRemedy]
     """Return the remedy with given settings, as far as the cluster is known when the policy is
     made. Raises NotNativeError."""
+    limits: str = ""
+    """What it does only in a native policy, or not there, as a clause for the documentation."""
 
 
 def require_server(minimum: Version, cluster: ClusterFacts) -> None:

@@ -427,7 +427,7 @@ REMEDY = Remedy(
     },
     effect=effect,
     proposed_settings=proposed_settings,
-    native=Native("kept alive", native),
+    native=Native("kept alive", native, "only `delivery: Shell`, without `imageConfig`"),
     container_sign=container_sign,
     edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
     hints=hints,

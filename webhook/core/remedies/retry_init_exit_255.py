@@ -210,7 +210,11 @@ REMEDY = Remedy(
     ),
     effect=lambda _settings: f"started again after exit code {EXIT_CODE}",
     proposed_settings=None,
-    native=Native("started again after exit code", native),
+    native=Native(
+        "started again after exit code",
+        native,
+        "if the kubelets had the field when the policy was exported",
+    ),
     container_sign=container_sign,
     edits=frozenset({Edit.RESTART_RULES}),
 )

@@ -22,6 +22,7 @@ from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
 from webhook.core.remedies.native import Native, NativeRemedy, set_field
 from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.remedies.runtime_class_rejection import (
+    CLASS_LIMITS,
     NATIVE_CONDITION,
     REJECTION_REASONS,
     rejection_reason,
@@ -101,7 +102,7 @@ REMEDY = Remedy(
     effect=lambda settings: f"put under RuntimeClass {settings.name}",
     # The name of the class that `podsettle node-config` creates.
     proposed_settings=lambda _found: {"name": "overlay-volatile"},
-    native=Native("put under RuntimeClass", native),
+    native=Native("put under RuntimeClass", native, CLASS_LIMITS),
     node_configuration="podsettle node-config containerd",
     fields=frozenset({_FIELD}),
     still_needed=still_needed,

@@ -112,6 +112,13 @@ The API server refuses a pod that has an overhead of its own and no RuntimeClass
 leaves such a pod as it is, even if the overhead is that of the class."""
 
 
+CLASS_LIMITS = (
+    "while the class is missing, the API server skips the whole policy; the handlers of nodes "
+    "count when the policy is exported"
+)
+"""The limits of native policies that set a RuntimeClass."""
+
+
 def require_handler(class_name: str, cluster: ClusterFacts) -> None:
     """Raise NotNativeError if no known node could start a pod with a RuntimeClass."""
     found = cluster.runtime_classes.get(class_name)

@@ -1,0 +1,120 @@
+"""Tests of `podsettle export`: its output, its comments, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+
+from tests.support.factories import policy_document
+from tests.support.paths import EXAMPLES
+from tests.support.process import podsettle
+
+FS_GROUP = {"fsGroupChangePolicy": "OnRootMismatch"}
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "worker"},
+    "status": {
+        "nodeInfo": {"containerRuntimeVersion": "cri-o://1.36.0", "kubeletVersion": "v1.36.0"}
+    },
+}
+
+
+def manifests(tmp_path: Path, *documents: object) -> Path:
+    path = tmp_path / "policies.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+def comment_of(text: str) -> str:
+    """Return the comment in front of the first document, in one line."""
+    lines = text.partition("\n---\n")[0].splitlines()
+    assert all(line.startswith("# ") for line in lines), lines
+    return " ".join(line.removeprefix("# ").strip() for line in lines)
+
+
+def test_policies_are_printed_after_the_command_that_repeats_it() -> None:
+    done = podsettle("export", "many-files", "--manifests", EXAMPLES)
+    assert (done.returncode, done.stderr) == (0, "")
+    comment = comment_of(done.stdout)
+    assert f"podsettle export many-files --manifests {EXAMPLES}" in comment
+    assert "need Kubernetes 1.36 or later" in comment
+    assert "# SettlePolicy many-files: Do not change the owner" in done.stdout
+    written = list(yaml.safe_load_all(done.stdout))
+    assert [each["kind"] for each in written] == [
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicyBinding",
+    ]
+
+
+def test_policy_with_a_part_that_is_not_native_is_refused_by_name() -> None:
+    done = podsettle("export", "--manifests", EXAMPLES)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "export: tekton-on-crio: postInitSleep: delivery: Auto may need" in done.stderr
+    assert "--partial leaves these parts out" in done.stderr
+
+
+def test_partial_export_lists_what_it_leaves_out() -> None:
+    done = podsettle("export", "--manifests", EXAMPLES, "--partial")
+    assert done.returncode == 0
+    comment = comment_of(done.stdout)
+    assert "- tekton-on-crio: postInitSleep: delivery: Auto may need" in comment
+    names = {each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout)}
+    assert "many-files.podsettle.dev" in names
+    assert "tekton-on-crio.podsettle.dev" not in names
+
+
+def test_decision_by_the_nodes_is_printed_with_its_date(tmp_path: Path) -> None:
+    shell = policy_document("p", remedies={"postInitSleep": {"delivery": "Shell"}, **FS_GROUP})
+    done = podsettle("export", "--manifests", manifests(tmp_path, shell, NODE))
+    assert done.returncode == 0
+    comment = comment_of(done.stdout)
+    assert "Decided by the nodes of 20" in comment
+    assert "- p: postInitSleep is left out: none of 1 nodes runs an affected CRI-O" in comment
+    (first, *_) = yaml.safe_load_all(done.stdout)
+    names = {each["name"] for each in first["spec"]["variables"]}
+    assert "fsGroupChangePolicy" in names
+    assert "postInitSleep" not in names
+
+
+def test_beta_api_names_the_flags_that_it_needs(tmp_path: Path) -> None:
+    path = manifests(tmp_path, policy_document("p", remedies=FS_GROUP))
+    done = podsettle("export", "--api-version", "v1beta1", "--manifests", path)
+    assert "--feature-gates=MutatingAdmissionPolicy=true" in done.stdout
+    assert "--runtime-config=admissionregistration.k8s.io/v1beta1=true" in done.stdout
+    (first, *_) = yaml.safe_load_all(done.stdout)
+    assert first["apiVersion"] == "admissionregistration.k8s.io/v1beta1"
+
+
+def test_json_is_one_list_with_the_comments_on_standard_error(tmp_path: Path) -> None:
+    path = manifests(tmp_path, policy_document("p", remedies=FS_GROUP))
+    done = podsettle("export", "-o", "json", "--manifests", path)
+    assert [each["kind"] for each in json.loads(done.stdout)["items"]] == [
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+    ]
+    assert "podsettle: Written by podsettle" in done.stderr
+
+
+def test_unknown_policy_is_an_error_that_names_the_others(tmp_path: Path) -> None:
+    path = manifests(tmp_path, policy_document("p", remedies=FS_GROUP))
+    done = podsettle("export", "q", "--manifests", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no SettlePolicy q; there are: p" in done.stderr
+
+
+def test_manifests_with_errors_are_not_exported(tmp_path: Path) -> None:
+    broken = policy_document("q", remedies={"unknown": {}})
+    path = manifests(tmp_path, policy_document("p", remedies=FS_GROUP), broken)
+    done = podsettle("export", "--manifests", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unknown" in done.stderr
+
+
+def test_manifests_without_a_policy_are_an_error(tmp_path: Path) -> None:
+    done = podsettle("export", "--manifests", manifests(tmp_path, NODE))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no SettlePolicy" in done.stderr

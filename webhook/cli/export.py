@@ -1,0 +1,177 @@
+"""The command `podsettle export`, which prints SettlePolicies as native policies."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import yaml
+
+from webhook import __version__
+from webhook.cli.echo import echo_json, echo_message, echo_text
+from webhook.cli.open_cluster import open_cluster
+from webhook.cli.options import InputError, ViewChoice, view_options
+from webhook.core.export.native_policies import API_VERSIONS, Export, NativePolicy
+from webhook.core.export.native_policies import export as export_policies
+from webhook.core.policy.snapshot import Snapshot
+
+_WIDTH = 98
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[POLICY]...")
+@click.option(
+    "--api-version",
+    type=click.Choice(list(API_VERSIONS)),
+    default="v1",
+    show_default=True,
+    help="The version of the API of MutatingAdmissionPolicies: v1 from Kubernetes 1.36 on, v1beta1 "
+    "for 1.34 and 1.35, where it is off by default.",
+)
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Leave out what no native policy can do, and list it in a comment.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="json: one List. The comments go to standard error.",
+)
+@view_options
+@click.pass_context
+def export(
+    context: click.Context,
+    names: tuple[str, ...],
+    api_version: str,
+    partial: bool,
+    output: str,
+    view: ViewChoice,
+) -> None:
+    """Print SettlePolicies as policies that the API server evaluates itself.
+
+    Without POLICY, all policies are printed. They are MutatingAdmissionPolicies and their bindings,
+    and ValidatingAdmissionPolicies for policies with `action: Audit`. They need no webhook. All
+    policies of the cluster decide which of them comes first for a pod.
+
+    The nodes decide now, and for all pods alike, about remedies with `when: NodesNeedIt`.
+
+    Exit codes: 0 the policies were printed; 1 nothing was printed, because a policy has a part that
+    no native policy can do; 2 another error.
+    """
+    with open_cluster(view) as opened:
+        known = opened.known
+    for problem in known.problems:
+        echo_message(str(problem))
+    if known.has_invalid_input:
+        raise InputError("export: the manifests have errors, so nothing was printed")
+    for note in known.notes:
+        echo_message(note)
+    _check_names(names, known.view)
+    found = export_policies(
+        known.view.policies,
+        known.view,
+        known.settings,
+        api_version=api_version,
+        names=names or None,
+    )
+    if found.not_native and not partial:
+        for each in found.not_native:
+            echo_message(f"export: {each.policy}: {each.part}: {each.why}")
+        echo_message("export: nothing was printed; --partial leaves these parts out")
+        context.exit(1)
+    words = ["podsettle export", *names, *view.manifest_flags]
+    words += [f"--api-version {api_version}"] if api_version != "v1" else []
+    words += ["--partial"] if partial else []
+    comments = [*_comments(found, api_version, known.title, known.flags.add_to(" ".join(words)))]
+    if output == "json":
+        for comment in filter(None, comments):
+            echo_message(comment)
+        items = [document for policy in found.policies for document in policy.documents]
+        echo_json(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
+        return
+    echo_text(_as_comment(comments), *map(_as_yaml, found.policies))
+
+
+def _check_names(names: Iterable[str], view: Snapshot) -> None:
+    """Raise InputError if there is no policy with one of the names, or none at all."""
+    known = [policy.metadata.name for policy in view.policies.by_precedence]
+    if not known:
+        raise InputError("export: there is no SettlePolicy")
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"export: there is no SettlePolicy {name}; there are: {', '.join(known)}"
+            )
+
+
+def _comments(found: Export, api_version: str, title: str, command: str) -> Iterator[str]:
+    """Yield what the output does not say itself, a paragraph or an item of a list at a time."""
+    today = datetime.now(UTC).date()
+    yield f"Written by podsettle {__version__} on {today} from {title}: {command}"
+    yield (
+        "The API server evaluates these policies itself. They do not follow later changes of the "
+        "SettlePolicies: repeat the command. To remove them: kubectl delete -f FILE"
+    )
+    minimum = API_VERSIONS[api_version]
+    if api_version == "v1":
+        yield f"They need Kubernetes {minimum.major}.{minimum.minor} or later."
+    else:
+        yield (
+            "They need an API server with --feature-gates=MutatingAdmissionPolicy=true and "
+            f"--runtime-config=admissionregistration.k8s.io/{api_version}=true."
+        )
+    if found.not_native:
+        yield "Left out, because no native policy can do it:"
+        yield from (f"- {each.policy}: {each.part}: {each.why}" for each in found.not_native)
+    if found.by_nodes:
+        yield f"Decided by the nodes of {today}, for all pods alike:"
+        for decision in found.by_nodes:
+            verb = "acts" if decision.is_needed else "is left out"
+            yield f"- {decision.policy}: {decision.remedy} {verb}: {decision.why}"
+
+
+def _as_comment(paragraphs: Iterable[str]) -> str:
+    """Return paragraphs and items of lists as a comment in YAML."""
+    lines = []
+    for paragraph in paragraphs:
+        indent = "  " if paragraph.startswith("- ") else ""
+        # Commands and paths stay whole, so that they can be copied.
+        lines += textwrap.wrap(
+            paragraph,
+            _WIDTH,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    return "".join(f"# {line}\n" for line in lines)
+
+
+class _Dumper(yaml.SafeDumper):
+    """A dumper that writes texts of several lines as blocks, which people can read."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def _as_yaml(policy: NativePolicy) -> str:
+    """Return the documents of a policy, after its description as a comment."""
+    source = policy.source
+    about = f"SettlePolicy {source.metadata.name}"
+    if source.spec.description:
+        about += f": {source.spec.description}"
+    documents: list[Any] = list(policy.documents)
+    text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=1000)
+    return f"---\n{_as_comment([about])}{text}"
