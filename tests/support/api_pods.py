@@ -1,0 +1,154 @@
+"""A Hypothesis strategy for pods that an API server accepts, with what remedies read."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.support.factories import Json, in_shell
+
+_SCRIPT = ["-c", 'echo "$HOME"; true']
+_COMMANDS = st.sampled_from(
+    [
+        None,
+        ["/entrypoint", "$(A)", "é\"'\\\n\U0001f600"],
+        ["sh"],
+        ["/bin/sh", *_SCRIPT],
+        ["/usr/local/bin/bash", *_SCRIPT],
+        ["/bin/zsh", *_SCRIPT],
+        ["/busybox/ash", "-c", ": podsettle; not the wrapper"],
+        in_shell(["sh", *_SCRIPT], sleep_ms=10, min_lifetime_ms=500),
+        in_shell(["sh", *_SCRIPT], sleep_ms=1, min_lifetime_ms=2),
+        ["/podsettle/linger", "--", "x"],
+    ]
+)
+_INIT_NAMES = [
+    *("prepare", "place-scripts", "a", "b", "plugin-x", "sidecar-a"),
+    *("istio-init", "linkerd-init", "podsettle-kubelet-gate"),
+]
+_NAMES = ["main", "step-build", "plugin-y", "sidecar-b"]
+_PROBE = {"exec": {"command": ["true"]}}
+_RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}]
+_LEVEL = {"seLinuxOptions": {"level": "s0:c1,c2"}}
+
+
+def _objects(required: Json, **optional: st.SearchStrategy[object]) -> st.SearchStrategy[Json]:
+    return st.fixed_dictionaries(required, optional=optional)
+
+
+def _container(names: list[str], **optional: st.SearchStrategy[object]) -> st.SearchStrategy[Json]:
+    return st.builds(
+        lambda made, command: made if command is None else {**made, "command": command},
+        _objects(
+            {"name": st.sampled_from(names), "image": st.just("registry.example/app:1")},
+            stdin=st.booleans(),
+            tty=st.booleans(),
+            securityContext=st.just(_LEVEL),
+            **optional,
+        ),
+        _COMMANDS,
+    )
+
+
+_INIT_CONTAINER = _container(_INIT_NAMES, restartPolicy=st.just("Always")) | _container(
+    _INIT_NAMES,
+    restart=st.just({"restartPolicy": "Never", "restartPolicyRules": _RULES}),
+)
+_REGULAR_CONTAINER = _container(
+    _NAMES,
+    livenessProbe=st.just(_PROBE),
+    readinessProbe=st.just(_PROBE),
+    startupProbe=st.just(_PROBE),
+)
+_CLAIM_TEMPLATE = {
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+}
+_VOLUMES = st.sampled_from(
+    [
+        [],
+        [{"name": "data", "emptyDir": {}}],
+        [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        [
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "data", "ephemeral": {"volumeClaimTemplate": _CLAIM_TEMPLATE}},
+        ],
+    ]
+)
+_SECURITY = _objects(
+    {},
+    fsGroup=st.just(1000),
+    fsGroupChangePolicy=st.sampled_from(["Always", "OnRootMismatch"]),
+    seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
+    seLinuxOptions=st.sampled_from([{"type": "spc_t"}, {"level": "s0:c3,c4"}, {"user": "u"}]),
+)
+_OS_KEYS = ["kubernetes.io/os", "beta.kubernetes.io/os"]
+_TERM = st.builds(
+    lambda key, operator, values: {
+        "matchExpressions": [{"key": key, "operator": operator, "values": values}]
+    },
+    st.sampled_from([*_OS_KEYS, "disk"]),
+    st.sampled_from(["In", "NotIn"]),
+    st.sampled_from([["windows"], ["linux"], ["linux", "windows"]]),
+)
+_AFFINITY = st.lists(_TERM, min_size=1, max_size=2).map(
+    lambda terms: {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+        }
+    }
+)
+_ANNOTATIONS = st.dictionaries(
+    st.sampled_from(
+        [
+            "podsettle.dev/skip",
+            "podsettle.dev/skip",
+            "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
+            "try-skip-volume-selinux-label.crio.io",
+            "kubernetes.io/config.mirror",
+            "example.com/a~b",
+        ]
+    ),
+    st.sampled_from(["true", " true ", "false", "", "postInitSleep, runtimeClass", "é~/,"]),
+    max_size=2,
+)
+_LABELS = st.dictionaries(
+    st.sampled_from(["app", "team", "woodpecker-ci.org/step", "tekton.dev/taskRun"]),
+    st.sampled_from(["a", "b", ""]),
+    max_size=3,
+)
+
+
+def _pod(annotations: Json | None, labels: Json, spec: Json) -> Json:
+    metadata: Json = {"name": "generated", "labels": labels}
+    if annotations is not None:
+        metadata["annotations"] = annotations
+    for container in spec.get("initContainers", ()):
+        container.update(container.pop("restart", {}))
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+API_PODS = st.builds(
+    _pod,
+    st.none() | _ANNOTATIONS,
+    _LABELS,
+    _objects(
+        {
+            "containers": st.lists(
+                _REGULAR_CONTAINER, min_size=1, max_size=3, unique_by=lambda each: each["name"]
+            ),
+            "restartPolicy": st.sampled_from(["Never", "Never", "OnFailure", "Always"]),
+            "volumes": _VOLUMES,
+        },
+        initContainers=st.lists(_INIT_CONTAINER, max_size=6, unique_by=lambda each: each["name"]),
+        securityContext=_SECURITY,
+        runtimeClassName=st.sampled_from(["heavy", "selinux-fix-runtime-class"]),
+        nodeSelector=st.dictionaries(
+            st.sampled_from([*_OS_KEYS, "rootfs", "heavy"]),
+            st.sampled_from(["linux", "windows", "true", "volatile"]),
+            max_size=2,
+        ),
+        nodeName=st.just("n1"),
+        affinity=_AFFINITY,
+        os=st.just({"name": "linux"}),
+    ),
+)
+"""Pods without a namespace. An API server refuses some of them, whatever podsettle does."""

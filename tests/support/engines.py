@@ -1,0 +1,159 @@
+"""One API server on which podsettle's webhook and native policies settle pods in turn.
+
+Each set of policies has four namespaces: the webhook settles pods in one, native policies in
+another, both in the third, and nothing in the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from tests.support.e2e_pods import HEAVY, Json, simple_pod
+from tests.support.factories import node
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.fixtures import prepare_for_fixture_pods
+from tests.support.native_policies import API_VERSION, in_force
+from tests.support.paths import EXAMPLES
+from tests.support.process import start_server
+from tests.support.registered_webhook import registered
+from tests.support.reviews import PODS, load_pod
+from tests.support.waiting import await_that
+from webhook.cluster.manifest_files_source import ManifestsSource
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.export.native_policies import export
+
+ENGINES = ("neither", "webhook", "native", "both")
+SETS: dict[str, Json] = {
+    "storage-examples": {"storage": "large"},
+    "ci-examples": {"team": "ci"},
+    "fields": {},
+    "classes": {},
+    "containers": {"podsettle.dev/policy": "containers-opt-in"},
+}
+"""The labels of the namespaces in which policies act together, by a label of their own."""
+
+POLICIES = """\
+metadata: {name: fields-first}
+spec:
+  priority: 5
+  namespaceSelector: {matchLabels: {set: fields}}
+  podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [a]}]}
+  remedies: {fsGroupChangePolicy: OnRootMismatch, skipSELinuxRelabel: {pods: All}}
+---
+metadata: {name: fields-second}
+spec:
+  namespaceSelector: {matchExpressions: [{key: set, operator: In, values: [fields]}]}
+  podSelector: {matchExpressions: [{key: team, operator: Exists}]}
+  remedies: {fsGroupChangePolicy: OnRootMismatch, seLinuxChangePolicy: Recursive}
+---
+metadata: {name: fields-third}
+spec:
+  priority: -1
+  namespaceSelector: {matchLabels: {set: fields}}
+  remedies: {seLinuxChangePolicy: Recursive, skipSELinuxRelabel: {when: Always}}
+---
+metadata: {name: classes-heavy}
+spec:
+  namespaceSelector: {matchLabels: {set: classes}}
+  podSelector: {matchLabels: {team: a}}
+  remedies: {runtimeClass: {name: heavy}, fsGroupChangePolicy: OnRootMismatch}
+---
+metadata: {name: classes-relabel}
+spec:
+  priority: 1
+  namespaceSelector: {matchLabels: {set: classes}}
+  remedies: {skipSELinuxRelabel: {pods: All, runtimeClassName: selinux-fix-runtime-class}}
+---
+metadata: {name: containers-jobs}
+spec:
+  podSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}
+  namespaceSelector: {matchLabels: {set: containers}}
+  remedies:
+    postInitSleep: {delivery: Shell, containers: ["main", "step-*", "plugin-?"]}
+    retryInitExit255: {initContainers: [prepare, a, b, plugin-x]}
+---
+metadata: {name: containers-opt-in}
+spec:
+  remedies:
+    postInitSleep: {delivery: Shell, when: Always, minLifetime: 2s, initContainers: ["p*", a]}
+    seLinuxChangePolicy: Recursive
+"""
+NODES: list[Json] = [
+    {"apiVersion": "v1", "kind": "Node", **node("n1", "cri-o://1.35.2", "v1.35.2")}
+]
+"""A node that needs every remedy, and has restart rules."""
+
+
+class Engines:
+    """The namespaces in which the webhook, native policies, both or neither settle pods."""
+
+    def __init__(self, cluster: KubeCluster) -> None:
+        self.cluster = cluster
+
+    def create(self, pod: Json, name: str, engine: str) -> tuple[int, Json]:
+        """Return the API server's answer to a dry run in the namespace of a set and an engine."""
+        metadata = {**pod["metadata"], "namespace": f"{name}-{engine}"}
+        status, body, _ = self.cluster.create_pod({**pod, "metadata": metadata}, dry_run=True)
+        return status, body
+
+
+@contextmanager
+def running_engines(cluster: KubeCluster, manifests: Path, certs: Path) -> Iterator[Engines]:
+    """Create namespaces, RuntimeClasses, native policies and a webhook, until the block ends."""
+    prepare_for_fixture_pods(cluster)
+    in_examples = yaml.safe_load_all((EXAMPLES / "cluster.yaml").read_text())
+    classes = [HEAVY, *(each for each in in_examples if each["kind"] == "RuntimeClass")]
+    for each in classes:
+        cluster.create("/apis/node.k8s.io/v1/runtimeclasses", each)
+    accounts = {load_pod(path)["spec"].get("serviceAccountName", "default") for path in PODS}
+    accounts |= {"default", "pipeline"}
+    namespaces = []
+    for name, own_labels in SETS.items():
+        for engine in ENGINES:
+            labels = {"set": name, "engine": engine, **own_labels}
+            cluster.namespace(f"{name}-{engine}", labels=labels, service_accounts=accounts)
+            metadata = {"name": f"{name}-{engine}", "labels": labels}
+            namespaces.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    documents = [*policies(), *classes, *namespaces, *NODES]
+    (manifests / "all.yaml").write_text(yaml.safe_dump_all(documents))
+    source = ManifestsSource(manifests)
+    source.refresh()
+    found = export(source.view.policies, source.view, OperatorSettings(), api_version=API_VERSION)
+    assert not found.not_native
+    native = [document for policy in found.policies for document in policy.documents]
+    for document in native:
+        if "matchConstraints" in document["spec"]:
+            selector = document["spec"]["matchConstraints"]["namespaceSelector"]
+            selector["matchExpressions"].append(_engine_in("native", "both"))
+    with start_server(manifests, certs) as server:
+        webhook = registered(cluster, "podsettle", f"{server.url}/mutate", server.ca.read_bytes())
+        selector = {"matchExpressions": [_engine_in("webhook", "both")]}
+        webhook.body["webhooks"][0]["namespaceSelector"] = selector
+        engines = Engines(cluster)
+        with webhook, in_force(cluster, native):
+            await_that(lambda: _is_called(engines), "the API server calls podsettle")
+            yield engines
+
+
+def policies() -> list[Json]:
+    """Return the policies of this module, and those examples that are wholly native."""
+    head = {"apiVersion": "podsettle.dev/v1alpha1", "kind": "SettlePolicy"}
+    own = [{**head, **each} for each in yaml.safe_load_all(POLICIES)]
+    native = {"runtimeClass", "skipSELinuxRelabel", "seLinuxChangePolicy", "fsGroupChangePolicy"}
+    examples = yaml.safe_load_all((EXAMPLES / "policies.yaml").read_text())
+    return [*own, *(each for each in examples if each["spec"]["remedies"].keys() <= native)]
+
+
+def _engine_in(*engines: str) -> Json:
+    return {"key": "engine", "operator": "In", "values": list(engines)}
+
+
+def _is_called(engines: Engines) -> bool:
+    pod = simple_pod("probe")
+    pod["metadata"]["labels"] = {"app": "a", "team": "a"}
+    _, body = engines.create(pod, "fields", "webhook")
+    return "podsettle.dev/applied" in body["metadata"].get("annotations", {})
