@@ -38,6 +38,12 @@ _WIDTH = 98
     help="Leave out what no native policy can do, and list it in a comment.",
 )
 @click.option(
+    "--guard",
+    is_flag=True,
+    help="Print policies that change nothing: they warn and audit if a covered pod left admission "
+    "unsettled.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["yaml", "json"]),
@@ -52,6 +58,7 @@ def export(
     names: tuple[str, ...],
     api_version: str,
     partial: bool,
+    guard: bool,
     output: str,
     view: ViewChoice,
 ) -> None:
@@ -81,6 +88,7 @@ def export(
         known.settings,
         api_version=api_version,
         names=names or None,
+        guard=guard,
     )
     if found.not_native and not partial:
         for each in found.not_native:
@@ -90,7 +98,11 @@ def export(
     words = ["podsettle export", *names, *view.manifest_flags]
     words += [f"--api-version {api_version}"] if api_version != "v1" else []
     words += ["--partial"] if partial else []
-    comments = [*_comments(found, api_version, known.title, known.flags.add_to(" ".join(words)))]
+    words += ["--guard"] if guard else []
+    command = known.flags.add_to(" ".join(words))
+    # Guards, like all ValidatingAdmissionPolicies, are of the API v1 since Kubernetes 1.30.
+    needs = "They need Kubernetes 1.30 or later." if guard else _needs(api_version)
+    comments = [*_comments(found, known.title, command, needs)]
     if output == "json":
         for comment in filter(None, comments):
             echo_message(comment)
@@ -112,7 +124,18 @@ def _check_names(names: Iterable[str], view: Snapshot) -> None:
             )
 
 
-def _comments(found: Export, api_version: str, title: str, command: str) -> Iterator[str]:
+def _needs(api_version: str) -> str:
+    """Return what the API server needs for MutatingAdmissionPolicies of a version."""
+    minimum = API_VERSIONS[api_version]
+    if api_version == "v1":
+        return f"They need Kubernetes {minimum.major}.{minimum.minor} or later."
+    return (
+        "They need an API server with --feature-gates=MutatingAdmissionPolicy=true and "
+        f"--runtime-config=admissionregistration.k8s.io/{api_version}=true."
+    )
+
+
+def _comments(found: Export, title: str, command: str, needs: str) -> Iterator[str]:
     """Yield what the output does not say itself, a paragraph or an item of a list at a time."""
     today = datetime.now(UTC).date()
     yield f"Written by podsettle {__version__} on {today} from {title}: {command}"
@@ -120,14 +143,7 @@ def _comments(found: Export, api_version: str, title: str, command: str) -> Iter
         "The API server evaluates these policies itself. They do not follow later changes of the "
         "SettlePolicies: repeat the command. To remove them: kubectl delete -f FILE"
     )
-    minimum = API_VERSIONS[api_version]
-    if api_version == "v1":
-        yield f"They need Kubernetes {minimum.major}.{minimum.minor} or later."
-    else:
-        yield (
-            "They need an API server with --feature-gates=MutatingAdmissionPolicy=true and "
-            f"--runtime-config=admissionregistration.k8s.io/{api_version}=true."
-        )
+    yield needs
     if found.not_native:
         yield "Left out, because no native policy can do it:"
         yield from (f"- {each.policy}: {each.part}: {each.why}" for each in found.not_native)

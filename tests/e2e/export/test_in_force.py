@@ -25,10 +25,10 @@ OWN = "test-own-namespace"
 
 
 @contextmanager
-def exported(cluster: KubeCluster, *policies: SettlePolicy) -> Iterator[None]:
+def exported(cluster: KubeCluster, *policies: SettlePolicy, guard: bool = False) -> Iterator[None]:
     """Put policies in force as native ones, until the block ends."""
     seen = view(*policies)
-    found = export(seen.policies, seen, OperatorSettings(OWN), api_version=API_VERSION)
+    found = export(seen.policies, seen, OperatorSettings(OWN), api_version=API_VERSION, guard=guard)
     assert not found.not_native
     with in_force(cluster, [each for policy in found.policies for each in policy.documents]):
         yield
@@ -160,6 +160,27 @@ def test_audit_policy_warns_and_changes_nothing(
     (warning,) = answers[-1].warnings
     assert "SettlePolicy q, action Audit: by its remedy seLinuxChangePolicy" in warning
     assert all(normal(answer.body) == normal(before) for answer in answers)
+
+
+def test_guard_warns_of_a_pod_that_left_admission_unsettled_and_of_no_other(
+    namespace: str, native_cluster: KubeCluster
+) -> None:
+    shell = {"when": "Always", "delivery": "Shell"}
+    both = policy("q", remedies={"postInitSleep": shell, **SELINUX})
+    needy, settled = simple_pod("a", namespace), simple_pod("a", namespace)
+    needy["spec"]["initContainers"][0]["command"] = ["sh", "-c", "true"]
+    settled["spec"]["securityContext"] = {"seLinuxChangePolicy": "Recursive"}
+
+    def warnings(pod: Json) -> list[str]:
+        return native_cluster.create_pod(pod, dry_run=True).warnings
+
+    with exported(native_cluster, both, guard=True):
+        await_that(lambda: len(warnings(needy)) == 2, "the guard warns")
+        assert all("the pod is not settled: by remedy " in each for each in warnings(needy))
+        assert not warnings(settled)
+        with exported(native_cluster, both):
+            assert not warnings(needy)
+        assert warnings(needy)
 
 
 def test_printed_policies_can_be_applied_and_deleted(

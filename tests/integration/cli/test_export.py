@@ -89,6 +89,16 @@ def test_beta_api_names_the_flags_that_it_needs(tmp_path: Path) -> None:
     assert first["apiVersion"] == "admissionregistration.k8s.io/v1beta1"
 
 
+def test_guard_needs_no_mutating_policies(tmp_path: Path) -> None:
+    path = manifests(tmp_path, policy_document("p", remedies=FS_GROUP))
+    done = podsettle("export", "--guard", "--manifests", path)
+    assert done.returncode == 0
+    assert "They need Kubernetes 1.30 or later." in comment_of(done.stdout)
+    assert comment_of(done.stdout).count("--guard") == 1
+    kinds = {each["kind"] for each in yaml.safe_load_all(done.stdout)}
+    assert kinds == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+
 def test_json_is_one_list_with_the_comments_on_standard_error(tmp_path: Path) -> None:
     path = manifests(tmp_path, policy_document("p", remedies=FS_GROUP))
     done = podsettle("export", "-o", "json", "--manifests", path)

@@ -100,11 +100,15 @@ def export(
     *,
     api_version: str = "v1",
     names: Iterable[str] | None = None,
+    guard: bool = False,
 ) -> Export:
     """Return the native policies of the SettlePolicies with some names, or of all.
 
     `policies` are all that are in force, because their precedence counts. Whether nodes need a
     remedy is decided by the nodes of `view`, for all pods alike.
+
+    With `guard`, return policies that only report covered pods that left admission unsettled.
+    Policies with `action: Audit` settle no pods, so they have no guard.
     """
     chosen = None if names is None else frozenset(names)
     cluster = ClusterFacts(
@@ -118,10 +122,12 @@ def export(
     for rank, policy in enumerate(policies.by_precedence):
         if chosen is not None and policy.metadata.name not in chosen:
             continue
+        if guard and policy.spec.action == "Audit":
+            continue
         forms: dict[str, NativeRemedy] = {}
         needs = remedy_needs(policy, all_nodes(view))
         name = policy.metadata.name
-        if policy.spec.image_config.rules is not None:
+        if policy.spec.image_config.rules is not None and not guard:
             why = "a native policy cannot ask a registry for the entrypoint of an image"
             not_native.append(LeftOut(name, "imageConfig", why))
         for remedy, given in policy.spec.settings().items():
@@ -131,24 +137,26 @@ def export(
                 by_nodes.append(NodeDecision(name, remedy, is_needed, need.message))
                 if not is_needed:
                     continue
-            form = _form(remedy, given, cluster)
+            form = _form(remedy, given, cluster, guard)
             if isinstance(form, str):
                 not_native.append(LeftOut(name, remedy, form))
             else:
                 forms[remedy] = form
         if forms:
-            writer = _Writer(policy, forms, policies.by_precedence, rank, settings.own_namespace)
+            writer = _Writer(
+                policy, forms, policies.by_precedence, rank, settings.own_namespace, guard
+            )
             exported.append(NativePolicy(policy, tuple(writer.documents(api_version))))
     return Export(tuple(exported), tuple(not_native), tuple(by_nodes))
 
 
-def _form(remedy: str, settings: Any, cluster: ClusterFacts) -> NativeRemedy | str:
+def _form(remedy: str, settings: Any, cluster: ClusterFacts, guard: bool) -> NativeRemedy | str:
     """Return a remedy in CEL, or why there is none, as a clause."""
     native = REMEDIES[remedy].native
     if not isinstance(native, Native):
         return native
     try:
-        return native.form(settings, cluster)
+        return native.form(native.guarded(settings) if guard else settings, cluster)
     except NotNativeError as error:
         return str(error)
 
@@ -163,10 +171,12 @@ class _Writer:
         by_precedence: tuple[SettlePolicy, ...],
         rank: int,
         own_namespace: str | None,
+        guard: bool,
     ) -> None:
         self._policy = policy
         self._forms = forms
         self._own_namespace = own_namespace
+        self._guard = guard
         name, given = policy.metadata.name, policy.spec.settings()
         self._steps = [
             NativeStep(name, remedy, REMEDIES[remedy].effect(given[remedy]), form)
@@ -191,11 +201,11 @@ class _Writer:
     def documents(self, api_version: str) -> Iterator[Json]:
         """Yield the policy and its bindings."""
         policy = self._policy
-        audits = policy.spec.action == "Audit"
+        audits = policy.spec.action == "Audit" or self._guard
         kind = "ValidatingAdmissionPolicy" if audits else "MutatingAdmissionPolicy"
         # ValidatingAdmissionPolicies are GA since 1.30.
         head = {"apiVersion": f"{API_GROUP}/{'v1' if audits else api_version}"}
-        name = f"{policy.metadata.name}.{GROUP}"
+        name = f"{'guard.' if self._guard else ''}{policy.metadata.name}.{GROUP}"
         spec: Json = {}
         classes = policy.spec.runtime_classes() if self._uses_class else ()
         if classes:
@@ -302,13 +312,19 @@ class _Writer:
 
     def _validations(self) -> list[Json]:
         return [
-            {
-                "expression": f"!variables.{step.remedy}",
-                "message": f"SettlePolicy {step.policy}, action Audit: by its remedy "
-                f"{step.remedy}, the pod or containers of it would be {step.effect}",
-            }
+            {"expression": f"!variables.{step.remedy}", "message": self._message(step)}
             for step in self._steps
         ]
+
+    def _message(self, step: NativeStep) -> str:
+        """Return what the API server says about a pod that a remedy would change."""
+        would_be = f"the pod or containers of it would be {step.effect}"
+        if self._guard:
+            return (
+                f"the pod is not settled: by remedy {step.remedy} of SettlePolicy {step.policy}, "
+                f"{would_be}"
+            )
+        return f"SettlePolicy {step.policy}, action Audit: by its remedy {step.remedy}, {would_be}"
 
 
 def _sets_other_class(policy: SettlePolicy, remedy: str, settings: Any) -> bool:

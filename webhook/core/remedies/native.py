@@ -60,6 +60,9 @@ class Native(Generic[S]):
     form: Callable[[S, ClusterFacts], NativeRemedy]
     """Return the remedy with given settings, as far as the cluster is known when the policy is
     made. Raises NotNativeError."""
+    guarded: Callable[[S], S] = lambda settings: settings
+    """Return settings that have a form, and whose condition is false for a pod that podsettle has
+    settled with the given ones. A guard reports pods for which it is true."""
     limits: str = ""
     """What it does only in a native policy, or not there, as a clause for the documentation."""
 

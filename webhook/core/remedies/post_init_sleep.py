@@ -427,7 +427,13 @@ REMEDY = Remedy(
     },
     effect=effect,
     proposed_settings=proposed_settings,
-    native=Native("kept alive", native, "only `delivery: Shell`, without `imageConfig`"),
+    native=Native(
+        "kept alive",
+        native,
+        # The other deliveries wrap the containers with a shell too.
+        guarded=lambda settings: settings.model_copy(update={"delivery": "Shell"}),
+        limits="only `delivery: Shell`, without `imageConfig`",
+    ),
     container_sign=container_sign,
     edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
     hints=hints,

@@ -213,7 +213,7 @@ REMEDY = Remedy(
     native=Native(
         "started again after exit code",
         native,
-        "if the kubelets had the field when the policy was exported",
+        limits="if the kubelets had the field when the policy was exported",
     ),
     container_sign=container_sign,
     edits=frozenset({Edit.RESTART_RULES}),

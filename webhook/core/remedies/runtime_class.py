@@ -102,7 +102,7 @@ REMEDY = Remedy(
     effect=lambda settings: f"put under RuntimeClass {settings.name}",
     # The name of the class that `podsettle node-config` creates.
     proposed_settings=lambda _found: {"name": "overlay-volatile"},
-    native=Native("put under RuntimeClass", native, CLASS_LIMITS),
+    native=Native("put under RuntimeClass", native, limits=CLASS_LIMITS),
     node_configuration="podsettle node-config containerd",
     fields=frozenset({_FIELD}),
     still_needed=still_needed,

@@ -199,7 +199,9 @@ REMEDY = Remedy(
     effect=effect,
     # The name of the class that `podsettle node-config` creates.
     proposed_settings=lambda _found: {"runtimeClassName": "selinux-fix-runtime-class"},
-    native=Native("without relabelling volumes", native, f"with a RuntimeClass: {CLASS_LIMITS}"),
+    native=Native(
+        "without relabelling volumes", native, limits=f"with a RuntimeClass: {CLASS_LIMITS}"
+    ),
     node_configuration="podsettle node-config crio",
     annotations=frozenset(SKIP_RELABEL_ANNOTATIONS),
     edits=frozenset({Edit.ANNOTATION}),

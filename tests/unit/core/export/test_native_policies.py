@@ -198,6 +198,25 @@ def test_audit_policy_becomes_a_validating_policy_that_denies_nothing() -> None:
     assert binding["spec"]["validationActions"] == ["Audit", "Warn"]
 
 
+def test_guard_reports_each_mutating_policy_and_changes_nothing() -> None:
+    found = exported(
+        policy("p", remedies={"postInitSleep": {"delivery": "Auto"}, "kubeletGate": {}}),
+        policy("audit", remedies=FS_GROUP, action="Audit"),
+        guard=True,
+    )
+    assert left_out(found) == {("p", "kubeletGate"): REMEDIES["kubeletGate"].native}
+    (written,) = found.policies
+    assert [each["kind"] for each in written.documents] == [
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ]
+    (first, binding) = written.documents
+    assert first["metadata"]["name"] == binding["spec"]["policyName"] == "guard.p.podsettle.dev"
+    assert binding["spec"]["validationActions"] == ["Audit", "Warn"]
+    (validation,) = first["spec"]["validations"]
+    assert validation["message"].startswith("the pod is not settled: by remedy postInitSleep of ")
+
+
 @pytest.mark.parametrize(
     ("selector", "expected"),
     [
