@@ -113,6 +113,8 @@ def scan(
         if advice:
             raise InputError(advice)
         limits = ", ".join(area.limit for area in report.areas)
+        if opened.known.is_live and namespace is None:
+            limits += "; with rights in one namespace, give -n NAMESPACE"
         raise InputError(f"scan: nothing could be read: {limits}")
     if not report.pods and _looked_at(report, "pods"):
         where = f"in namespace {namespace}" if namespace else "in any namespace"

@@ -273,3 +273,4 @@ def test_scan_without_any_right_ends_with_an_error(planted: KubeCluster) -> None
     assert "nothing could be read" in result.stderr
     for resource in READ:
         assert f"list {resource}" in result.stderr
+    assert result.stderr.endswith("; with rights in one namespace, give -n NAMESPACE\n")
