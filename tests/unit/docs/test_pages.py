@@ -142,6 +142,17 @@ def test_policies_in_pages_are_valid(page: Page) -> None:
         )
 
 
+NO_PROPOSALS = {"policy.md", "image-config.md", "register.md"}
+"""The reference, a page about one key, and a trial on the reader's own API server."""
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.policies and p.path.name not in NO_PROPOSALS], ids=name_of
+)
+def test_policies_that_pages_propose_only_report_at_first(page: Page) -> None:
+    assert {each["spec"].get("action") for each in page.policies} == {"Audit"}
+
+
 def test_sample_in_the_readme_is_the_output_of_the_command() -> None:
     readme = Page(ROOT / "README.md")
     (typed,) = (c for c in readme.commands if c.arguments[0] == "preview" and c.output)
