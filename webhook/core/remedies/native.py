@@ -6,7 +6,8 @@ sees the pod, its namespace and one parameter object, and nothing else of the cl
 
 A patch whose result does not decode is an error that denies the pod, even with `failurePolicy:
 Ignore` (kubernetes `mutating/patch/json_patch.go`). So an expression puts only values of constant
-types at constant paths, apart from indices, and never reads an item that may be absent.
+types at constant paths, apart from indices, and never reads an item that may be absent. A value is
+never a list of Object values, for which Kubernetes 1.36.2 panics.
 """
 
 from __future__ import annotations

@@ -167,10 +167,12 @@ def native(settings: RetryInitExit255, cluster: ClusterFacts) -> NativeRemedy:
         "!has(c.restartPolicy)",
         "!has(c.restartPolicyRules)",
     )
-    inits, rule = "object.spec.?initContainers", "Object.spec.initContainers.restartPolicyRules"
+    inits = "object.spec.?initContainers"
+    # Kubernetes 1.36.2 panics for a list of Object values, and the client gets no answer
+    # (cel-go 0.26 `baseList.ConvertToNative`). It takes maps, whose values have to be of one type.
     rules = (
-        f'[{rule}{{action: "Restart",\n    exitCodes: '
-        f'{rule}.exitCodes{{operator: "In", values: [{EXIT_CODE}]}}}}]'
+        '[{"action": dyn("Restart"),\n    "exitCodes": '
+        f'dyn({{"operator": dyn("In"), "values": dyn([{EXIT_CODE}])}})}}]'
     )
     add = 'variables.initContainersToRetry.map(i, JSONPatch{\n  op: "add"'
     path = 'path: "/spec/initContainers/" + string(i) + "/restartPolicy'

@@ -252,6 +252,23 @@ def test_bindings_select_the_namespaces_that_a_policy_covers(
     assert selectors == expected
 
 
+@pytest.mark.parametrize("name", NATIVE)
+def test_patch_has_no_list_of_object_values(name: str) -> None:
+    """Kubernetes 1.36.2 panics for such a value, and the client gets no answer."""
+    chosen: Json = {
+        "postInitSleep": SHELL,
+        "retryInitExit255": {"initContainers": ["a"]},
+        "runtimeClass": {"name": "fast"},
+        "skipSELinuxRelabel": {"runtimeClassName": "fast"},
+        "seLinuxChangePolicy": "Recursive",
+        **FS_GROUP,
+    }
+    found = exported(policy("p", remedies={name: chosen[name]}))
+    (written,) = documents(found, "MutatingAdmissionPolicy")
+    (mutation,) = written["spec"]["mutations"]
+    assert "Object" not in mutation["jsonPatch"]["expression"]
+
+
 @pytest.mark.parametrize("text", ['a"""b', 'ends with "', "a\rb"])
 def test_text_that_a_raw_string_cannot_hold_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be quoted"):
