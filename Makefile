@@ -182,7 +182,8 @@ matrix: $(VENV)/.dev linger ## Run the end-to-end tests on seven releases of Kub
 # `node` skips the tests on CRI-O and of Tekton unless both are built, so they come first.
 .PHONY: nightly
 nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
-	@failed=; for check in test-long test-lowest test-image-python crio tekton node 'umount UMOUNT=--short' race matrix \
+	@failed=; for check in test-long test-lowest test-image-python crio tekton node 'umount UMOUNT=--short' \
+	  'selinux SELINUX=--short' race matrix \
 	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' \
 	  'soak MINUTES=1' 'faults FAULTS=--short' 'fuzz SECONDS=60' mutants; do \
 	  echo "nightly: make $$check"; $(MAKE) --no-print-directory $$check || failed="$$failed '$$check'"; done; \

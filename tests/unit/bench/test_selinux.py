@@ -23,8 +23,17 @@ from bench.node.selinux_cases import (
 )
 from bench.node.selinux_node import Start, parse_start
 from bench.node.selinux_pods import start_request, volume_pod
-from bench.node.selinux_report import unproven
+from bench.node.selinux_report import (
+    PAGE,
+    RESULTS,
+    as_json,
+    as_markdown,
+    from_json,
+    seen_by_this_project,
+    unproven,
+)
 from bench.node.selinux_starts import FIRST_LABELS, LATER, LATER_LABELS, row
+from bench.report import fill_page
 from bench.report_table import ReportTable
 from tests.support.vm.image import RELEASES
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
@@ -141,3 +150,13 @@ def test_remedy_is_unproven_if_a_pod_behaves_in_another_way_than_documented() ->
     table, (case,) = results()
     (found,) = unproven(table, [replace(case, outcome=WALKS)])
     assert found.endswith(f"{SETTLED}: {WALKS}: expected: {SKIPS}")
+
+
+def test_figures_of_the_page_are_those_of_the_results_file() -> None:
+    text = RESULTS.read_text(encoding="utf-8")
+    table, cases, environment = from_json(text)
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == fill_page(page, as_markdown(table, cases, environment), "selinux")
+    assert page == fill_page(page, seen_by_this_project(table, environment), "selinux seen")
+    assert text == as_json(table, cases, environment)
+    assert unproven(table, cases) == []
