@@ -71,15 +71,15 @@ endef
 go: $(VENV)/.dev ## Install Go, if anything that .ci/run builds needs it
 	$(call go,actionlint cluster tools poster peers node node-cluster containerd-1 containerd-2 tekton)
 
-# What the tests need of a Debian system, and more of them for `make nightly`.
+# What the tests need of a Debian system, and what `make nightly` and the workflow of releases need besides.
 DEBIAN_PACKAGES := runc buildah busybox-static containernetworking-plugins dash libc-bin qemu-user-static chromium \
   chromium-driver haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog umoci wrk
-NIGHTLY_PACKAGES := clang conmon e2fsprogs gcc git libseccomp-dev make mmdebstrap pkg-config \
+MORE_PACKAGES := clang conmon e2fsprogs gcc gh git libseccomp-dev make mmdebstrap pkg-config \
   qemu-system-x86
 
 .PHONY: debian-packages
-debian-packages: ## Install the Debian packages that the tests need (root; ALL=1 also those of `make nightly`)
-	@missing=; for package in $(DEBIAN_PACKAGES) $(if $(ALL),$(NIGHTLY_PACKAGES)); do \
+debian-packages: ## Install the Debian packages that the tests need (root; ALL=1 also those of nightly checks and releases)
+	@missing=; for package in $(DEBIAN_PACKAGES) $(if $(ALL),$(MORE_PACKAGES)); do \
 	  dpkg-query --show --showformat '$${db:Status-Status}\n' $$package 2>/dev/null | grep -qx installed || \
 	    missing="$$missing $$package"; done; \
 	  [ -z "$$missing" ] || { apt-get update -qq && \
@@ -277,6 +277,33 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict, import-linter, and actionlint and
 	$(BIN)/lint-imports
 	$$($(BIN)/python -m tests.support.kube.build actionlint)/actionlint -shellcheck= -pyflakes=
 	$(BIN)/zizmor --offline --no-progress --quiet .github
+
+# A release needs root for buildah's chroot isolation, and Debian's buildah. VERSION may be a tag, such as v0.1.0.
+.PHONY: release-dry-run
+release-dry-run: $(VENV)/.dev ## Make all parts of a release in dist/release, with a registry of this machine (root; VERSION=0.1.0)
+	$(call build,tools)
+	@$(BIN)/python -m release --local-base --version '$(VERSION)'
+
+.PHONY: release
+release: $(VENV)/.dev ## Make a release and push its images and chart (root; VERSION= REPOSITORY=URL REGISTRY=HOST/PATH)
+	$(call build,tools)
+	@$(BIN)/python -m release --version '$(VERSION)' --repository '$(REPOSITORY)' --registry '$(REGISTRY)'
+
+.PHONY: registry-login
+registry-login: $(VENV)/.dev ## Let buildah and helm push to REGISTRY (REGISTRY_USER= and REGISTRY_TOKEN= in the environment)
+	$(call build,tools)
+	@printenv REGISTRY_TOKEN | buildah login --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(REGISTRY)))
+	@printenv REGISTRY_TOKEN | $$($(BIN)/python -m tests.support.kube.build tools)/helm registry login \
+	  --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(REGISTRY)))
+
+.PHONY: publish-package
+publish-package: $(VENV)/.dev ## Publish the wheel and the source distribution of dist/release by PyPI's trusted publishing
+	$(BIN)/python -m uv publish --trusted-publishing always dist/release/*.whl dist/release/podsettle-*.tar.gz
+
+.PHONY: publish-draft
+publish-draft: ## Make a draft of the release on GitHub, with the files of dist/release (needs gh; VERSION=v0.1.0)
+	gh release create '$(VERSION)' --repo '$(REPOSITORY)' --draft --verify-tag --title '$(VERSION)' --notes-file dist/release/notes.md \
+	  $$(find dist/release -maxdepth 1 -type f)
 
 .PHONY: defects
 defects: $(VENV)/.dev ## Check the catalogue of defects, webhook/core/defects/*.yaml

@@ -180,7 +180,7 @@ def _built(cache: Path, scratch: Path, base: str, announce: Callable[[str], None
             options = _secrets()
         else:
             buildah.image_of_files(_LOCAL_BASE, inputs / "base", "--env", f"PATH={PATH}")
-            options = _local_packages(scratch, python)
+            options = local_packages(scratch, python)
         for target in TARGETS:
             announce(f"building {target} ...")
             _build(buildah, target, identity, inputs / "context", *options)
@@ -220,7 +220,7 @@ def _tree_hash(root: Path) -> str:
     return found.hexdigest()
 
 
-def _local_packages(scratch: Path, python: Path) -> list[str]:
+def local_packages(scratch: Path, python: Path) -> list[str]:
     """Return the options of a build that needs no network: packages come from a directory."""
     wheels = downloaded_wheels(python, ("run", "build", "linger"))
     configuration = scratch / "pip.conf"

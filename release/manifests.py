@@ -1,0 +1,46 @@
+"""The chart's package, and the manifests for clusters without Helm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from release.commands import run
+from release.source import Release
+from tests.support.kube.build import tool
+
+NAMESPACE = "podsettle-system"
+
+
+def package_chart(source: Path, release: Release, out: Path) -> Path:
+    """Write the chart's package into a directory, and return it."""
+    chart = source / "charts/podsettle"
+    run(release, tool("helm"), "lint", "--strict", chart)
+    run(release, tool("helm"), "package", chart, "--destination", out)
+    return out / f"podsettle-{release.version}.tgz"
+
+
+def push_chart(package: Path, release: Release) -> None:
+    """Push the package to the release's registry."""
+    plain = ("--plain-http",) if release.is_insecure else ()
+    run(release, tool("helm"), "push", package, f"oci://{release.registry}/charts", *plain)
+
+
+def write_manifests(package: Path, release: Release, out: Path) -> None:
+    """Write `install.yaml`, and beside it a kustomization that has it as its base."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    rendered = run(
+        release,
+        *(tool("helm"), "template", "podsettle", package),
+        *("--namespace", NAMESPACE, "--include-crds"),
+    )
+    text = f"{yaml.safe_dump(namespace, sort_keys=False)}{rendered}"
+    (out / "install.yaml").write_text(text, encoding="utf-8")
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["install.yaml"],
+    }
+    text = yaml.safe_dump(kustomization, sort_keys=False)
+    (out / "kustomization.yaml").write_text(text, encoding="utf-8")

@@ -1,0 +1,130 @@
+"""Tests of the parts of a release that need neither a registry nor downloads."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tarfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from release.krew import write_krew_manifest
+from release.manifests import NAMESPACE, package_chart, write_manifests
+from release.source import Release, ReleaseError, commit_of, release_notes, write_source
+from tests.support.helm import run
+from tests.support.kube.build import programs
+from tests.support.paths import ROOT
+from webhook import __version__
+
+REPOSITORY = "https://repository.example/podsettle"
+REGISTRY = "registry.example/team"
+RELEASE = Release(__version__, REPOSITORY, REGISTRY, *commit_of(ROOT))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("release") / "source"
+    write_source(ROOT, RELEASE, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def package(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return package_chart(source, RELEASE, tmp_path_factory.mktemp("chart"))
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def identities(objects: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return sorted((each["kind"], each["metadata"]["name"]) for each in objects)
+
+
+def test_release_of_another_version_than_that_of_the_commit_is_refused(tmp_path: Path) -> None:
+    other = Release("99.0.0", REPOSITORY, REGISTRY, RELEASE.commit, RELEASE.epoch)
+    with pytest.raises(ReleaseError, match=r"pyproject.toml has version"):
+        write_source(ROOT, other, tmp_path)
+
+
+def test_metadata_of_the_package_has_the_address_that_only_the_release_knows(source: Path) -> None:
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    assert project["urls"]["Repository"] == REPOSITORY
+    assert project["scripts"]
+    assert "urls" not in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_packaged_chart_installs_without_values(package: Path) -> None:
+    rendered = run("helm", "template", "podsettle", package, "--namespace", NAMESPACE)
+    assert rendered.returncode == 0, rendered.stderr
+    (deployment,) = (d for d in documents(rendered.stdout) if d["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"{REGISTRY}/podsettle:{__version__}"
+    assert f"{REGISTRY}/linger:{__version__}" in yaml.safe_dump(container)
+    shown = yaml.safe_load(run("helm", "show", "chart", package).stdout)
+    (crd,) = yaml.safe_load(shown["annotations"]["artifacthub.io/crds"])
+    assert (crd["kind"], shown["home"]) == ("SettlePolicy", REPOSITORY)
+
+
+def test_chart_is_packaged_to_the_same_bytes_twice(
+    source: Path, package: Path, tmp_path: Path
+) -> None:
+    assert package_chart(source, RELEASE, tmp_path).read_bytes() == package.read_bytes()
+
+
+def test_manifest_and_kustomization_have_the_objects_of_the_chart(
+    package: Path, tmp_path: Path
+) -> None:
+    write_manifests(package, RELEASE, tmp_path)
+    installed = documents((tmp_path / "install.yaml").read_text())
+    assert [each["kind"] for each in installed[:2]] == ["Namespace", "CustomResourceDefinition"]
+    rendered = run("helm", "template", "podsettle", package, "--namespace", NAMESPACE)
+    assert identities(installed[2:]) == identities(documents(rendered.stdout))
+    kubectl = programs().kubectl
+    assert kubectl
+    built = subprocess.run(
+        [kubectl, "kustomize", tmp_path], capture_output=True, text=True, check=True
+    )
+    assert identities(documents(built.stdout)) == identities(installed)
+
+
+def test_plugin_manifest_names_each_archive_and_its_digest(source: Path, tmp_path: Path) -> None:
+    executable = tmp_path / "podsettle.pyz"
+    executable.write_bytes(b"#!/bin/sh\n")
+    platforms = ("linux-amd64", "darwin-arm64", "windows-amd64")
+    write_krew_manifest(dict.fromkeys(platforms, executable), source, RELEASE, tmp_path)
+    manifest = yaml.safe_load((tmp_path / "settle.yaml").read_text())
+    named = manifest["spec"]["platforms"]
+    assert [each["selector"]["matchLabels"]["os"] for each in named] == ["linux", "darwin"]
+    for each in named:
+        archive = tmp_path / each["uri"].removeprefix(
+            f"{REPOSITORY}/releases/download/v{__version__}/"
+        )
+        assert hashlib.sha256(archive.read_bytes()).hexdigest() == each["sha256"]
+        with tarfile.open(archive) as opened:
+            assert opened.getmember(each["bin"]).mode & 0o111
+
+
+@pytest.mark.parametrize(
+    ("changelog", "notes"),
+    [
+        ("# Changelog\n\n## Unreleased\n\n- New.\n", "- New."),
+        (
+            "## Unreleased\n\n## 1.2.0 - 2026-01-01\n\n- It.\n\n## 1.1.0 - 2025-01-01\n\n- Old.\n",
+            "- It.",
+        ),
+        ("## Unreleased\n\n- Next.\n\n## 1.2.0 - 2026-01-01\n\n- It.\n", "- It."),
+    ],
+    ids=["unreleased", "between others", "the last"],
+)
+def test_notes_of_a_release_are_its_section_of_the_changelog(changelog: str, notes: str) -> None:
+    assert release_notes(changelog, "1.2.0") == notes
+
+
+def test_release_without_a_section_in_the_changelog_is_refused() -> None:
+    with pytest.raises(ReleaseError, match="neither a section"):
+        release_notes("# Changelog\n\n## Unreleased\n\n## 1.1.0 - 2025-01-01\n\n- Old.\n", "1.2.0")
