@@ -313,6 +313,11 @@ defects: $(VENV)/.dev ## Check the catalogue of defects, webhook/core/defects/*.
 docs: defects ## Generate the reference pages in docs/ from the code
 	$(BIN)/python -m docs.generate
 
+.PHONY: audit
+audit: $(VENV)/.dev ## Compare the locked packages of the image with PyPI's list of vulnerabilities (needs pypi.org)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
+	$(BIN)/pip-audit --strict --progress-spinner off --disable-pip --require-hashes -r requirements/run.txt
+
 LOCK := $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 .PHONY: lock
@@ -320,7 +325,7 @@ lock: $(VENV)/.dev ## Update the locked dependencies in requirements/
 	$(LOCK) --extra server pyproject.toml -o requirements/run.txt
 	$(LOCK) --constraint requirements/run.txt pyproject.toml -o requirements/client.txt
 	$(LOCK) --extra server --resolution lowest-direct pyproject.toml -o requirements/lowest.txt
-	for set in build linger dev go fuzz; do $(LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+	for set in build linger dev go fuzz audit; do $(LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 	$(LOCK) --no-deps requirements/axe.in -o requirements/axe.txt
 
 .PHONY: clean
