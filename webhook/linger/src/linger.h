@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define LINGER_VERSION "0.1.0"
+#define LINGER_VERSION "0.2.0"
 
 /* linger's own exit codes, with the meaning that they have in shells and container runtimes.
  * Otherwise linger exits with the command's exit code. */
