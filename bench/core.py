@@ -92,6 +92,7 @@ def _measure_times(run: Run, view: Snapshot) -> dict[str, Measurement]:
         view.runtime_classes,
         view.server_version,
         _SETTINGS.linger_image,
+        _SETTINGS.linger_version,
         _SETTINGS.docs_url,
     )
 

@@ -24,7 +24,11 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES
 
-SETTINGS = (OperatorSettings("podsettle-system", IMAGE), OperatorSettings("podsettle-system"))
+SETTINGS = (
+    OperatorSettings("podsettle-system", IMAGE),
+    OperatorSettings("podsettle-system", "registry.example/linger:0.1.0"),
+    OperatorSettings("podsettle-system"),
+)
 _SYSTEM_NAMESPACE = "kube-ci"
 _NAMESPACE_LABELS: Mapping[str, Json] = {
     "twin-of-ci": {"team": "ci"},

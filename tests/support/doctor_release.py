@@ -126,7 +126,8 @@ class DoctorRelease:
     def follow(self, command: str, editor: str = "false") -> None:
         """Run a command of an advice, with values for what its user has to fill in."""
         for word, value in (
-            ("IMAGE", "registry.example/linger:1"),
+            ("IMAGE", "registry.example/linger:0.2.0"),
+            ("VERSION", "0.2.0"),
             ("tls.crt", str(self.directory / "tls.crt")),
             ("tls.key", str(self.directory / "tls.key")),
             ("ca.crt", str(self.directory / "ca.crt")),

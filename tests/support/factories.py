@@ -30,7 +30,7 @@ from webhook.core.remedies.shell_wrapper import wrapper
 
 Json = dict[str, Any]
 
-IMAGE = "registry.example/podsettle/linger:test"
+IMAGE = "registry.example/podsettle/linger:0.2.0"
 SETTINGS = OperatorSettings(own_namespace="podsettle-system", linger_image=IMAGE)
 UID = reviews.UID
 LINGER = ["/podsettle/linger", "--sleep", "10ms", "--min-lifetime", "500ms", "--"]

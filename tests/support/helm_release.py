@@ -40,7 +40,7 @@ RELEASE = "podsettle"
 WEBHOOK_TIMEOUT_SECONDS = 10
 """Longer than the chart's 2 s, for which a machine may stall: the pod would be left unchanged."""
 REQUIRED = (
-    "--set=image.repository=registry.example/podsettle,lingerImage=registry.example/linger:1,"
+    "--set=image.repository=registry.example/podsettle,lingerImage=registry.example/linger:0.2.0,"
     f"webhook.timeoutSeconds={WEBHOOK_TIMEOUT_SECONDS}"
 )
 """The required values, and the longer timeout."""

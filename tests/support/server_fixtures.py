@@ -23,7 +23,7 @@ from webhook.server.components import Components, build_components
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits, PreviewLimits
 
-SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:test")
+SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:0.2.0")
 
 
 UNHURRIED = PreviewLimits(start_seconds=600, deadline_seconds=600, queue_seconds=600)

@@ -405,6 +405,6 @@ VIEWS = st.builds(
 )
 SETTINGS = st.builds(
     lambda image, url: OperatorSettings("own", image, url),
-    st.sampled_from([IMAGE, IMAGE, None]),
+    st.sampled_from([IMAGE, IMAGE, "registry.example/podsettle/linger:0.1.0", None]),
     st.sampled_from([None, "https://docs.example/why"]),
 )

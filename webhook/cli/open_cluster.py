@@ -213,9 +213,11 @@ def _settings(
     from webhook.inspect.installation import Installation
 
     if isinstance(installation, Installation):
-        image = installation.linger_image if linger_image is None else linger_image or None
+        image, version = installation.linger_image, installation.linger_version
+        if linger_image is not None:
+            image, version = linger_image or None, None
         namespace, docs_url = installation.protected_namespace, installation.docs_url
-        return OperatorSettings(namespace, image, docs_url), "", ""
+        return OperatorSettings(namespace, image, docs_url, version), "", ""
     image = PLACEHOLDER_IMAGE if linger_image is None else linger_image or None
     rights = ", ".join(map(str, installation.rights))
     return (

@@ -17,6 +17,7 @@ from webhook.cli.options import (
 )
 from webhook.cli.serve_composition import ServeOptions, run_server
 from webhook.cluster.own_pod import in_cluster
+from webhook.core.defects.versions import Version, parse_version
 
 
 class _Port(click.IntRange):
@@ -26,6 +27,17 @@ class _Port(click.IntRange):
 
     def __init__(self) -> None:
         super().__init__(0, 65535)
+
+
+def _check_version(
+    _context: click.Context, parameter: click.Parameter, value: str | None
+) -> Version | None:
+    """Return a version, or None for an empty text. Raise click.BadParameter."""
+    version = parse_version(value) if value else None
+    if value and version is None:
+        message = f"{value!r} is not a version such as 0.2.0"
+        raise click.BadParameter(message, param=parameter)
+    return version
 
 
 @click.command()
@@ -67,6 +79,15 @@ class _Port(click.IntRange):
     callback=check_image_reference,
     metavar="IMAGE",
     help="The image of the helper, the program that wraps containers without a shell.",
+)
+@click.option(
+    "--linger-version",
+    envvar="PODSETTLE_LINGER_VERSION",
+    show_envvar=True,
+    callback=_check_version,
+    metavar="VERSION",
+    help="The version of the helper in that image, such as 0.2.0. Needed if the image's tag is not "
+    "its version: podsettle uses what only newer helpers have if it knows that the helper has it.",
 )
 @click.option(
     "--own-namespace",

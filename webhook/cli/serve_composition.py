@@ -23,6 +23,7 @@ from webhook.cli.options import PLACEHOLDER_IMAGE, InputError, load_manifests
 from webhook.cli.start_message import banner, listening_line
 from webhook.cluster.source import Check, Source
 from webhook.core.admission.decider import OperatorSettings
+from webhook.core.defects.versions import Version
 from webhook.core.pull_secrets import PullSecrets
 from webhook.process_memory import imports_excluded_from_gc
 from webhook.tls.authority import Lifetimes
@@ -49,6 +50,7 @@ class ServeOptions:
     port: int
     certs_dir: Path
     linger_image: str | None
+    linger_version: Version | None
     own_namespace: str | None
     docs_url: str | None
     events: bool
@@ -135,7 +137,9 @@ def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components
         linger_image = linger_image or PLACEHOLDER_IMAGE
     return build_components(
         parts.source,
-        OperatorSettings(options.own_namespace, linger_image, options.docs_url),
+        OperatorSettings(
+            options.own_namespace, linger_image, options.docs_url, options.linger_version
+        ),
         certificate_expires=lambda: parts.certificates.expires,
         certificate_fingerprint=lambda: parts.certificates.fingerprint,
         drain=Drain(options.drain_quiet.total_seconds(), options.drain_limit.total_seconds()),

@@ -140,6 +140,12 @@ class Reason(StrEnum):
         "chart value `lingerImage`).",
         True,
     )
+    HELPER_TOO_OLD = (
+        "HelperTooOld",
+        "The remedy needs a newer helper than the image of the chart value `lingerImage` has, or "
+        "nothing says which version is in it.",
+        True,
+    )
     NOT_NEEDED = "NotNeeded", "No node that the pod could land on has the defect."
     NO_CONTAINER_SELECTED = (
         "NoContainerSelected",

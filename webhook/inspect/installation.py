@@ -13,6 +13,7 @@ from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import GROUP, OBJECT_NAME
+from webhook.core.defects.versions import Version, parse_version
 from webhook.core.docs_url import docs_url_problem
 from webhook.core.types import Json
 from webhook.inspect.webhook_configurations_api import CONFIGURATIONS_RIGHT
@@ -44,6 +45,11 @@ class Installation:
     def linger_image(self) -> str | None:
         """The image of the helper, or None if there is none."""
         return self.arguments.get("linger-image") or None
+
+    @property
+    def linger_version(self) -> Version | None:
+        """The version of the helper that the operator gave, or None."""
+        return parse_version(self.arguments.get("linger-version", ""))
 
     @property
     def docs_url(self) -> str | None:

@@ -48,6 +48,7 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"image.registry": "r"}, "/image", "'registry' not allowed"),
     ({"imagePullSecrets": ["registry"]}, "/imagePullSecrets/0", "want object"),
     ({"lingerImage": "an image"}, "/lingerImage", "does not match"),
+    ({"lingerVersion": "newest"}, "/lingerVersion", "does not match"),
     ({"imageConfig.pullSecrets": "ci"}, "/imageConfig/pullSecrets", "want boolean"),
     (
         {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": ["ci-*"]},

@@ -30,6 +30,7 @@ SERVE = ("serve", "--port", "0")
         (("--events", "--manifests", "."), "--events needs a cluster"),
         (("--tls", "self-managed"), "--tls self-managed needs --own-namespace NAME"),
         (("--events",), "--events needs --own-namespace NAME"),
+        (("--linger-version", "newest"), "'newest' is not a version such as 0.2.0"),
         (("--docs-url", "docs/why.md"), "'docs/why.md' is not a URL: give http(s)://HOST/PAGE"),
         (("--docs-url", "https://docs.example/a b"), "is not a URL"),
         (("--docs-url", "https://docs.example/a#b"), "is not a URL"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.helm import arguments_of, named, objects
+from webhook.core.defects.versions import Version
 from webhook.inspect.installation import (
     Installation,
     installation_of,
@@ -87,6 +88,13 @@ def test_linger_image_is_read_in_each_form_of_the_argument(
     arguments: list[str], image: str | None
 ) -> None:
     assert changed(args=arguments).linger_image == image
+
+
+def test_version_of_the_helper_is_read_from_the_arguments() -> None:
+    assert installed().linger_version is None
+    found = installation_of(named("Deployment", "settle", "everything"))
+    assert found.linger_version == Version(0, 2)
+    assert changed(args=["serve", "--linger-version", "newest"]).linger_version is None
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.pods import all_ended, pod_path
 from tests.support.paths import CHART
 from tests.support.waiting import await_that
+from webhook import __version__
 from webhook.core.constants import ANNOTATION_APPLIED, LABEL_POLICY
 
 DELIVERIES = ("Shell", "Binary", "ImageVolume")
@@ -128,6 +129,7 @@ def _install(node: RealNode) -> None:
         "image.repository": node.images.repository("podsettle"),
         "image.tag": node.images.tag,
         "lingerImage": node.images.linger,
+        "lingerVersion": __version__,
         # A second replica would only share the cores with the tests' pods.
         "replicas": 1,
     }

@@ -15,6 +15,7 @@ from tests.support.paths import CHART
 from tests.support.policy_objects import POLICIES
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
+from webhook import __version__
 
 
 def image_values(node: RealNode) -> tuple[str, ...]:
@@ -23,6 +24,7 @@ def image_values(node: RealNode) -> tuple[str, ...]:
         f"--set=image.repository={node.images.repository('podsettle')}",
         f"--set=image.tag={node.images.tag}",
         f"--set=lingerImage={node.images.linger}",
+        f"--set=lingerVersion={__version__}",
     )
 
 

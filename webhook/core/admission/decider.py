@@ -11,10 +11,12 @@ from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.rendered_decision import RenderedDecision, render
 from webhook.core.admission.review import Request
+from webhook.core.cluster.helper_version import helper_version
 from webhook.core.cluster.nodes import runs_on_windows
 from webhook.core.cluster.view import ClusterFacts, ClusterView
 from webhook.core.constants import ANNOTATION_MIRROR, ANNOTATION_SKIP
 from webhook.core.decision_input import DecisionInput, facts_of, namespace_facts_of
+from webhook.core.defects.versions import Version
 from webhook.core.images import NO_IMAGES, Images, KnownImages, PullIdentity
 from webhook.core.pod import DECODE_ERRORS, Pod
 from webhook.core.policy.coverage import PolicySet
@@ -36,6 +38,8 @@ class OperatorSettings:
     """The image of the helper, which some deliveries need."""
     docs_url: str | None = None
     """The URL of the page that explains podsettle to a developer whose pod it changed."""
+    linger_version: Version | None = None
+    """The version of the helper in the image, if the image's tag does not say it."""
 
 
 class Decider:
@@ -44,6 +48,7 @@ class Decider:
     def __init__(self, settings: OperatorSettings, cache: DecisionCache | None = None) -> None:
         """With a cache, a decision may be that about another pod with the same facts."""
         self.settings = settings
+        self._helper_version = helper_version(settings.linger_image, settings.linger_version)
         self._cache = cache
 
     def decide_safely(
@@ -125,6 +130,7 @@ class Decider:
             view.runtime_classes,
             view.server_version,
             settings.linger_image,
+            self._helper_version,
             settings.docs_url,
         )
         if self._cache is not None and not images:

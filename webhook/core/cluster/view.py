@@ -39,6 +39,8 @@ class ClusterFacts(NamedTuple):
     """The API server's version, or None if there is no API server."""
     linger_image: str | None
     """The image of the helper. None if none is configured."""
+    linger_version: Version | None
+    """The version of the helper in the image. None if nothing says it."""
     docs_url: str | None
     """The address of the explanation that a changed pod names. None if none is configured."""
 

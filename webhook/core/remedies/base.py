@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from webhook.core.cluster.helper_version import HelperFeature
 from webhook.core.cluster.nodes import MAX_NODE_SELECTOR_LABELS
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.view import ClusterFacts
@@ -48,6 +49,14 @@ class Context(msgspec.Struct, frozen=True, gc=False):
             return f"{needs}; the API server is Kubernetes {server}"
         message = f"{needs}; the API server's version is unknown"
         return f"{message}; the newest kubelet is {newest}" if newest else message
+
+    def missing_in_helper(self, feature: HelperFeature) -> str:
+        """Return why the helper must not be used with an option, or an empty text if it may be.
+
+        The text is the message of an outcome `HelperTooOld`. An image is configured.
+        """
+        cluster = self.cluster
+        return feature.missing(cluster.linger_image or "", cluster.linger_version)
 
     def no_matching_node_note(self, class_name: str) -> str:
         """Return a note for a message if no known node has the labels that a RuntimeClass selects.
@@ -150,6 +159,8 @@ class Remedy(Generic[S]):
 
     None here leaves the answer to the catalogue of defects."""
     runtime_class: RuntimeClassSetting | None = None
+    helper_feature: HelperFeature | None = None
+    """What the helper has to support for the remedy, if not every version does."""
     hints: Callable[[S], Iterable[str]] = lambda _settings: ()
     """Return notes on valid settings that may not have the effect that their author wants."""
 

@@ -53,6 +53,8 @@ ADVICE: Mapping[Reason, str] = {
     Reason.NAME_CONFLICT: "Rename your container or volume, or mount it at another path. podsettle "
     "needs these names for its own.",
     Reason.HELPER_IMAGE_MISSING: "Tell the operator to set the chart value `lingerImage`.",
+    Reason.HELPER_TOO_OLD: "Tell the operator to build the helper of podsettle's version and to "
+    "name it in the chart value `lingerImage`, or to give its version in `lingerVersion`.",
     Reason.NOT_NEEDED: _NOTHING,
     Reason.NO_CONTAINER_SELECTED: "Nothing, if your containers work. Otherwise ask the operator to "
     "name them in the policy. `postInitSleep` selects all init containers, and no regular "

@@ -69,6 +69,7 @@ def test_apply_plan_depends_on_its_arguments_alone(
         seen.runtime_classes,
         seen.server_version,
         settings.linger_image,
+        settings.linger_version,
         settings.docs_url,
     )
     level = namespace.fixed_selinux_level

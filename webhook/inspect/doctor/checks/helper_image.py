@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
+from webhook.core.cluster.helper_version import HelperFeature, helper_version
 from webhook.core.constants import HELPER
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageQuery, LookupRules, Unavailable
@@ -20,6 +22,7 @@ from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
 from webhook.inspect.doctor.round_readings import Installed
 from webhook.inspect.doctor.target import find_target
+from webhook.inspect.installation import Installation
 
 _PULL_SECONDS = 10.0
 _PENDING_PODS = "fieldSelector=status.phase%3DPending&limit=500"
@@ -28,15 +31,19 @@ _PULL_ERRORS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
 
 
 async def _check_named(installed: Installed) -> list[Result]:
-    image = installed.installation.linger_image
-    if image:
+    installation = installed.installation
+    image = installation.linger_image
+    version = helper_version(image, installation.linger_version)
+    if image and not any(feature.missing(image, version) for feature in HelperFeature):
         return [ok(f"it is {image}")]
     view = (await installed.require("settlepolicies")).view
     needing = {
-        f"{remedy} of {policy.metadata.name}"
+        f"{remedy} of {policy.metadata.name}": remedy
         for policy in acting(view.policies.documents)
         for remedy in _remedies_with_helper(policy)
     }
+    if image:
+        return [_judge_version(installation, image, needing)]
     if not needing:
         return [ok("none is named, and no policy needs it")]
     return [
@@ -44,9 +51,38 @@ async def _check_named(installed: Installed) -> list[Result]:
             f"none is named, and these need it: {', '.join(sorted(needing))}",
             "Containers without a shell stay unchanged, and kubeletGate does nothing. Name the "
             "image that was built from the same release.",
-            helm_upgrade(installed.installation, "--set lingerImage=IMAGE"),
+            helm_upgrade(installation, "--set lingerImage=IMAGE"),
         )
     ]
+
+
+def _judge_version(installation: Installation, image: str, needing: Mapping[str, str]) -> Result:
+    """Judge whether the helper is new enough for the remedies that need it.
+
+    `needing` has each remedy by the text that names it and its policy.
+    """
+    version = helper_version(image, installation.linger_version)
+    too_old = {
+        use
+        for use, remedy in needing.items()
+        if (feature := REMEDIES[remedy].helper_feature) and feature.missing(image, version)
+    }
+    if not too_old:
+        return ok(f"it is {image}")
+    names = ", ".join(sorted(too_old))
+    if version is None:
+        return fault(
+            f"nothing says which version of the helper is in {image}, and podsettle skips what "
+            f"not every version has: {names}",
+            "Give the version. The image prints it: docker run --rm IMAGE --version",
+            helm_upgrade(installation, "--set lingerVersion=VERSION"),
+        )
+    return fault(
+        f"the helper in {image} has version {version}, and podsettle skips what needs a newer one: "
+        f"{names}",
+        "Name the image that was built from the same release.",
+        helm_upgrade(installation, "--set lingerImage=IMAGE", "--set lingerVersion="),
+    )
 
 
 def _remedies_with_helper(policy: SettlePolicy) -> list[str]:
@@ -131,7 +167,9 @@ async def _pull_from_here(installed: Installed, image: str, namespace: str) -> R
 
 
 HELPER_IMAGE = DoctorCheck(
-    "helper image", "whether the image of the helper is named if a policy needs it", _check_named
+    "helper image",
+    "whether the image of the helper is named, and new enough for the policies",
+    _check_named,
 )
 HELPER_PULL = DoctorCheck(
     "helper pull", "whether pods can pull the image of the helper", _check_pull
