@@ -82,6 +82,9 @@ def _section(defect: Defect) -> Iterator[str]:
     if defect.requires is not None:
         yield f"**Only with** {defect.requires}, which no Node shows."
         yield ""
+    if defect.invisible is not None:
+        yield f"**`podsettle scan` cannot see it**: {defect.invisible}."
+        yield ""
     if defect.partly is not None:
         yield (
             f"**From [Kubernetes {_line(defect.partly.kubelet)}]({defect.partly.link}) on**, a "

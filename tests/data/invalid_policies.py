@@ -45,6 +45,10 @@ def gate(**settings: Any) -> Json:
     return policy_document(remedies={"kubeletGate": settings})
 
 
+def limits(**settings: Any) -> Json:
+    return policy_document(remedies={"openFiles": settings})
+
+
 def change_policy(value: Any) -> Json:
     return policy_document(remedies={"seLinuxChangePolicy": value})
 
@@ -112,6 +116,15 @@ RIGHT: dict[str, Json] = {
     "a patient gate": gate(timeout="60s"),
     "containers that may run again": retry("prepare", "a", "a-0", "0" * 63),
     "the same, wherever": retry("prepare", when="Always"),
+    "lowest limit": limits(soft=1),
+    "limits of everything": limits(
+        soft=1_048_576,
+        hard=1_048_576,
+        containers=[],
+        initContainers=["*"],
+        nodeLabel=f"{'a' * 63}/b=",
+        delivery="ImageVolume",
+    ),
     "Recursive": change_policy("Recursive"),
     "no images": images(),
     "images never": images(lookup="Never", registries=["*"]),
@@ -245,6 +258,27 @@ WRONG: dict[str, Wrong] = {
     },
     "gate of nothing sensible": Wrong(gate(timeout="soon"), f"{REMEDIES}.kubeletGate.timeout"),
     "unknown setting of a gate": Wrong(gate(port=1), f"{REMEDIES}.kubeletGate.port"),
+    # Limits on open files.
+    "limits without a soft one": Wrong(limits(hard=1), f"{REMEDIES}.openFiles.soft"),
+    **{
+        f"soft limit {value!r}": Wrong(limits(soft=value), f"{REMEDIES}.openFiles.soft")
+        for value in (0, -1, 1_048_577, 1.5, "65536", True, "infinity")
+    },
+    "hard limit that is too high": Wrong(
+        limits(soft=1, hard=1_048_577), f"{REMEDIES}.openFiles.hard"
+    ),
+    "soft limit above the hard one": Wrong(
+        limits(soft=2, hard=1), f"{REMEDIES}.openFiles.soft", only_rule=True
+    ),
+    "limits for no container": Wrong(
+        limits(soft=1, containers=[]), f"{REMEDIES}.openFiles", only_rule=True
+    ),
+    **{
+        f"node label {label!r}": Wrong(
+            limits(soft=1, nodeLabel=label), f"{REMEDIES}.openFiles.nodeLabel"
+        )
+        for label in ("", "a", "=a", "a=b=c", "a b=c", f"a={'b' * 64}", f"{'a' * 64}=b")
+    },
     # What is Recursive.
     **{
         f"{value!r} as change policy": Wrong(

@@ -56,6 +56,7 @@ spec:
     seLinuxChangePolicy: Recursive
     fsGroupChangePolicy: OnRootMismatch
     postInitSleep: {}
+    openFiles: {soft: 65536, hard: 524288, initContainers: ["*"], delivery: Binary}
     retryInitExit255: {initContainers: [prepare, fast, a]}
     kubeletGate: {}
 ---

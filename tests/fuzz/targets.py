@@ -60,6 +60,7 @@ SEEN = view(
         imageConfig={"lookup": "Registry", "registries": ["*"]},
         remedies={
             "postInitSleep": {"initContainers": ["*a*a*b", "?*", "c*"], "containers": ["*"]},
+            "openFiles": {"soft": 65536, "initContainers": ["*a*"], "nodeLabel": "n=5"},
             "kubeletGate": {},
             "retryInitExit255": {"initContainers": ["c1"]},
             "seLinuxChangePolicy": "Recursive",

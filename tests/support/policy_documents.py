@@ -15,6 +15,7 @@ from webhook.core import remedies as registry
 from webhook.core.constants import DNS_LABEL, DNS_SUBDOMAIN
 from webhook.core.durations import DURATION_PATTERN
 from webhook.core.globs import CONTAINER_GLOB_PATTERN
+from webhook.core.labels import LABEL_PAIR_PATTERN
 
 JUNK = st.sampled_from([5, 1.5, True, "", "x", [], {}, [5], ["x"], {"a": "b"}, {"a": 5}])
 
@@ -83,6 +84,8 @@ TEXTS = {
     CONTAINER_GLOB_PATTERN: GLOBS,
     f"^{DNS_LABEL}$": CONTAINERS,
     f"^{DNS_SUBDOMAIN}$": CLASSES,
+    LABEL_PAIR_PATTERN: st.builds("{}={}".format, KEYS, VALUES)
+    | mostly(st.sampled_from(["a=b", "a="]), st.sampled_from(["a", "=b", "a=b=c"])),
 }
 REMEDIES: dict[str, Any] = {
     name: settings_of(remedy, TEXTS, mostly, objects) for name, remedy in registry.REMEDIES.items()

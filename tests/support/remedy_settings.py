@@ -19,6 +19,7 @@ SETTINGS_OF_A_CHANGE: dict[str, Any] = {
     "seLinuxChangePolicy": "Recursive",
     "fsGroupChangePolicy": "OnRootMismatch",
     "postInitSleep": {"containers": ["*"]},
+    "openFiles": {"soft": 65536, "initContainers": ["*"]},
     "retryInitExit255": {"initContainers": ["a", "b"]},
     "kubeletGate": {},
 }
@@ -63,6 +64,8 @@ def settings_of(
                 return vary(st.sampled_from(choices))
             case {"anyOf": [inner, {"type": "null"}]}:
                 return values(inner, path)
+            case {"type": "integer", "minimum": least, "maximum": most}:
+                return vary(st.integers(least, most))
             case {"type": "boolean"}:
                 return vary(st.booleans())
             case {"type": "string", "pattern": pattern}:

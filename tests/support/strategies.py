@@ -25,6 +25,7 @@ from webhook.core.constants import DNS_LABEL, DNS_SUBDOMAIN
 from webhook.core.defects.versions import Version
 from webhook.core.durations import DURATION_PATTERN
 from webhook.core.globs import CONTAINER_GLOB_PATTERN
+from webhook.core.labels import LABEL_PAIR_PATTERN
 from webhook.core.pod import ContainerFields, SecurityContext, SpecFields
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.validation_errors import InvalidPolicyError
@@ -310,6 +311,7 @@ TEXTS_OF_SETTINGS = {
     CONTAINER_GLOB_PATTERN: st.sampled_from(["*", "*", "inj*", "a", "?", "prepare"]),
     f"^{DNS_LABEL}$": st.sampled_from(["prepare", "a", "b", "injected", GATE, HELPER]),
     f"^{DNS_SUBDOMAIN}$": CLASSES,
+    LABEL_PAIR_PATTERN: st.sampled_from(["disk=ssd", "disk=none"]),
 }
 
 

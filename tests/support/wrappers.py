@@ -1,11 +1,11 @@
-"""The two wrappers that keep a container alive: linger and the shell wrapper."""
+"""The two wrappers of commands: linger and the shell wrapper."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.support.factories import in_shell
+from webhook.core.remedies import shell_wrapper
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,33 @@ class Wrapper:
         return "/bin/ash" if self.name == "linger" else f"/bin/{self.name}"
 
     def around(
-        self, command: Sequence[str], *, sleep_ms: int = 0, min_lifetime_ms: int = 0
+        self,
+        command: Sequence[str],
+        *,
+        sleep_ms: int | None = 0,
+        min_lifetime_ms: int = 0,
+        soft: int | None = None,
+        hard: int | None = None,
     ) -> list[str]:
-        """Return the container command that wraps `command`."""
+        """Return the container command that wraps `command`.
+
+        Without `sleep_ms`, there is no delay. With `soft`, there are limits on open files.
+        """
         if self.name == "linger":
-            durations = ["--sleep", f"{sleep_ms}ms", "--min-lifetime", f"{min_lifetime_ms}ms"]
-            return ["/linger", *durations, "--", *command]
-        wrapped = in_shell([self.shell], sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms)
-        return [*wrapped[:-1], *command]
+            options = []
+            if sleep_ms is not None:
+                options = ["--sleep", f"{sleep_ms}ms", "--min-lifetime", f"{min_lifetime_ms}ms"]
+            if soft is not None:
+                options += ["--open-files", str(soft) if hard is None else f"{soft}:{hard}"]
+            return ["/linger", *options, "--", *command]
+        wrapped = shell_wrapper.exec_wrapper(self.shell)
+        if sleep_ms is not None:
+            wrapped = shell_wrapper.wrapper(
+                self.shell, sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms
+            )
+        if soft is not None:
+            wrapped = shell_wrapper.with_limits(wrapped, soft, hard)
+        return [*wrapped, *command]
 
     def script(self, text: str, *, sleep_ms: int = 0, min_lifetime_ms: int = 0) -> list[str]:
         """Return the container command that wraps a script named `the-command`."""

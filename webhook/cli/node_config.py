@@ -18,6 +18,7 @@ from webhook.core.defects.versions import Version
 from webhook.core.labels import parse_labels
 from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
+from webhook.node_config import open_files as open_files_of_nodes
 from webhook.node_config.crio import Mode
 from webhook.node_config.runtime_class_manifest import runtime_class_manifest
 from webhook.node_config.runtime_release import UnsupportedError
@@ -83,6 +84,29 @@ node_selector_option = click.option(
 )
 
 
+_OPEN_FILES_OPTION = "--open-files"
+
+
+def _parse_limits(
+    _context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    try:
+        return open_files_of_nodes.parse_limits(value)
+    except open_files_of_nodes.LimitsError as error:
+        raise click.BadParameter(str(error), param=parameter) from None
+
+
+open_files_option = click.option(
+    _OPEN_FILES_OPTION,
+    callback=_parse_limits,
+    metavar="SOFT:HARD",
+    help="Print a drop-in for the systemd unit of the runtime, which gives containers these limits "
+    "on open files. There is no RuntimeClass.",
+)
+
+
 class _Choice(NamedTuple):
     """What a user can choose, and the arguments for it."""
 
@@ -90,19 +114,28 @@ class _Choice(NamedTuple):
     arguments: str
 
 
-_CRIO_QUESTION = "Which pods are to skip the relabelling of their volumes?"
+_OPEN_FILES_CHOICE = _Choice(
+    "Give every container these limits on open files. The output is a drop-in for the systemd unit "
+    "of the runtime.",
+    f"{_OPEN_FILES_OPTION} 65536:524288",
+)
+_CRIO_QUESTION = "What are the nodes to do, and for which pods?"
 _CRIO_CHOICES = (
     _Choice(
-        "Pods that have the annotation and the RuntimeClass. This is the default.", "--selinux"
+        "Skip the relabelling of volumes for pods that have the annotation and the RuntimeClass. "
+        "This is the default.",
+        "--selinux",
     ),
     _Choice(
-        "Pods that have the annotation. There is no RuntimeClass.", "--selinux --mode workload"
+        "Skip it for pods that have the annotation. There is no RuntimeClass.",
+        "--selinux --mode workload",
     ),
     _Choice(
-        "Every pod of the RuntimeClass, with or without the annotation. Every node needs CRI-O "
-        "1.31.4, 1.32.0 or later.",
+        "Skip it for every pod of the RuntimeClass, with or without the annotation. Every node "
+        "needs CRI-O 1.31.4, 1.32.0 or later.",
         "--selinux --mode default-annotations --oldest 1.32",
     ),
+    _OPEN_FILES_CHOICE,
 )
 _CONTAINERD_QUESTION = "What are the nodes to do?"
 _CONTAINERD_CHOICES = (
@@ -111,6 +144,7 @@ _CONTAINERD_CHOICES = (
         "writes nothing back. The label selects the nodes: give them one of your own.",
         "--volatile --node-selector rootfs=volatile",
     ),
+    _OPEN_FILES_CHOICE,
 )
 
 
@@ -124,6 +158,7 @@ def node_config() -> None:
     "--selinux", is_flag=True, help="Allow pods to skip the relabelling of their volumes."
 )
 @click.option("--volatile", is_flag=True, hidden=True)
+@open_files_option
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in Mode]),
@@ -179,6 +214,7 @@ def crio(
     context: click.Context,
     selinux: bool,
     volatile: bool,
+    open_files: tuple[int, int] | None,
     mode: str,
     handler: str,
     class_name: str,
@@ -196,6 +232,9 @@ def crio(
         raise InputError("--volatile is not needed: CRI-O uses volatile mounts since 1.22")
     if not _options_of_user(context):
         _print_choices(context, _CRIO_QUESTION, _CRIO_CHOICES)
+        return
+    if open_files is not None:
+        _print_unit_drop_in(context, "crio.service", open_files)
         return
     if not selinux:
         raise InputError(_missing_option(context, "--selinux"))
@@ -226,6 +265,7 @@ def crio(
 
 @node_config.command()
 @click.option("--volatile", is_flag=True, help="Make overlayfs mounts volatile.")
+@open_files_option
 @click.option(
     "--config-version",
     type=click.Choice(["2", "3"]),
@@ -263,6 +303,7 @@ def crio(
 def containerd(
     context: click.Context,
     volatile: bool,
+    open_files: tuple[int, int] | None,
     config_version: str | None,
     handler: str,
     class_name: str,
@@ -276,6 +317,9 @@ def containerd(
     """
     if not _options_of_user(context):
         _print_choices(context, _CONTAINERD_QUESTION, _CONTAINERD_CHOICES)
+        return
+    if open_files is not None:
+        _print_unit_drop_in(context, "containerd.service", open_files)
         return
     if not volatile:
         raise InputError(_missing_option(context, "--volatile"))
@@ -304,6 +348,14 @@ def containerd(
         )
     runtime_class = runtime_class_manifest(class_name, handler, _parse_node_selector(node_selector))
     echo_text(_to_yaml(comments, [runtime_class]))
+
+
+def _print_unit_drop_in(context: click.Context, unit: str, limits: tuple[int, int]) -> None:
+    """Print the drop-in of a unit. Raise InputError if the user gave another option."""
+    if _options_of_user(context) != {"open_files"}:
+        raise InputError(f"{_OPEN_FILES_OPTION} takes no other option")
+    comment = _to_yaml(open_files_of_nodes.caveats(unit), ())
+    echo_text(comment + open_files_of_nodes.unit_drop_in(*limits))
 
 
 def _options_of_user(context: click.Context) -> set[str]:

@@ -27,6 +27,11 @@ def policy_hints(policy: SettlePolicy) -> Iterator[str]:
         )
     for remedy, settings in spec.settings().items():
         yield from (f"{name}: {hint}" for hint in REMEDIES[remedy].hints(settings))
+        if images.lookup == "Never" and REMEDIES[remedy].needs_entrypoints:
+            yield (
+                f"{name}: {remedy} skips containers without a command (NoCommand), and most "
+                "servers have none: set imageConfig with lookup: Registry"
+            )
 
 
 def unknown_class_hints(

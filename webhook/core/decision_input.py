@@ -16,7 +16,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from webhook.core.constants import (
     ANNOTATION_SKIP,
@@ -30,9 +30,11 @@ from webhook.core.constants import (
     OWN_CONTAINERS,
     SYSTEM_NAMESPACE_PREFIXES,
 )
+from webhook.core.images import MAX_REFERENCE_CHARACTERS
 from webhook.core.pod import (
     Container,
     ContainerFields,
+    ImageVolume,
     Pod,
     SpecFields,
     Volume,
@@ -88,7 +90,9 @@ class PodFacts(SpecFields):
     volume_count: int | None = None
     """The number of volumes. None if the pod does not set `volumes`."""
     helper_volume: Volume | None = None
-    """The first volume with the name of the helper's volume."""
+    """The first volume with the name of the helper's volume. Its reference is cut."""
+    helper_container_image: str = ""
+    """The image of the first init container with the helper's name. Cut."""
     has_persistent_volume: bool = False
     """Whether a volume is a persistent volume claim or a generic ephemeral volume."""
     has_metadata: bool = False
@@ -99,6 +103,14 @@ class PodFacts(SpecFields):
     The text of ANNOTATION_SUMMARY decides nothing, so it is empty here. So is that of
     ANNOTATION_SKIPPED if it is longer than podsettle writes it. The other texts are cut."""
     owner_kinds: tuple[str, ...] = ()
+
+    @property
+    def helper_image(self) -> str:
+        """The image of the helper that the pod has already. Empty if it has none."""
+        volume = self.helper_volume
+        if volume is not None and volume.image is not None:
+            return volume.image.reference
+        return self.helper_container_image
 
 
 class NamespaceFacts(WireStruct):
@@ -132,6 +144,11 @@ def facts_of(pod: Pod) -> PodFacts:
             has_persistent_volume = True
         if volume.name == HELPER and helper_volume is None:
             helper_volume = volume
+            if volume.image is not None and len(volume.image.reference) > MAX_REFERENCE_CHARACTERS:
+                cut = volume.image.reference[: MAX_REFERENCE_CHARACTERS + 1]
+                helper_volume = replace(volume, image=ImageVolume(cut))
+    copying = next((each for each in inits or () if each.name == HELPER), None)
+    copied = (copying.image or "") if copying is not None else ""
     label_count = 0
     annotations: Mapping[str, str] | None = None
     owner_kinds: tuple[str, ...] = ()
@@ -155,6 +172,7 @@ def facts_of(pod: Pod) -> PodFacts:
             None if containers is None else tuple([_container_facts(c) for c in containers]),
             None if volumes is None else len(volumes),
             helper_volume,
+            copied[: MAX_REFERENCE_CHARACTERS + 1],
             has_persistent_volume,
             metadata is not None,
             label_count,

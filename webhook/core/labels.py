@@ -51,6 +51,20 @@ LabelValue = Annotated[
 ]
 
 
+def _check_label_pair(pair: str) -> str:
+    parse_labels((pair,))
+    return pair
+
+
+LABEL_PAIR_PATTERN = f"{LABEL_KEY_PATTERN[:-1]}={LABEL_VALUE_PATTERN[1:]}"
+LabelPair = Annotated[
+    str,
+    AfterValidator(_check_label_pair),
+    WithJsonSchema({"type": "string", "pattern": LABEL_PAIR_PATTERN}),
+]
+"""A label and its value in a text such as `team=build`."""
+
+
 def parse_labels(pairs: Iterable[str]) -> dict[str, str]:
     """Return the labels in texts such as `team=build`. Raise ValueError for any other text."""
     labels = {}

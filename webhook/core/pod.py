@@ -147,12 +147,18 @@ class Container(ContainerFields):
         return _decode_devices(self.volume_devices) if is_set(self.volume_devices) else []
 
 
+class ImageVolume(WireStruct):
+    """`image` of a volume."""
+
+    reference: str = ""
+
+
 class Volume(WireStruct):
     """One entry of `volumes`, with the sources that remedies look for."""
 
     name: str = ""
     empty_dir: AnyObject | None = None
-    image: AnyObject | None = None
+    image: ImageVolume | None = None
     persistent_volume_claim: AnyObject | None = None
     ephemeral: AnyObject | None = None
 

@@ -25,10 +25,11 @@ from webhook.core.constants import (
     OWN_CONTAINERS,
     SKIP_RELABEL_ANNOTATIONS,
 )
+from webhook.core.patch.edits import Edit
 from webhook.core.pod import Pod, decode_pod
 from webhook.core.preview.document import copy_value
 from webhook.core.remedies import REMEDIES
-from webhook.core.remedies.post_init_sleep import unwrapped
+from webhook.core.remedies.command_wrapper import unwrapped
 from webhook.core.remedies.retry_init_exit_255 import RESTART_RULES
 from webhook.inspect.objects import LivePod
 
@@ -117,7 +118,7 @@ def _remove_injected(spec: dict[str, Any]) -> None:
 
 def _remove_wrapper_and_rules(container: dict[str, Any], remedies: Collection[str]) -> None:
     """Remove what the named remedies have set in a container."""
-    if "postInitSleep" in remedies:
+    if any(Edit.COMMAND in REMEDIES[name].edits for name in remedies):
         if container.get("command"):
             container["command"] = unwrapped(container["command"])
         mounts = container.get("volumeMounts")

@@ -210,6 +210,25 @@ def no_helper_image(release: DoctorRelease) -> None:
     release.controller.reconcile()
 
 
+def set_helper(release: DoctorRelease, image: str) -> None:
+    """Name an image of the helper, and create a policy that needs a helper of version 0.2.0."""
+    limits = policy("limits", remedies={"openFiles": {"soft": 65536}})
+    assert release.cluster.request("POST", POLICIES, limits).status == 201
+    release.installation.helm(
+        "upgrade", RELEASE, CHART, "--reset-then-reuse-values",
+        f"--set=lingerImage={image},lingerVersion=",
+    )  # fmt: skip
+    release.controller.reconcile()
+
+
+def helper_that_is_too_old(release: DoctorRelease) -> None:
+    set_helper(release, "registry.example/linger:0.1.0")
+
+
+def helper_of_unknown_version(release: DoctorRelease) -> None:
+    set_helper(release, "registry.example/linger:stable")
+
+
 def unpullable_helper(release: DoctorRelease) -> None:
     """As the kubelet reports it for a pod that got the helper."""
     pod = release.cluster.create_pod(simple_pod("waits", "ci")).body
@@ -278,6 +297,18 @@ FAULTS = (
     Fault(deleted_service, "reachability", f"Service {NAMESPACE}/{RELEASE} does not exist"),
     Fault(crashed_replicas, "readiness", "does not answer"),
     Fault(no_helper_image, "helper image", "postInitSleep of opt-in"),
+    Fault(
+        helper_that_is_too_old,
+        "helper image",
+        "has version 0.1.0, and podsettle skips what needs a newer one: openFiles of limits",
+        (f"{POLICIES}/limits",),
+    ),
+    Fault(
+        helper_of_unknown_version,
+        "helper image",
+        "nothing says which version of the helper is in registry.example/linger:stable",
+        (f"{POLICIES}/limits",),
+    ),
     Fault(unpullable_helper, "helper pull", "Back-off pulling image"),
     Fault(unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",)),
 )

@@ -179,6 +179,15 @@ def test_short_minimum_lifetime_gives_a_note_with_the_measured_share() -> None:
     assert notes_of("-", stdin=text.replace("100ms", "250ms")) == []
 
 
+def test_limits_for_servers_without_a_look_up_of_images_give_a_note() -> None:
+    text = HEAD + "  remedies: {openFiles: {soft: 1023}}\n"
+    low, skipped = notes_of("-", stdin=text)
+    assert "soft 1023 is lower than 1,024" in low
+    assert "openFiles skips containers without a command (NoCommand)" in skipped
+    looked_up = "  imageConfig: {lookup: Registry, registries: [quay.io]}\n"
+    assert notes_of("-", stdin=text.replace("1023", "1024") + looked_up) == []
+
+
 def test_runtime_class_missing_from_the_manifests_gives_a_note(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(HEAD + "  remedies: {runtimeClass: {name: fast}}\n")
     assert notes_of(tmp_path) == []

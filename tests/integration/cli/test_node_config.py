@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from configparser import ConfigParser
 
 import pytest
 import yaml
@@ -197,14 +198,14 @@ def test_option_without_effect_is_refused(arguments: tuple[str, ...]) -> None:
     assert f"{arguments[2]} has no effect" in refused(*CRIO, *arguments)
 
 
-@pytest.mark.parametrize(("runtime", "count"), [("crio", 3), ("containerd", 1)])
+@pytest.mark.parametrize(("runtime", "count"), [("crio", 4), ("containerd", 2)])
 def test_commands_for_each_choice_are_listed_and_work(runtime: str, count: int) -> None:
     lines = printed(runtime).splitlines()
     commands = [line.split() for line in lines if line.startswith("  podsettle ")]
     assert len(commands) == count
     for program, group, *arguments in commands:
         assert (program, group) == ("podsettle", "node-config")
-        assert "apiVersion:" in printed(*arguments)
+        assert ("apiVersion:" in printed(*arguments)) is ("--open-files" not in arguments)
     assert max(map(len, lines)) <= 80
     without_choice = refused(runtime, "--node-selector", "a=b")
     assert f"podsettle node-config {runtime} alone lists what you can choose" in without_choice
@@ -236,6 +237,39 @@ def test_node_selector_may_have_an_empty_value() -> None:
     selector = ("--node-selector", "node-role.kubernetes.io/worker=")
     made = yaml.safe_load(printed(*CRIO, *selector, "-o", "runtimeclass"))
     assert made["scheduling"] == {"nodeSelector": {"node-role.kubernetes.io/worker": ""}}
+
+
+@pytest.mark.parametrize("runtime", ["crio", "containerd"])
+def test_open_files_are_limited_by_a_drop_in_for_the_unit_of_the_runtime(runtime: str) -> None:
+    text = printed(runtime, "--open-files", "1024:524288")
+    path, _, rest = text.partition(", on each node:\n")
+    assert path == f"# /etc/systemd/system/{runtime}.service.d/99-podsettle-open-files.conf"
+    assert f"systemctl restart {runtime}.service" in rest
+    parser = ConfigParser()
+    parser.read_string(text)
+    assert {name: dict(parser[name]) for name in parser.sections()} == {
+        "Service": {"limitnofile": "1024:524288"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ("infinity", "two numbers such as 65536:524288"),
+        ("65536", "two numbers"),
+        ("0:1", "two numbers"),
+        ("524288:65536", "the soft limit 524288 is above the hard limit 65536"),
+        ("1:9999999999", "is above the kernel's"),
+    ],
+)
+def test_wrong_limits_are_refused(limits: str, why: str) -> None:
+    assert why in refused("containerd", "--open-files", limits)
+
+
+def test_open_files_take_no_other_option() -> None:
+    limits = ("--open-files", "1:1")
+    assert "takes no other option" in refused("containerd", *limits, "--volatile")
+    assert "takes no other option" in refused("crio", *limits, "-o", "dropin")
 
 
 def test_missing_or_unsupported_option_is_refused_with_its_name() -> None:

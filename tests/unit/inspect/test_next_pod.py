@@ -69,7 +69,7 @@ def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: li
             },
         }
     )
-    settings = OperatorSettings(linger_image="registry.example/linger:1")
+    settings = OperatorSettings(linger_image="registry.example/linger:0.2.0")
     (preview,) = preview_all(FULL_POD, PolicySet([policy]), VIEW, settings)
     assert isinstance(preview, Preview)
     changed = {outcome.remedy for outcome in preview.decision.outcomes if outcome.changed}

@@ -103,6 +103,10 @@ class Nodes:
     pools: tuple[Pool, ...] = field(init=False, compare=False, repr=False)
     _by_remedy: Mapping[str, tuple[Pool, ...]] = field(init=False, compare=False, repr=False)
     """The pools that have a defect that a remedy cures, by the remedy's name."""
+    _by_label: dict[tuple[str, str], tuple[Node, ...]] = field(
+        init=False, compare=False, repr=False
+    )
+    """The nodes by the labels that policies name. Few policies name one."""
     newest_kubelet: Version | None = field(init=False, compare=False)
     _search: _Search = field(init=False, compare=False, repr=False)
     """The search for the last pod. A decision asks a dozen questions about one pod."""
@@ -128,6 +132,7 @@ class Nodes:
         object.__setattr__(self, "defects", defects)
         object.__setattr__(self, "pools", tuple(pools.values()))
         object.__setattr__(self, "_by_remedy", {k: tuple(v) for k, v in by_remedy.items()})
+        object.__setattr__(self, "_by_label", {})
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
         object.__setattr__(self, "_search", _Search(_Placement()))
 
@@ -154,6 +159,18 @@ class Nodes:
         """
         affected = self._by_remedy.get(remedy)
         return affected is None or self.any_fits(pod, affected) or not self.any_fits(pod)
+
+    def may_have_label(self, key: str, value: str, pod: SpecFields) -> bool:
+        """Return whether the pod could land on a node with a label.
+
+        If no known node fits, return True. Such a pod waits for a node that podsettle does not
+        know, for example from an autoscaler.
+        """
+        labelled = self._by_label.get((key, value))
+        if labelled is None:
+            labelled = tuple(node for node in self.all if node.labels.get(key) == value)
+            self._by_label[key, value] = labelled
+        return self._search_for(pod).matches_any(labelled) or not self.any_fits(pod)
 
     def lacks_handler(self, handler: str, pod: SpecFields) -> bool:
         """Return whether every known node that the pod could land on lacks a runtime handler.
@@ -234,6 +251,10 @@ class _Search:
         self.placement = placement
         self._matches = _matcher(placement)
         self._found: dict[Pool, bool] = {}
+
+    def matches_any(self, nodes: Iterable[Node]) -> bool:
+        """Return whether one of the nodes fits."""
+        return any(map(self._matches, nodes))
 
     def finds(self, pool: Pool) -> bool:
         """Return whether a node of the pool fits."""

@@ -219,6 +219,11 @@ class Defect(StrictModel):
         description="The configuration without which no node has the defect, if a Node does not "
         "show it. `podsettle scan` then calls nodes *possible* instead of *affected*.",
     )
+    invisible: Text | None = Field(
+        default=None,
+        description="Why `podsettle scan` cannot see the defect, if it leaves no trace in pods, "
+        "Events and Nodes.",
+    )
     symptom: Annotated[tuple[Symptom, ...], _NOT_EMPTY] = Field(strict=False)
     signs: tuple[Sign, ...] = Field(
         default=(), strict=False, description="Events that show the defect, the surest first."

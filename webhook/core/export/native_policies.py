@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cel import any_of, indent, quote
+from webhook.core.cluster.helper_version import helper_version
 from webhook.core.cluster.view import ClusterFacts, ClusterView
 from webhook.core.constants import ANNOTATION_SKIP, GROUP, LABEL_ENABLED
 from webhook.core.defects.versions import Version
@@ -116,6 +117,7 @@ def export(
         view.runtime_classes,
         view.server_version or API_VERSIONS[api_version],
         settings.linger_image,
+        helper_version(settings.linger_image, settings.linger_version),
         settings.docs_url,
     )
     exported, not_native, by_nodes = [], [], []

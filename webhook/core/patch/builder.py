@@ -46,7 +46,7 @@ class PodPatch:
     __slots__ = (
         "_added_volumes", "_annotations", "_created_parents", "_edited_containers", "_edits",
         "_fields", "_first_init_container", "_image_commands", "_mounted_paths", "_moved_first",
-        "_placement", "_pod", "_single_edits", "_unchecked",
+        "_placement", "_pod", "_single_edits", "_unchecked", "_wrappers",
     )  # fmt: skip
 
     def __init__(self, pod: PodFacts) -> None:
@@ -64,6 +64,8 @@ class PodPatch:
         self._edited_containers: set[tuple[ContainerList, int]] = set()
         self._image_commands: list[tuple[ContainerList, int, list[str], list[str]]] = []
         """The list and the index of a container, and its image's command and arguments."""
+        self._wrappers: dict[tuple[ContainerList, int], tuple[Sequence[str], Operation]] = {}
+        """For each wrapped container, the wrapper and the operation that sets the command."""
         self._mounted_paths: set[str] = set()
         self._added_volumes = 0
         self._placement: _Placement | None = None
@@ -75,6 +77,11 @@ class PodPatch:
     def runtime_class_name(self) -> str | None:
         """The RuntimeClass that the patched pod names, if any."""
         return self._fields.get("/spec/runtimeClassName") or self._pod.runtime_class_name or None
+
+    @property
+    def adds_volume(self) -> bool:
+        """Whether the patch adds the helper's volume, so that an earlier remedy delivers it."""
+        return self._added_volumes > 0
 
     @property
     def is_empty(self) -> bool:
@@ -136,6 +143,7 @@ class PodPatch:
         path = f"/spec/{where}/{index}/command"
         self._forbid_second(path)
         self._edits.append({"op": "replace", "path": path, "value": [*wrapper, *(command or ())]})
+        self._wrappers[where, index] = wrapper, self._edits[-1]
         self._edited_containers.add((where, index))
 
     def wrap_image_command(
@@ -159,10 +167,23 @@ class PodPatch:
         path = f"/spec/{where}/{index}"
         self._forbid_second(f"{path}/command")
         self._edits.append(_add(f"{path}/command", [*wrapper, *command]))
+        self._wrappers[where, index] = wrapper, self._edits[-1]
         if args:
             self._edits.append(_add(f"{path}/args", args))
         self._image_commands.append((where, index, command, args))
         self._edited_containers.add((where, index))
+
+    def wrapper(self, where: ContainerList, index: int) -> Sequence[str] | None:
+        """Return the wrapper that the patch puts in front of a container's command, or None."""
+        found = self._wrappers.get((where, index))
+        return found[0] if found else None
+
+    def change_wrapper(self, where: ContainerList, index: int, wrapper: Sequence[str]) -> None:
+        """Replace the wrapper of the patch. Raises KeyError if it has none for the container."""
+        self._unchecked.add(Edit.COMMAND)
+        present, operation = self._wrappers[where, index]
+        operation["value"] = [*wrapper, *operation["value"][len(present) :]]
+        self._wrappers[where, index] = wrapper, operation
 
     def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
         """Append a mount of the helper's volume to a container.

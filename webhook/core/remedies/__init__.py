@@ -11,6 +11,7 @@ from typing import Any
 from webhook.core.remedies import (
     fs_group_change_policy,
     kubelet_gate,
+    open_files,
     post_init_sleep,
     retry_init_exit_255,
     runtime_class,
@@ -27,6 +28,8 @@ _IN_ORDER: tuple[Remedy[Any], ...] = (
     selinux_change_policy.REMEDY,
     fs_group_change_policy.REMEDY,
     post_init_sleep.REMEDY,
+    # openFiles adds its option to the wrapper of postInitSleep.
+    open_files.REMEDY,
     retry_init_exit_255.REMEDY,
     kubelet_gate.REMEDY,
 )

@@ -159,6 +159,8 @@ class Remedy(Generic[S]):
 
     None here leaves the answer to the catalogue of defects."""
     runtime_class: RuntimeClassSetting | None = None
+    needs_entrypoints: bool = False
+    """Whether most containers that the remedy is for have no `command`, as servers do."""
     helper_feature: HelperFeature | None = None
     """What the helper has to support for the remedy, if not every version does."""
     hints: Callable[[S], Iterable[str]] = lambda _settings: ()

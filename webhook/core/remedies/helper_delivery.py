@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from webhook.core.cluster.helper_version import HelperFeature, helper_version
 from webhook.core.constants import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.defects.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
@@ -14,7 +15,11 @@ from webhook.core.remedies.base import Context
 from webhook.core.remedies.injected_container import injected_container
 
 DELIVERY_REASONS = frozenset(
-    {Reason.HELPER_IMAGE_MISSING, Reason.NAME_CONFLICT, Reason.SERVER_TOO_OLD}
+    {
+        Reason.HELPER_IMAGE_MISSING,
+        Reason.NAME_CONFLICT,
+        Reason.SERVER_TOO_OLD,
+    }
 )
 """The reasons for which the helper cannot be delivered."""
 
@@ -34,7 +39,7 @@ class HelperDelivery:
     )  # fmt: skip
 
     def __init__(self, pod: PodFacts, delivery: str, context: Context, patch: PodPatch) -> None:
-        """`delivery` is the setting `delivery` of the remedy postInitSleep."""
+        """`delivery` is the setting `delivery` of a remedy."""
         self._pod = pod
         self._delivery = delivery
         self._context = context
@@ -83,19 +88,32 @@ class HelperDelivery:
                 return Reason.SERVER_TOO_OLD
         return None
 
+    def missing(self, feature: HelperFeature) -> str:
+        """Return why the helper must not be used with an option, or an empty text if it may be.
+
+        If an earlier call has delivered the helper, its image counts: during an upgrade, a replica
+        of another version may have made the call.
+        """
+        delivered = self._pod.helper_image
+        if not delivered or delivered == self._context.cluster.linger_image:
+            return self._context.missing_in_helper(feature)
+        return feature.missing(delivered, helper_version(delivered, None))
+
     def inject(
         self,
         template: ContainerFacts | None,
         wrapped_indices: Collection[int],
-        command: list[str],
+        keep_alive: Sequence[str],
     ) -> None:
         """Ensure that the helper is in place before the first container that it wraps starts.
 
         `template` is the first container that this decision wraps, or None if it wraps none.
-        `wrapped_indices` are the indices of the init containers that it wraps. `command` is the
-        helper's command up to and including `--`.
+        `wrapped_indices` are the indices of the init containers that it wraps. `keep_alive` are the
+        helper's options up to and including `--`, or nothing, for an init container that copies it.
         """
         volume = self._volume
+        if self._patch.adds_volume:
+            return  # An earlier remedy of this decision delivers the helper before all containers.
         if template and volume is None:
             if self._uses_image_volume():
                 image = {
@@ -113,7 +131,7 @@ class HelperDelivery:
             return
         if self._helper_index is None:
             if template:
-                self._patch.put_init_container_first(self._copying_container(template, command))
+                self._patch.put_init_container_first(self._copying_container(template, keep_alive))
             return
         if self._is_duplicated:
             return
@@ -142,14 +160,18 @@ class HelperDelivery:
             )
         )
 
-    def _copying_container(self, template: ContainerFacts, command: list[str]) -> dict[str, Any]:
+    def _copying_container(
+        self, template: ContainerFacts, keep_alive: Sequence[str]
+    ) -> dict[str, Any]:
         """Return the init container that copies the helper into the shared volume."""
         return {
             **injected_container(
                 HELPER, self._context.cluster.linger_image or "", self._pod, template
             ),
-            # This container ends quickly too, so the helper also keeps it alive.
-            "command": [HELPER_IN_IMAGE, *command[1:], HELPER_IN_IMAGE],
+            # This container ends quickly too, so the helper may have to keep it alive.
+            "command": [HELPER_IN_IMAGE, *keep_alive, HELPER_IN_IMAGE]
+            if keep_alive
+            else [HELPER_IN_IMAGE],
             "args": ["install", HELPER_PATH],
             "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],
         }

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import to_builtins
 
 from webhook.core.decision_input import PodFacts
+from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import MAX_QUANTITY_CHARACTERS, ContainerFields, WireStruct, is_set
+from webhook.core.remedies.base import Context
 
 
 def injected_container(
@@ -35,6 +37,18 @@ def injected_container(
     if resources:
         new_container["resources"] = resources
     return new_container
+
+
+def short_container_options(pod: PodFacts, context: Context, patch: PodPatch) -> list[str]:
+    """Return the helper's options, up to and including `--`, for an init container that ends soon.
+
+    It may end too quickly for a node that needs postInitSleep, so the helper keeps it alive for the
+    default minimum lifetime of that remedy. The list is empty if no node needs that.
+    """
+    spec = context.spec_with_runtime_class(pod, patch)
+    if not context.cluster.nodes.need("postInitSleep", spec):
+        return []
+    return ["--min-lifetime", "500ms", "--"]
 
 
 def _security_context(pod: PodFacts, template: ContainerFields | None) -> dict[str, Any]:

@@ -23,7 +23,10 @@ from webhook.core.pod import Container, Toleration
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import service_mesh
 from webhook.core.remedies.base import Context, Remedy
-from webhook.core.remedies.injected_container import injected_container
+from webhook.core.remedies.injected_container import (
+    injected_container,
+    short_container_options,
+)
 from webhook.core.types import StrictModel
 
 _ZERO_TIMEOUT_MESSAGE = "timeout is 0: leave the remedy out instead"
@@ -56,11 +59,6 @@ class KubeletGate(StrictModel):
         description="The longest time for which a pod waits for its node's kubelet. After that, "
         "the pod starts anyway.",
     )
-
-
-# The gate itself may end too quickly for a node that needs postInitSleep, so the helper keeps it
-# alive for the default minimum lifetime of that remedy.
-_COMMAND_ON_AFFECTED_NODES = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
 
 
 def apply(
@@ -134,16 +132,16 @@ def _gate_container(
 ) -> dict[str, Any]:
     """Return the init container that waits for the kubelet's certificate."""
     template = next(iter(pod.containers or ()), None)
-    may_be_too_quick = context.cluster.nodes.need(
-        "postInitSleep", context.spec_with_runtime_class(pod, patch)
-    )
+    keep_alive = short_container_options(pod, context, patch)
     host_ip_variable = {
         "name": "HOST_IP",
         "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
     }
     return {
         **injected_container(KUBELET_GATE, context.cluster.linger_image or "", pod, template),
-        "command": _COMMAND_ON_AFFECTED_NODES if may_be_too_quick else [HELPER_IN_IMAGE],
+        "command": [HELPER_IN_IMAGE, *keep_alive, HELPER_IN_IMAGE]
+        if keep_alive
+        else [HELPER_IN_IMAGE],
         "args": ["wait-kubelet", "--timeout", format_duration(settings.timeout)],
         "env": [host_ip_variable],
     }

@@ -47,6 +47,18 @@ class PolicyNodes:
             )
         return self._by_class[name]
 
+    def with_label(self, key: str, value: str) -> Need:
+        """Return whether a remedy that is only for nodes with a label is needed."""
+        label = f"the label {key}={value}"
+        if not self.all:
+            return Need("Unknown", "NoNodes", f"no node{self.description} is known")
+        total = f"{len(self.all)} nodes{self.description}"
+        count = sum(node.labels.get(key) == value for node in self.all)
+        if not count:
+            return Need("False", "NodesAreFixed", f"none of {total} has {label}")
+        verb = "has" if count == 1 else "have"
+        return Need("True", "NodesAreAffected", f"{count} of {total} still {verb} {label}")
+
     def need(self, remedy: str) -> Need | None:
         """Return whether the nodes need a remedy, by the catalogue of defects.
 

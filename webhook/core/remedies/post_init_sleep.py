@@ -10,25 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.cel import all_of, indent, quote, quote_raw, quoted_list
 from webhook.core.cluster.view import ClusterFacts
-from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH, OWN_CONTAINERS
+from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH, OWN_CONTAINERS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.durations import Delay, format_duration, parse_duration
 from webhook.core.globs import ContainerGlob, compile_globs, native_match
 from webhook.core.patch.builder import ContainerList, PodPatch
-from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, FoundContainers, Remedy
-from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
-from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
+from webhook.core.remedies.command_wrapper import (
+    DELIVERY_DESCRIPTION,
+    OPEN_FILES_OPTION,
+    WRAPPER_EDITS,
+    WRAPPER_REASONS,
+    CommandWrapper,
+    CommandWrapping,
+    Delivery,
+    layers,
+    selected_containers,
+)
 from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
 from webhook.core.types import StrictModel
@@ -83,13 +91,7 @@ class PostInitSleep(StrictModel):
         description="Regular containers to wrap, as globs on their names. Only in pods whose "
         "restartPolicy is Never or OnFailure.",
     )
-    delivery: Literal["Auto", "Shell", "Binary", "ImageVolume"] = Field(
-        default="Auto",
-        description="How the wrapper gets into the container. Shell: as a script in the command. "
-        "Binary: an init container copies the helper. ImageVolume: the helper's image is mounted "
-        "(Kubernetes 1.35). Auto: the cheapest way that works, which includes ImageVolume from "
-        "Kubernetes 1.36 on.",
-    )
+    delivery: Delivery = Field(default="Auto", description=DELIVERY_DESCRIPTION)
 
     @model_validator(mode="after")
     def _has_an_effect(self) -> PostInitSleep:
@@ -112,30 +114,17 @@ class PostInitSleep(StrictModel):
         return compile_globs(self.containers)
 
     @cached_property
-    def shell_wrappers(self) -> dict[str, list[str]]:
-        """For each shell, the wrapper to put before a command that starts with this shell."""
-        sleep, least = self.sleep, self.min_lifetime
-        return {
-            shell: shell_wrapper.wrapper(shell, sleep_ms=sleep, min_lifetime_ms=least)
+    def wrapper(self) -> CommandWrapper:
+        """What the remedy puts in front of commands."""
+        in_shell = {
+            shell: shell_wrapper.wrapper(
+                shell, sleep_ms=self.sleep, min_lifetime_ms=self.min_lifetime
+            )
             for shell in shell_wrapper.SHELLS
         }
-
-    @cached_property
-    def helper_command(self) -> list[str]:
-        """The helper's path and options, up to and including `--`."""
         sleep, least = format_duration(self.sleep), format_duration(self.min_lifetime)
-        return [HELPER_PATH, "--sleep", sleep, "--min-lifetime", least, "--"]
-
-
-class _Target(NamedTuple):
-    """A container to wrap."""
-
-    container_list: ContainerList
-    container_index: int
-    """The index of the container in its list."""
-    container: ContainerFacts
-    image_command: ImageCommand | None
-    """The command from the image. None if the container has a `command`."""
+        helper_command = [HELPER_PATH, "--sleep", sleep, "--min-lifetime", least, "--"]
+        return CommandWrapper(in_shell, helper_command, interactive=Reason.INTERACTIVE)
 
 
 def apply(
@@ -143,10 +132,10 @@ def apply(
 ) -> Iterator[Outcome]:
     """Wrap each container that the settings select, by the cheapest delivery that works."""
     nodes_need_it: bool | None = None
-    helper = HelperDelivery(pod, settings.delivery, context, patch)
-    images: ImageCommands | None = None
-    wrapped_by_helper: list[_Target] = []
-    for container_list, index, container in _selected_containers(pod, settings):
+    wrapping = CommandWrapping(pod, settings.delivery, context, patch, settings.wrapper)
+    for container_list, index, container in selected_containers(
+        pod, settings.wants_init_container, settings.wants_container
+    ):
         reason = _exclusion_reason(pod, container_list, container)
         if reason is None and settings.when == "NodesNeedIt":
             if nodes_need_it is None:
@@ -158,61 +147,11 @@ def apply(
             # The pod's author or another policy chose the durations.
             effect = "kept alive for as long as its wrapper says"
             yield Outcome(reason, container=container.name, effect=effect)
-            continue
-        if reason is not None:
+        elif reason is not None:
             yield Outcome(reason, container=container.name)
-            continue
-        image_command = None
-        if container.entrypoint_image is not None:
-            images = images or ImageCommands(pod, context, patch)
-            command_or_outcome = images.command_of(container, container.entrypoint_image)
-            if isinstance(command_or_outcome, Outcome):
-                yield command_or_outcome
-                continue
-            image_command = command_or_outcome
-        target = _Target(container_list, index, container, image_command)
-        command = image_command.command if image_command else container.command or []
-        if _uses_shell(container, command, settings.delivery):
-            shell = command[0]
-            _wrap(target, settings.shell_wrappers[shell], patch)
-            yield _applied_outcome(target, f"wrapped by its own shell, {shell}")
-            continue
-        reason = _shell_blocked_reason(container, settings) or helper.blocked_reason()
-        if reason is None and container.mounts_over_helper:
-            reason = Reason.NAME_CONFLICT
-        if reason is not None:
-            yield Outcome(reason, container=container.name)
-            continue
-        wrapped_by_helper.append(target)
-        _wrap(target, settings.helper_command, patch)
-        patch.add_mount(container_list, index, _HELPER_MOUNT)
-        yield _applied_outcome(target, f"wrapped by the helper from {context.cluster.linger_image}")
-    wrapped_indices = {
-        target.container_index
-        for target in wrapped_by_helper
-        if target.container_list == "initContainers"
-    }
-    helper.inject(
-        wrapped_by_helper[0].container if wrapped_by_helper else None,
-        wrapped_indices,
-        settings.helper_command,
-    )
-
-
-_HELPER_MOUNT = {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True}
-
-
-def _selected_containers(
-    pod: PodFacts, settings: PostInitSleep
-) -> Iterator[tuple[ContainerList, int, ContainerFacts]]:
-    """Yield each container that the settings select, with its list and its index in the list."""
-    for index, container in enumerate(pod.init_containers or ()):
-        if container.name not in OWN_CONTAINERS and settings.wants_init_container(container.name):
-            yield "initContainers", index, container
-    if settings.containers:
-        for index, container in enumerate(pod.containers or ()):
-            if settings.wants_container(container.name):
-                yield "containers", index, container
+        else:
+            yield wrapping.wrap(container_list, index, container)
+    wrapping.deliver_helper(settings.wrapper.helper_command[1:])
 
 
 def _exclusion_reason(
@@ -231,55 +170,37 @@ def _exclusion_reason(
         or container.startup_probe is not None
     ):
         return Reason.LONG_RUNNING
-    if container.starts_helper or shell_wrapper.is_wrapped(container.command or []):
+    if is_kept_alive(container.command or ()):
         return Reason.ALREADY_SETTLED
     return None
 
 
+def _delaying_layer(command: Sequence[str]) -> list[str] | None:
+    """Return the wrapper that delays the exit of a command, or None.
+
+    A wrapper of another version delays it, and so does a helper that a client wrote, unless it
+    visibly does no more than to limit open files.
+    """
+    for layer in layers(command):
+        if layer[0] == HELPER_PATH:
+            if not (len(layer) == _LENGTH_WITHOUT_DELAY and layer[1] == OPEN_FILES_OPTION):
+                return layer
+        elif not shell_wrapper.has_no_delay(layer):
+            return layer
+    return None
+
+
+_LENGTH_WITHOUT_DELAY = len([HELPER_PATH, OPEN_FILES_OPTION, "65536", "--"])
+
+
 def _has_durations_of(settings: PostInitSleep, container: ContainerFacts) -> bool:
     """Return whether the wrapper of a container has the durations of the settings."""
-    command = container.command or []
-    if container.starts_helper:
-        wrapper = settings.helper_command
-        return list(command[: len(wrapper)]) == wrapper
-    wrapper = settings.shell_wrappers[command[0]]
-    return shell_wrapper.durations(command) == shell_wrapper.durations(wrapper)
-
-
-def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
-    """Put the wrapper before the command of the container or of its image."""
-    container_list, index, _, image_command = target
-    if image_command is None:
-        patch.wrap(container_list, index, wrapper)
-    else:
-        patch.wrap_image_command(
-            container_list, index, wrapper, image_command.command, image_command.args
-        )
-
-
-def _applied_outcome(target: _Target, message: str) -> Outcome:
-    image = target.container.entrypoint_image
-    if image is not None:
-        message += f", around what its image {image.reference} starts"
-    return Outcome(Reason.APPLIED, container=target.container.name, changed=True, message=message)
-
-
-def _uses_shell(container: ContainerFacts, command: Sequence[str], delivery: str) -> bool:
-    """Return whether the shell with which the command starts can run the wrapper."""
-    return (
-        delivery in ("Auto", "Shell")
-        and bool(command)
-        and shell_wrapper.is_shell(command[0])
-        and not container.stdin
-        and not container.tty
-    )
-
-
-def _shell_blocked_reason(container: ContainerFacts, settings: PostInitSleep) -> Reason | None:
-    """Return why a shell cannot wrap a container, if the policy allows no other delivery."""
-    if settings.delivery != "Shell":
-        return None
-    return Reason.INTERACTIVE if container.stdin or container.tty else Reason.NO_SHELL
+    layer = _delaying_layer(container.command or ()) or []
+    if container.starts_helper and layer[0] == HELPER_PATH:
+        *options, end = settings.wrapper.helper_command
+        return layer[: len(options)] == options and layer[-1:] == [end]
+    wrapper = settings.wrapper.in_shell.get(layer[0], ())
+    return shell_wrapper.durations(layer) == shell_wrapper.durations(wrapper)
 
 
 def effect(settings: PostInitSleep) -> str:
@@ -311,32 +232,33 @@ def proposed_settings(found: FoundContainers) -> object:
     return {"initContainers": list(found.init), "containers": list(found.regular)}
 
 
-def unwrapped(command: list[str]) -> list[str]:
-    """Return the command that a wrapper runs. A command without a wrapper is returned itself."""
-    if command[:1] == [HELPER_PATH] and "--" in command:
-        return command[command.index("--") + 1 :]
-    return shell_wrapper.unwrapped(command)
-
-
-def kept_alive_ms(command: list[str]) -> int | None:
+def kept_alive_ms(command: Sequence[str]) -> int | None:
     """Return for how long a wrapper keeps its container alive at least.
 
-    `command` begins with the helper or with the script. Return None if it does not say the time.
+    The container may be the one that copies the helper. Return None if nothing says the time.
     """
+    in_image = command[:1] == [HELPER_IN_IMAGE]
+    layer = command if in_image else _delaying_layer(command)
+    if layer is None:
+        return None
     try:
-        if shell_wrapper.is_wrapped(command):
-            before_sleep, sleep = shell_wrapper.durations(command)
+        if not in_image and layer[0] != HELPER_PATH:
+            before_sleep, sleep = shell_wrapper.durations(layer)
             return parse_duration(f"{before_sleep}s") + parse_duration(f"{sleep}s")
-        _, _, sleep, _, min_lifetime, *_ = command
+        _, _, sleep, _, min_lifetime, *_ = layer
         return max(parse_duration(sleep), parse_duration(min_lifetime))
     except ValueError:  # A client may have written the command.
         return None
 
 
+def is_kept_alive(command: Sequence[str]) -> bool:
+    """Return whether a wrapper of podsettle delays the exit of a command."""
+    return _delaying_layer(command) is not None
+
+
 def container_sign(container: Container) -> str:
     """Return what the wrapper does, if the container starts it."""
-    command = container.command
-    if not command or not (command[0] == HELPER_PATH or shell_wrapper.is_wrapped(command)):
+    if not is_kept_alive(container.command or ()):
         return ""
     return (
         "podsettle's wrapper runs the command, and keeps the container alive for a short time. "
@@ -351,7 +273,7 @@ def native(settings: PostInitSleep, _cluster: ClusterFacts) -> NativeRemedy:
             f"delivery: {settings.delivery} may need the helper, which a native policy cannot "
             "bring into a pod; delivery: Shell does without it"
         )
-    _shell, option, script, *arguments = settings.shell_wrappers["sh"]
+    _shell, option, script, *arguments = settings.wrapper.in_shell["sh"]
     wrapper_items = f"{quote(option)}, variables.script, {', '.join(map(quote, arguments))}"
     conditions, patch, names = [], [], []
     variables = {"script": quote_raw(script)}
@@ -421,9 +343,9 @@ REMEDY = Remedy(
     "exit code 255 for them.",
     settings=PostInitSleep,
     apply=apply,
-    reasons=DELIVERY_REASONS | IMAGE_REASONS | {
+    reasons=WRAPPER_REASONS | {
         Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NATIVE_SIDECAR, Reason.MESH_INIT_CONTAINER,
-        Reason.LONG_RUNNING, Reason.NOT_NEEDED, Reason.NO_SHELL, Reason.INTERACTIVE,
+        Reason.LONG_RUNNING, Reason.NOT_NEEDED, Reason.INTERACTIVE,
     },
     effect=effect,
     proposed_settings=proposed_settings,
@@ -435,6 +357,6 @@ REMEDY = Remedy(
         limits="only `delivery: Shell`, without `imageConfig`",
     ),
     container_sign=container_sign,
-    edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
+    edits=WRAPPER_EDITS,
     hints=hints,
 )  # fmt: skip

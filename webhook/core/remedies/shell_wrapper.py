@@ -1,6 +1,9 @@
-"""A wrapper script in POSIX shell, for containers whose command starts with a shell.
+"""Wrapper scripts in POSIX shell, for containers whose command starts with a shell.
 
-The script delays the exit of its container as the helper does, the static program linger. It needs
+SCRIPT delays the exit of a container. EXEC_SCRIPT replaces itself by the command. In front of
+either, `with_limits` sets limits on open files, which the command inherits.
+
+SCRIPT delays the exit of its container as the helper does, the static program linger. It needs
 only the image's shell, so the pod gets no additional image, volume or container. The script differs
 from the helper in some points, which `docs/post-init-sleep.md` lists in a table. These are the
 reasons:
@@ -102,10 +105,22 @@ nap $2&wait $!;exit $code
 """The wrapper script. Its arguments are two durations in seconds and the command. The first
 duration is (minimum lifetime - sleep), or 0 if that is negative. The second one is sleep."""
 
+EXEC_SCRIPT = f'{_MARKER}\nshift 2;exec "$@"'
+"""The script without a delay. Process 1 becomes the command, so that nothing differs from a
+container without the script. It has the arguments of SCRIPT, and ignores the durations."""
+
+# A `ulimit` never raises the soft limit above the hard limit, not even as root. Then the soft limit
+# becomes the hard limit. As root, it may raise the hard limit, so that is compared before. The hard
+# limit must not fall below the soft limit, so the soft limit comes first.
+_LIMITS = " { ulimit -Sn %d||ulimit -Sn `ulimit -Hn`;%s:;} 2>/dev/null"
+_HARD_LIMIT = "[ `ulimit -Hn` -gt %d ]&&ulimit -Hn %d;"
+_LIMITS_MARKER = f"{_MARKER} {{ ulimit "
+"""The first characters of a script with limits, in every version that has them."""
+
 _SCRIPT_NAME = "podsettle"
 """The value of `$0` in the script."""
-_WRAPPER_LENGTH = 6
-"""The number of strings that `wrapper` returns, in every version of podsettle."""
+WRAPPER_LENGTH = 6
+"""The number of strings of a wrapper, in every version of podsettle."""
 _SHELL_NAMES = ("sh", "ash", "dash", "bash")
 _SHELL_DIRECTORIES = ("", "/bin/", "/usr/bin/", "/usr/local/bin/", "/busybox/")
 SHELLS = frozenset(directory + shell for directory in _SHELL_DIRECTORIES for shell in _SHELL_NAMES)
@@ -142,6 +157,42 @@ def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
     ]
 
 
+def exec_wrapper(shell: str) -> list[str]:
+    """Return the strings to put before a `command` that starts with `shell`, without a delay.
+
+    Raises ValueError for another shell.
+    """
+    if not is_shell(shell):
+        raise ValueError(f"not a known shell: {shell!r}")
+    return [shell, "-c", EXEC_SCRIPT, _SCRIPT_NAME, "0", "0"]
+
+
+def with_limits(strings: Sequence[str], soft: int, hard: int | None) -> list[str]:
+    """Return the result of `wrapper` or `exec_wrapper` with limits on open files in the script.
+
+    `soft` is the soft limit, or the container's hard limit if that is lower. A hard limit above
+    `hard` becomes `hard`. None leaves it.
+    """
+    limits = _LIMITS % (soft, "" if hard is None else _HARD_LIMIT % (hard, hard))
+    shell, option, script, *rest = strings
+    return [shell, option, f"{_MARKER}{limits}{script.removeprefix(_MARKER)}", *rest]
+
+
+def sets_limits(command: Sequence[str]) -> bool:
+    """Return whether the wrapper with which a command begins sets limits on open files."""
+    return command[2].startswith(_LIMITS_MARKER)
+
+
+def limits(command: Sequence[str]) -> str:
+    """Return the part of the script that sets limits, if `sets_limits` is true of the command."""
+    return command[2].partition("2>/dev/null")[0]
+
+
+def has_no_delay(command: Sequence[str]) -> bool:
+    """Return whether the wrapper with which a command begins only executes the command."""
+    return command[2].endswith(EXEC_SCRIPT.removeprefix(_MARKER))
+
+
 def is_wrapped(command: Sequence[str]) -> bool:
     """Return whether a command begins with the wrapper of any version, with any durations."""
     return (
@@ -173,12 +224,7 @@ def native_is_wrapped(command: str, durations: Sequence[str] = ()) -> str:
 
 def durations(command: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of the wrapper with which a command begins."""
-    return tuple(command[_WRAPPER_LENGTH - 2 : _WRAPPER_LENGTH])
-
-
-def unwrapped(command: list[str]) -> list[str]:
-    """Return the command without the wrapper. A command without one is returned itself."""
-    return command[_WRAPPER_LENGTH:] if is_wrapped(command) else command
+    return tuple(command[WRAPPER_LENGTH - 2 : WRAPPER_LENGTH])
 
 
 def _sleep_argument(milliseconds: int) -> str:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
+from webhook.core.defects.catalogue import DEFECTS
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import Event, LivePod, PodKey
@@ -20,7 +21,7 @@ from webhook.inspect.scan.found_pods import FoundPods
 from webhook.inspect.scan.grouped_findings import Tally
 from webhook.inspect.scan.kinds_looked_at import view_areas
 from webhook.inspect.scan.model import ScanReport
-from webhook.inspect.scan.nodes import defect_nodes, node_groups, policy_needs
+from webhook.inspect.scan.nodes import defect_nodes, node_groups, page_of, policy_needs
 from webhook.inspect.scan.proposals import Proposal, propose
 from webhook.inspect.scan.resources import ObjectReader
 from webhook.inspect.scan.symptom_reports import bin_length, symptom_reports
@@ -134,11 +135,15 @@ def _curing(proposals: Mapping[str, Proposal]) -> dict[str, tuple[str, ...]]:
 
 
 def _notes(cluster: KnownCluster) -> Iterator[str]:
-    """Yield the problems of policies and manifests, and what the scan assumes."""
+    """Yield the problems of policies and manifests, what the scan assumes, and cannot see."""
     yield from map(str, cluster.problems)
     if cluster.why_image_is_assumed and len(cluster.view.policies):
         why = cluster.why_image_is_assumed
         yield f"the scan assumes that podsettle has the image of a helper, because {why}"
+    for defect in DEFECTS:
+        if defect.invisible is not None:
+            page = f"; {page_of(defect)} says how to look" if defect.page else ""
+            yield f"the scan cannot see {defect.id}: {defect.invisible}{page}"
 
 
 async def _read_events(

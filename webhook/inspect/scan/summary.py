@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import yaml
 
+from webhook.core.defects.catalogue import DEFECTS
 from webhook.inspect.findings import Answer, Certainty
 from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.model import ScanReport, SymptomReport, count_of
@@ -32,7 +33,7 @@ class Summary(NamedTuple):
     command: str
     """The command of the last step. Empty if there is none."""
     unknown: str
-    """Which symptoms could not be looked for everywhere. Empty if all could."""
+    """Which symptoms could not be looked for everywhere, and which defects no scan can see."""
 
 
 def summary_of(report: ScanReport) -> Summary:
@@ -169,6 +170,7 @@ def _unknown(report: ScanReport) -> str:
         for symptom in report.symptoms
         if symptom.verdict.answer in (Answer.UNKNOWN, Answer.NOT_LOOKED_AT)
     ]
+    unknown += [defect.id for defect in DEFECTS if defect.invisible is not None]
     if not unknown:
         return ""
     return f"Not known: {', '.join(unknown)}."

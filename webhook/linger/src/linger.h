@@ -1,8 +1,9 @@
 /*
- * linger is the helper, a small static program with three functions:
+ * linger is the helper, a small static program with four functions:
  *
  * - It runs a command and delays the exit of its container, so that the container runtime does not
  *   lose the command's exit code.
+ * - It limits the files that a command may open. Without a delay, the command replaces linger.
  * - It copies itself to a file, from where other containers execute it.
  * - It waits until the node's kubelet has a serving certificate.
  *
@@ -58,16 +59,37 @@ void write_line(int fd, const char *const parts[]);
 /* Writes a message to stderr. */
 #define LOG(...) write_line(2, (const char *const[]){"linger: ", __VA_ARGS__, 0})
 
+/* open_files.c */
+
+/* More than the kernel's largest limit, `sysctl_nr_open_max` of fs/file.c. */
+#define OPEN_FILES_MAX INT32_MAX
+
+/* Limits on open files (RLIMIT_NOFILE), in the order of the kernel's struct rlimit64. */
+struct open_files {
+    uint64_t soft;
+    uint64_t hard;
+};
+
+/* Parses "SOFT" or "SOFT:HARD", numbers from 1 to OPEN_FILES_MAX. Without HARD, the hard limit is
+ * OPEN_FILES_MAX. Returns false for any other text. */
+bool parse_open_files(const char *text, struct open_files *limits);
+
+/* Sets the limits of this process, which commands inherit. Lowers the hard limit, and never raises
+ * it. The soft limit is at most the hard limit. After an error, logs it and changes nothing. */
+void limit_open_files(const struct open_files *limits);
+
 /* run.c */
 
 struct run {
     nanoseconds started;      /* the time at which linger started */
     nanoseconds sleep;        /* the minimum time between the command's end and linger's exit */
     nanoseconds min_lifetime; /* the minimum time between `started` and linger's exit */
+    struct open_files limits; /* for linger and the command; a soft limit of 0 changes nothing */
     char **command;           /* arguments for execvp(): at least one string, then NULL */
 };
 
-/* Runs the command, waits for the delays, and returns the exit code for linger. */
+/* Runs the command, waits for the delays, and returns the exit code for linger. With limits and
+ * without a delay, the command replaces linger. */
 int run(const struct run *run);
 
 /* install.c */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: linger [--sleep D] [--min-lifetime D] -- CMD [ARG...]\n"
+    "usage: linger [--sleep D] [--min-lifetime D] [--open-files N[:N]] -- CMD [ARG...]\n"
     "       linger install DEST\n"
     "       linger wait-kubelet [--timeout D] [--port N]\n"
     "       linger --version | --help";
@@ -16,6 +16,10 @@ static const char help[] =
     "exit, so that the container runtime does not lose the exit code of a short container.\n\n"
     "  --sleep D         exit at least this long after the end of CMD (default 0)\n"
     "  --min-lifetime D  exit at least this long after the start of linger (default 0)\n"
+    "  --open-files SOFT[:HARD]\n"
+    "                    limit the files that CMD may open: lower the hard limit to HARD, and\n"
+    "                    set the soft limit to SOFT, or to the hard limit if that is lower;\n"
+    "                    without a delay, CMD replaces linger\n"
     "  install DEST      copy linger to the file DEST or into the directory DEST\n"
     "  wait-kubelet      wait until the kubelet at the address $HOST_IP has a serving\n"
     "                    certificate, or until the timeout (default 30s); exit with 0\n"
@@ -56,19 +60,25 @@ static int parse_and_run(char **arguments, struct run *request)
             return run(request);
         }
 
-        nanoseconds *value = &request->sleep;
+        nanoseconds *duration = &request->sleep;
         const char *rest = text_after_option(*arguments, "--sleep");
         if (!rest) {
-            value = &request->min_lifetime;
+            duration = &request->min_lifetime;
             rest = text_after_option(*arguments, "--min-lifetime");
+        }
+        if (!rest) {
+            duration = NULL;
+            rest = text_after_option(*arguments, "--open-files");
         }
         if (!rest)
             return usage_error("unknown argument ", *arguments);
         if (*rest == '\0' && !arguments[1])
-            return usage_error("a duration is missing after ", *arguments);
-        const char *duration = *rest == '=' ? rest + 1 : *++arguments;
-        if (!parse_duration(duration, value))
-            return usage_error("not a duration: ", duration);
+            return usage_error("a value is missing after ", *arguments);
+        const char *value = *rest == '=' ? rest + 1 : *++arguments;
+        if (duration && !parse_duration(value, duration))
+            return usage_error("not a duration: ", value);
+        if (!duration && !parse_open_files(value, &request->limits))
+            return usage_error("not limits of open files: ", value);
     }
     return usage_error("a command is missing: ", "-- CMD");
 }

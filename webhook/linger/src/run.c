@@ -223,6 +223,11 @@ int run(const struct run *run)
     struct change change;
     bool terminated = false;
 
+    if (run->limits.soft) {
+        limit_open_files(&run->limits);
+        if (!run->sleep && !run->min_lifetime)
+            return execute(run->command);
+    }
     block_signals(&inherited);
     pid_t linger_pid = getpid();
     pid_t command = fork();

@@ -122,6 +122,11 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.LONG_RUNNING: lambda: sleep(pod(restartPolicy="Always"), containers=["*"]),
     Reason.NAME_CONFLICT: lambda: ask(pod(container("podsettle-linger", "/x"), QUICK)),
     Reason.HELPER_IMAGE_MISSING: lambda: ask(pod(QUICK), SLEEP, OperatorSettings()),
+    Reason.HELPER_TOO_OLD: lambda: ask(
+        pod(containers=[QUICK]),
+        view(policy(remedies={"openFiles": {"soft": 65536}})),
+        OperatorSettings(linger_image="linger:0.1.0"),
+    ),
     Reason.NOT_NEEDED: lambda: ask(pod(QUICK), view(policy(), nodes=[node("n", "cri-o://1.36.0")])),
     Reason.SERVER_TOO_OLD: lambda: ask(pod(QUICK), OLD),
     Reason.RUNTIME_CLASS_MISSING: lambda: classed(pod()),
@@ -157,14 +162,12 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.INTERNAL_ERROR: defective,
 }
 OF_THE_SERVER = {Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED}
-WITHOUT_A_REMEDY = {Reason.HELPER_TOO_OLD}
-"""No remedy needs a newer helper yet."""
 OF_REMEDIES_THAT_SET_A_FIELD = {Reason.FIELD_PRESET, Reason.NOT_APPLICABLE}
 """General reasons. The tests of each remedy that declares them give the cases."""
 
 
 def test_every_reason_of_the_core_has_a_test_case() -> None:
-    others = OF_THE_SERVER | WITHOUT_A_REMEDY | OF_REMEDIES_THAT_SET_A_FIELD | NOT_EVALUATED
+    others = OF_THE_SERVER | OF_REMEDIES_THAT_SET_A_FIELD | NOT_EVALUATED
     assert CASES.keys() == set(Reason) - others
 
 

@@ -268,7 +268,7 @@ def test_list_of_objects_has_a_strategy(chosen: Json) -> None:
     ListSettings.model_validate(chosen)
 
 
-PARTICIPLE = r"(\w+ed|held|kept|put|set)\b"
+PARTICIPLE = r"(\w+ed|given|held|kept|put|set)\b"
 
 
 @pytest.mark.parametrize("name", REMEDIES)
@@ -300,6 +300,9 @@ def test_phrases_of_a_remedy_follow_every_verb(name: str) -> None:
         ("postInitSleep", {}, "kept alive for at least 500 ms"),
         ("postInitSleep", {"minLifetime": "2s"}, "kept alive for at least 2 s"),
         ("postInitSleep", {"minLifetime": "0s"}, "kept alive for 10 ms after the command ends"),
+        ("openFiles", {"soft": 65536}, "given a soft limit of 65,536 open files"),
+        ("openFiles", {"soft": 1024, "hard": 65536},
+         "given a soft limit of 1,024 open files, 65,536 hard"),
         ("retryInitExit255", {"initContainers": ["a"]}, "started again after exit code 255"),
         ("kubeletGate", {},
          "held until its node's kubelet has a serving certificate, for at most 30 s"),

@@ -35,7 +35,7 @@ def test_reason_that_warns_has_more_advice_than_nothing(reason: Reason) -> None:
 def test_text_has_meaning_remedies_warning_and_advice() -> None:
     lines = as_text(explain_reason(Reason.NO_COMMAND)).splitlines()
     assert lines[0] == f"NoCommand: {Reason.NO_COMMAND.meaning}"
-    assert lines[1] == "Remedies that give it: postInitSleep."
+    assert lines[1] == "Remedies that give it: postInitSleep, openFiles."
     assert lines[2] == "Does kubectl warn? Yes."
     assert lines[3].startswith("What you can do: Write the `ENTRYPOINT`")
     assert len(lines) == 4

@@ -180,14 +180,14 @@ def with_init_container(change: Json) -> Plant:
     )
 
 
-HELPER_OPTIONS = PostInitSleep.model_validate({"minLifetime": "2s"}).helper_command[1:]
+HELPER_OPTIONS = PostInitSleep.model_validate({"minLifetime": "2s"}).wrapper.helper_command[1:]
 
 
 @pytest.mark.parametrize(
     ("change", "time"),
     [
         ({"command": ["/podsettle/linger", *HELPER_OPTIONS, "init"]}, " for at least 2 s"),
-        ({"command": [*PostInitSleep().shell_wrappers["sh"], "sh"]}, " for at least 500 ms"),
+        ({"command": [*PostInitSleep().wrapper.in_shell["sh"], "sh"]}, " for at least 500 ms"),
         (
             {"name": "podsettle-linger", "command": ["/linger", *HELPER_OPTIONS, "/linger"]},
             " for at least 2 s",

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from webhook.core.constants import HELPER, HELPER_PATH, KUBELET_GATE
+from webhook.core.constants import HELPER, KUBELET_GATE
 from webhook.core.durations import format_duration
 from webhook.core.pod import Container, is_sidecar
-from webhook.core.remedies.post_init_sleep import kept_alive_ms
-from webhook.core.remedies.shell_wrapper import is_wrapped
+from webhook.core.remedies.post_init_sleep import is_kept_alive, kept_alive_ms
 from webhook.inspect.findings import Certainty, Evidence, Finding, FoundContainer
 from webhook.inspect.objects import ContainerStatus, LivePod, Terminated
 from webhook.inspect.scan.symptoms.base import (
@@ -104,7 +103,7 @@ def _finding(
     init: bool,
 ) -> Finding:
     command = container.command or []
-    kept_alive = container.name == HELPER or command[:1] == [HELPER_PATH] or is_wrapped(command)
+    kept_alive = container.name == HELPER or is_kept_alive(command)
     kind = "init container" if init else "container"
     started, finished = terminated.started_at, terminated.finished_at
     lifetime = round((finished - started).total_seconds()) if started and finished else 0

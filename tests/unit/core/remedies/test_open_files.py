@@ -1,0 +1,325 @@
+"""Tests of openFiles on pods as the API server sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.factories import (
+    IMAGE,
+    LINGER,
+    MODERN,
+    Json,
+    container,
+    decide_pod,
+    mutate_pod,
+    node,
+    pod,
+    policy,
+    reasons,
+    view,
+)
+from tests.support.post_init_sleep import HELPER, HELPER_VOLUME, MOUNT, container_names
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.summary import summary_of
+from webhook.core.defects.versions import Version
+from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.still_needed import all_nodes, still_needed
+from webhook.core.policy.validation_errors import InvalidPolicyError
+from webhook.core.remedies.command_wrapper import unwrapped
+
+SERVER = container("server", "/server", "--port", "80")
+SCRIPT = container("script", "sh", "-c", "exec /server")
+LIMITED = ["/podsettle/linger", "--open-files", "65536:524288", "--"]
+LIMITS = (
+    ": podsettle; { ulimit -Sn 65536||ulimit -Sn `ulimit -Hn`;"
+    "[ `ulimit -Hn` -gt 524288 ]&&ulimit -Hn 524288;:;} 2>/dev/null"
+)
+IN_SHELL = ["sh", "-c", f'{LIMITS}\nshift 2;exec "$@"', "podsettle", "0", "0"]
+OLD_HELPER = OperatorSettings(linger_image="registry.example/linger:0.1.0")
+BOTH: Json = {"postInitSleep": {"containers": ["*"]}}
+
+
+def seen(*nodes: Json, also: Json | None = None, **settings: Any) -> Snapshot:
+    limits = {"soft": 65536, "hard": 524288, **settings}
+    return view(policy(remedies={"openFiles": limits, **(also or {})}), nodes=nodes)
+
+
+def regular(*containers: Json, **fields: Any) -> Json:
+    return pod(containers=containers, **fields)
+
+
+def commands(document: Json, where: str = "containers") -> list[list[str]]:
+    return [each["command"] for each in document["spec"][where]]
+
+
+def test_container_starts_the_helper_which_becomes_the_command() -> None:
+    after = mutate_pod(regular(SERVER), seen(delivery="Binary"))
+    (server,) = after["spec"]["containers"]
+    assert server["command"] == [*LIMITED, "/server", "--port", "80"]
+    assert server["volumeMounts"] == [MOUNT]
+    assert after["spec"]["volumes"] == [HELPER_VOLUME]
+    assert container_names(after["spec"]["initContainers"]) == [HELPER]
+
+
+def test_command_of_a_shell_is_wrapped_by_a_script_without_any_other_change() -> None:
+    after = mutate_pod(regular(SCRIPT), seen())
+    assert commands(after) == [[*IN_SHELL, "sh", "-c", "exec /server"]]
+    assert after["spec"].keys() == regular(SCRIPT)["spec"].keys()
+
+
+def test_hard_limit_is_left_out_of_the_wrapper_if_the_policy_names_none() -> None:
+    after = mutate_pod(regular(SERVER, SCRIPT), seen(hard=None, delivery="Auto"))
+    server, script = commands(after)
+    assert server[:4] == ["/podsettle/linger", "--open-files", "65536", "--"]
+    assert "ulimit -Hn " not in script[2].replace("`ulimit -Hn`", "")
+
+
+@pytest.mark.parametrize("nodes", [(), (MODERN,)], ids=["unknown", "fixed"])
+def test_init_container_that_copies_the_helper_lives_long_enough_for_the_nodes(
+    nodes: tuple[Json, ...],
+) -> None:
+    after = mutate_pod(regular(SERVER), seen(*nodes, delivery="Binary"))
+    wanted = ["/linger"] if nodes else ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
+    assert commands(after, "initContainers") == [wanted]
+
+
+def test_helper_comes_from_an_image_volume_where_nodes_mount_it() -> None:
+    limits: Json = {"openFiles": {"soft": 1000}}
+    modern = view(policy(remedies=limits), nodes=[MODERN], server=Version(1, 36))
+    after = mutate_pod(regular(SERVER), modern)
+    assert after["spec"]["volumes"][0]["image"]["reference"] == IMAGE
+    assert "initContainers" not in after["spec"]
+
+
+@pytest.mark.parametrize("terminal", [{"stdin": True}, {"stdin": True, "tty": True}])
+@pytest.mark.parametrize("delivery", ["Auto", "Shell", "Binary"])
+def test_container_with_a_terminal_is_wrapped_by_every_delivery(
+    terminal: Json, delivery: str
+) -> None:
+    decision = decide_pod(regular(SCRIPT | terminal), seen(delivery=delivery))
+    assert reasons(decision) == ["script: Applied"]
+
+
+def test_long_running_containers_are_wrapped_and_init_containers_only_if_named() -> None:
+    probed = SERVER | {"livenessProbe": {"exec": {"command": ["true"]}}}
+    document = pod(container("prepare", "/prepare"), containers=[probed], restartPolicy="Always")
+    assert reasons(decide_pod(document, seen())) == ["server: Applied"]
+    both = decide_pod(document, seen(initContainers=["prep*"]))
+    assert reasons(both) == ["prepare: Applied", "server: Applied"]
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (pod(container("proxy", "/proxy", restartPolicy="Always")), "proxy: NativeSidecar"),
+        (pod(container("istio-init", "/init")), "istio-init: MeshInitContainer"),
+        (regular(container("server")), "server: NoCommand"),
+        (regular(container("podsettle-linger", "/a"), SERVER), "server: NameConflict"),
+        (
+            regular(SERVER | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle"}]}),
+            "server: NameConflict",
+        ),
+    ],
+)
+def test_container_that_cannot_be_wrapped_has_the_reason(document: Json, reason: str) -> None:
+    decision = decide_pod(document, seen(initContainers=["*"]))
+    assert reason in reasons(decision)
+
+
+def test_unknown_image_is_named_as_the_cause() -> None:
+    rules = {"lookup": "Registry", "registries": ["quay.io"]}
+    looked_up = view(policy(remedies={"openFiles": {"soft": 1000}}, imageConfig=rules))
+    decision = decide_pod(regular(container("server")), looked_up)
+    assert reasons(decision) == ["server: ImageConfigUnavailable"]
+
+
+def test_shell_delivery_skips_other_programs() -> None:
+    assert reasons(decide_pod(regular(SERVER), seen(delivery="Shell"))) == ["server: NoShell"]
+
+
+def test_image_volumes_are_not_used_on_an_old_server() -> None:
+    remedies: Json = {"openFiles": {"soft": 1000, "delivery": "ImageVolume"}}
+    old = view(policy(remedies=remedies), server=Version(1, 33))
+    assert reasons(decide_pod(regular(SERVER), old)) == ["server: ServerTooOld"]
+
+
+def test_missing_helper_leaves_only_shells_to_wrap() -> None:
+    decision = decide_pod(regular(SERVER, SCRIPT), seen(), settings=OperatorSettings())
+    assert reasons(decision) == ["server: HelperImageMissing", "script: Applied"]
+
+
+@pytest.mark.parametrize(
+    ("image", "stated", "reason"),
+    [
+        ("r.example/linger:0.1.0", None, "HelperTooOld"),
+        ("r.example/linger:latest", None, "HelperTooOld"),
+        (f"r.example/linger@sha256:{'0' * 64}", None, "HelperTooOld"),
+        (f"r.example/linger@sha256:{'0' * 64}", Version(0, 2), "Applied"),
+        ("r.example/linger:latest", Version(0, 2), "Applied"),
+        ("r.example/linger:0.2.0", Version(0, 1), "HelperTooOld"),
+    ],
+)
+def test_helper_is_used_only_if_it_is_known_to_have_the_option(
+    image: str, stated: Version | None, reason: str
+) -> None:
+    settings = OperatorSettings(linger_image=image, linger_version=stated)
+    decision = decide_pod(regular(SERVER, SCRIPT), seen(), settings=settings)
+    assert reasons(decision) == [f"server: {reason}", "script: Applied"]
+    if reason == "HelperTooOld":
+        assert "`--open-files` needs a helper of version 0.2.0" in decision.outcomes[0].message
+        assert any("linger" in warning for warning in decision.warnings)
+
+
+def test_old_helper_still_keeps_a_container_alive() -> None:
+    document = regular(SERVER, restartPolicy="Never")
+    decision = decide_pod(document, seen(also=BOTH), settings=OLD_HELPER)
+    assert reasons(decision) == ["server: Applied", "server: HelperTooOld"]
+    (replaced,) = [each for each in decision.operations if each["path"].endswith("/command")]
+    assert replaced["value"][: len(LINGER)] == LINGER
+
+
+@pytest.mark.parametrize(
+    ("program", "wrapper"),
+    [
+        (SERVER, [*LINGER[:-1], "--open-files", "65536:524288", "--"]),
+        (SCRIPT | {"stdin": True}, [*LINGER[:-1], "--open-files", "65536:524288", "--"]),
+    ],
+)
+def test_both_remedies_make_one_wrapper(program: Json, wrapper: list[str]) -> None:
+    both = seen(also=BOTH)
+    after = mutate_pod(regular(program, restartPolicy="Never"), both)
+    assert commands(after) == [[*wrapper, *program["command"]]]
+    assert len(after["spec"]["volumes"]) == 1
+    again = decide_pod(after, both)
+    assert again.operations == ()
+    assert reasons(again) == [f"{program['name']}: AlreadySettled"] * 2
+
+
+def test_both_remedies_make_one_script() -> None:
+    both = seen(also=BOTH)
+    after = mutate_pod(regular(SCRIPT, restartPolicy="Never"), both)
+    (command,) = commands(after)
+    assert command[2].startswith(f"{LIMITS} # Runs the command below")
+    assert command[3:] == ["podsettle", "0.49", "0.01", "sh", "-c", "exec /server"]
+    assert decide_pod(after, both).operations == ()
+
+
+@pytest.mark.parametrize("first", ["postInitSleep", "openFiles"])
+@pytest.mark.parametrize("program", [SERVER, SCRIPT], ids=["helper", "shell"])
+def test_pod_that_an_earlier_call_wrapped_for_one_remedy_gets_the_other_once(
+    first: str, program: Json
+) -> None:
+    """As during an upgrade, in which a replica of the version before knows one of the remedies."""
+    remedies: Json = {"openFiles": {"soft": 65536, "hard": 524288}, **BOTH}
+    before = view(policy(remedies={first: remedies[first]}))
+    both = view(policy(remedies=remedies))
+    once = mutate_pod(regular(program, restartPolicy="Never"), before)
+    twice = mutate_pod(once, both)
+    assert commands(twice) != commands(once)
+    assert len(twice["spec"].get("volumes", [])) == len(once["spec"].get("volumes", []))
+    assert decide_pod(twice, both).operations == ()
+    assert decide_pod(twice, before).operations == ()
+    assert unwrapped(commands(twice)[0]) == program["command"]
+
+
+@pytest.mark.parametrize("delivery", ["Binary", "ImageVolume"])
+@pytest.mark.parametrize(
+    ("delivered", "reason"),
+    [
+        ("registry.example/linger:0.1.0", "HelperTooOld"),
+        ("registry.example/linger:0.2.0", "Applied"),
+        ("registry.example/linger", "HelperTooOld"),
+        (IMAGE, "Applied"),
+    ],
+)
+def test_helper_that_an_earlier_call_delivered_decides(
+    delivery: str, delivered: str, reason: str
+) -> None:
+    """A replica of the version before may have delivered its own helper."""
+    sleep: Json = {"postInitSleep": {"containers": ["*"], "delivery": delivery}}
+    earlier = OperatorSettings(linger_image=delivered)
+    once = mutate_pod(
+        regular(SERVER, restartPolicy="Never"), view(policy(remedies=sleep)), settings=earlier
+    )
+    decision = decide_pod(once, seen())
+    assert reasons(decision) == [f"server: {reason}"]
+
+
+def test_summary_quotes_no_limits_that_a_wrapped_container_does_not_have() -> None:
+    for program in (SERVER, SCRIPT):
+        document = mutate_pod(regular(program), seen(soft=1000))
+        other = decide_pod(document, seen())
+        assert summary_of(other.outcomes) == (
+            f"{program['name']} is already given the limits of its wrapper."
+        )
+        same = decide_pod(document, seen(soft=1000))
+        assert "a soft limit of 1,000 open files, 524,288 hard" in summary_of(same.outcomes)
+
+
+LABELLED = node("old", labels={"limits": "infinity"})
+PLAIN = node("new", labels={"limits": "set"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fields", "reason"),
+    [
+        ((), {}, "Applied"),
+        ((LABELLED, PLAIN), {}, "Applied"),
+        ((PLAIN,), {}, "NotNeeded"),
+        ((LABELLED, PLAIN), {"nodeSelector": {"limits": "set"}}, "NotNeeded"),
+        ((PLAIN,), {"nodeSelector": {"limits": "of a node to come"}}, "Applied"),
+    ],
+)
+def test_remedy_steps_aside_if_the_pod_can_land_on_no_node_with_the_label(
+    nodes: tuple[Json, ...], fields: Json, reason: str
+) -> None:
+    decision = decide_pod(regular(SERVER, **fields), seen(*nodes, nodeLabel="limits=infinity"))
+    assert reasons(decision) == [f"server: {reason}"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "status", "message"),
+    [
+        ({}, (PLAIN,), "True", "No release that podsettle knows makes openFiles unnecessary."),
+        ({"nodeLabel": "limits=infinity"}, (), "Unknown", "No node is known."),
+        (
+            {"nodeLabel": "limits=infinity"},
+            (PLAIN, LABELLED),
+            "True",
+            "1 of 2 nodes still has the label limits=infinity.",
+        ),
+        (
+            {"nodeLabel": "limits=infinity"},
+            (PLAIN,),
+            "False",
+            "None of 1 nodes has the label limits=infinity. The policy can be removed.",
+        ),
+    ],
+)
+def test_policy_is_needed_as_long_as_a_node_has_the_label(
+    settings: Json, nodes: tuple[Json, ...], status: str, message: str
+) -> None:
+    chosen = policy(remedies={"openFiles": {"soft": 65536, **settings}})
+    condition = still_needed(chosen, all_nodes(view(chosen, nodes=nodes)))
+    assert (condition.status, condition.message) == (status, message)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"soft": 0},
+        {"soft": 1_048_577},
+        {"soft": 65536.5},
+        {"soft": "65536"},
+        {"soft": 2000, "hard": 1999},
+        {"soft": 1, "containers": []},
+        {"soft": 1, "nodeLabel": "limits"},
+        {"soft": 1, "nodeLabel": "=infinity"},
+    ],
+)
+def test_invalid_settings_are_refused(settings: Json) -> None:
+    with pytest.raises(InvalidPolicyError):
+        policy(remedies={"openFiles": settings})

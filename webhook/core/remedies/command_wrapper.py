@@ -1,0 +1,234 @@
+"""The wrapper in front of a container's command, which the remedies that wrap commands share.
+
+A wrapper is the helper with options, or a script for the shell with which the command starts. Two
+remedies of one decision make one wrapper. A container that an earlier call of the webhook has
+wrapped for one remedy gets a second layer for the other one. The outer layer then executes the
+inner one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from webhook.core.cluster.helper_version import HelperFeature
+from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH, OWN_CONTAINERS
+from webhook.core.decision_input import ContainerFacts, PodFacts
+from webhook.core.patch.builder import ContainerList, PodPatch
+from webhook.core.patch.edits import Edit
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies import shell_wrapper
+from webhook.core.remedies.base import Context
+from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
+from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
+
+Delivery: TypeAlias = Literal["Auto", "Shell", "Binary", "ImageVolume"]
+"""How a wrapper gets into a container."""
+DELIVERY_DESCRIPTION = (
+    "How the wrapper gets into the container. Shell: as a script in the command. Binary: an init "
+    "container copies the helper. ImageVolume: the helper's image is mounted (Kubernetes 1.35). "
+    "Auto: the cheapest way that works, which includes ImageVolume from Kubernetes 1.36 on."
+)
+WRAPPER_EDITS = frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER})
+WRAPPER_REASONS = DELIVERY_REASONS | IMAGE_REASONS | {Reason.NO_SHELL}
+"""The reasons for which a container that a remedy selects is not wrapped."""
+
+OPEN_FILES_OPTION = "--open-files"
+"""The helper's option that limits open files."""
+
+_MAX_LAYERS = 4
+"""The maximum number of layers that are read. podsettle writes at most two."""
+_MAX_OPTION_STRINGS = 16
+"""The maximum number of strings between the helper's path and `--`. podsettle writes six."""
+_HELPER_MOUNT = {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True}
+
+
+class CommandWrapper(NamedTuple):
+    """What a remedy puts in front of commands."""
+
+    in_shell: Mapping[str, list[str]]
+    """For each shell, the strings to put in front of a command that starts with it."""
+    helper_command: list[str]
+    """The helper's path and options, up to and including `--`."""
+    interactive: Reason | None = None
+    """The reason for which the script cannot wrap a container with standard input or a terminal.
+    None if it passes them on."""
+    needs: tuple[HelperFeature, Reason] | None = None
+    """What the helper has to support, and the reason if it does not. None if any helper does."""
+    added_to: Callable[[Sequence[str]], list[str]] | None = None
+    """Return a wrapper that an earlier remedy of the decision made, with what this one adds."""
+
+
+class _Target(NamedTuple):
+    """A container to wrap."""
+
+    container_list: ContainerList
+    container_index: int
+    """The index of the container in its list."""
+    container: ContainerFacts
+    image_command: ImageCommand | None
+    """The command from the image. None if the container has a `command`."""
+
+
+class CommandWrapping:
+    """The wrapping of the containers of one pod for one remedy."""
+
+    def __init__(
+        self,
+        pod: PodFacts,
+        delivery: Delivery,
+        context: Context,
+        patch: PodPatch,
+        wrapper: CommandWrapper,
+    ) -> None:
+        self._pod = pod
+        self._delivery = delivery
+        self._context = context
+        self._patch = patch
+        self._wrapper = wrapper
+        self._helper = HelperDelivery(pod, delivery, context, patch)
+        self._images: ImageCommands | None = None
+        self._wrapped_by_helper: list[_Target] = []
+
+    def wrap(self, where: ContainerList, index: int, container: ContainerFacts) -> Outcome:
+        """Wrap a container by the cheapest delivery that works, and return the outcome.
+
+        No sidecar may be passed, because its command is unknown.
+        """
+        present = self._patch.wrapper(where, index)
+        if present is not None and self._wrapper.added_to is not None:
+            too_old = self._too_old(container) if present[0] == HELPER_PATH else None
+            if too_old is not None:
+                return too_old
+            self._patch.change_wrapper(where, index, self._wrapper.added_to(present))
+            message = "added to its wrapper"
+            return Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
+        image_command = None
+        if container.entrypoint_image is not None:
+            images = self._images = self._images or ImageCommands(
+                self._pod, self._context, self._patch
+            )
+            command_or_outcome = images.command_of(container, container.entrypoint_image)
+            if isinstance(command_or_outcome, Outcome):
+                return command_or_outcome
+            image_command = command_or_outcome
+        target = _Target(where, index, container, image_command)
+        command = image_command.command if image_command else container.command or []
+        if self._uses_shell(container, command):
+            shell = command[0]
+            self._put(target, self._wrapper.in_shell[shell])
+            return _applied_outcome(target, f"wrapped by its own shell, {shell}")
+        reason = self._shell_blocked_reason(container) or self._helper.blocked_reason()
+        if reason is None and container.mounts_over_helper and not container.starts_helper:
+            reason = Reason.NAME_CONFLICT
+        if reason is not None:
+            return Outcome(reason, container=container.name)
+        too_old = self._too_old(container)
+        if too_old is not None:
+            return too_old
+        self._wrapped_by_helper.append(target)
+        self._put(target, self._wrapper.helper_command)
+        if not container.mounts_over_helper:
+            self._patch.add_mount(where, index, _HELPER_MOUNT)
+        image = self._pod.helper_image or self._context.cluster.linger_image
+        return _applied_outcome(target, f"wrapped by the helper from {image}")
+
+    def deliver_helper(self, keep_alive: Sequence[str]) -> None:
+        """Ensure that the helper is in place before the first container that it wraps starts.
+
+        `keep_alive` are the helper's options for an init container that copies it, up to and
+        including `--`. Without them, that container ends at once.
+        """
+        wrapped = self._wrapped_by_helper
+        self._helper.inject(
+            wrapped[0].container if wrapped else None,
+            {each.container_index for each in wrapped if each.container_list == "initContainers"},
+            keep_alive,
+        )
+
+    def _too_old(self, container: ContainerFacts) -> Outcome | None:
+        """Return the outcome for a helper that lacks what the wrapper needs, or None."""
+        if self._wrapper.needs is None:
+            return None
+        feature, reason = self._wrapper.needs
+        message = self._helper.missing(feature)
+        return Outcome(reason, container=container.name, message=message) if message else None
+
+    def _put(self, target: _Target, wrapper: Sequence[str]) -> None:
+        """Put the wrapper before the command of the container or of its image."""
+        container_list, index, _, image_command = target
+        if image_command is None:
+            self._patch.wrap(container_list, index, wrapper)
+        else:
+            self._patch.wrap_image_command(
+                container_list, index, wrapper, image_command.command, image_command.args
+            )
+
+    def _uses_shell(self, container: ContainerFacts, command: Sequence[str]) -> bool:
+        """Return whether the shell with which the command starts can run the wrapper."""
+        return (
+            self._delivery in ("Auto", "Shell")
+            and bool(command)
+            and shell_wrapper.is_shell(command[0])
+            and (self._wrapper.interactive is None or not (container.stdin or container.tty))
+        )
+
+    def _shell_blocked_reason(self, container: ContainerFacts) -> Reason | None:
+        """Return why a shell cannot wrap a container, if the policy allows no other delivery."""
+        if self._delivery != "Shell":
+            return None
+        interactive = self._wrapper.interactive if container.stdin or container.tty else None
+        return interactive or Reason.NO_SHELL
+
+
+def _applied_outcome(target: _Target, message: str) -> Outcome:
+    image = target.container.entrypoint_image
+    if image is not None:
+        message += f", around what its image {image.reference} starts"
+    return Outcome(Reason.APPLIED, container=target.container.name, changed=True, message=message)
+
+
+def selected_containers(
+    pod: PodFacts,
+    wants_init_container: Callable[[str], bool],
+    wants_container: Callable[[str], bool],
+) -> Iterator[tuple[ContainerList, int, ContainerFacts]]:
+    """Yield each container that settings select, with its list and its index in the list.
+
+    podsettle's own containers are left out.
+    """
+    for index, container in enumerate(pod.init_containers or ()):
+        if container.name not in OWN_CONTAINERS and wants_init_container(container.name):
+            yield "initContainers", index, container
+    for index, container in enumerate(pod.containers or ()):
+        if wants_container(container.name):
+            yield "containers", index, container
+
+
+def layers(command: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the wrappers of podsettle, of any version, with which a command begins.
+
+    The outermost one comes first. At most _MAX_LAYERS are read, because a client may write any
+    number. A helper without a command, which has no `--`, is the last one.
+    """
+    start = 0
+    for _ in range(_MAX_LAYERS):
+        if command[start : start + 1] == [HELPER_PATH]:
+            options = list(command[start : start + _MAX_OPTION_STRINGS + 2])
+            if "--" not in options:
+                yield options
+                return
+            length = options.index("--") + 1
+        else:
+            options = list(command[start : start + shell_wrapper.WRAPPER_LENGTH])
+            if not shell_wrapper.is_wrapped(options):
+                return
+            length = shell_wrapper.WRAPPER_LENGTH
+        yield options[:length]
+        start += length
+
+
+def unwrapped(command: list[str]) -> list[str]:
+    """Return the command that wrappers run. A command without a wrapper is returned itself."""
+    wrappers = [each for each in layers(command) if each[0] != HELPER_PATH or each[-1] == "--"]
+    return command[sum(map(len, wrappers)) :]

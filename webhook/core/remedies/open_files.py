@@ -1,0 +1,263 @@
+"""openFiles: give containers limits on open files that do not depend on the node.
+
+A container inherits RLIMIT_NOFILE from the unit of the container runtime (kubernetes issue 3595).
+Under `infinity`, programs that visit or allocate the whole table of descriptors take minutes and
+gigabytes. Where the unit has no limit, the soft limit is 1,024, which is too low for many servers.
+The remedy gives a container today what `securityContext.ulimits` of KEP-5758 will give it: a
+wrapper sets the limits, and the command replaces the wrapper. The settings have the names and the
+meaning that the KEP gives to the limit `nofile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from webhook.core.cluster.helper_version import HelperFeature
+from webhook.core.cluster.remedy_need import Need
+from webhook.core.constants import HELPER_PATH
+from webhook.core.decision_input import ContainerFacts, PodFacts
+from webhook.core.globs import ContainerGlob, compile_globs
+from webhook.core.labels import LabelPair, parse_labels
+from webhook.core.patch.builder import ContainerList, PodPatch
+from webhook.core.pod import Container, is_sidecar
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies import shell_wrapper
+from webhook.core.remedies.base import Context, Remedy
+from webhook.core.remedies.command_wrapper import (
+    DELIVERY_DESCRIPTION,
+    OPEN_FILES_OPTION,
+    WRAPPER_EDITS,
+    WRAPPER_REASONS,
+    CommandWrapper,
+    CommandWrapping,
+    Delivery,
+    layers,
+    selected_containers,
+)
+from webhook.core.remedies.injected_container import short_container_options
+from webhook.core.remedies.policy_nodes import PolicyNodes
+from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
+from webhook.core.types import StrictModel
+
+_WRAPS_NOTHING = (
+    "initContainers and containers are both empty, so nothing is wrapped: leave the remedy out "
+    "instead"
+)
+_SOFT_ABOVE_HARD = "soft is above hard"
+_MAX_OPEN_FILES = 1_048_576
+"""The largest limit that KEP-5758 accepts, because it is the largest that most kernels accept."""
+_SMALL_SOFT_LIMIT = 1_024
+"""The soft limit that POSIX programs expect, and that systemd gives to services."""
+
+_OpenFiles = Annotated[int, Field(ge=1, le=_MAX_OPEN_FILES, json_schema_extra={"format": "int32"})]
+
+
+class OpenFiles(StrictModel):
+    """Settings of the remedy `openFiles`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "!has(self.hard) || self.soft <= self.hard",
+                    "message": _SOFT_ABOVE_HARD,
+                    "fieldPath": ".soft",
+                },
+                {
+                    "rule": "size(self.containers) > 0"
+                    " || (has(self.initContainers) && size(self.initContainers) > 0)",
+                    "message": _WRAPS_NOTHING,
+                },
+            ]
+        }
+    )
+
+    soft: _OpenFiles = Field(
+        description="The soft limit: how many files a process may open. If the container's hard "
+        "limit is lower, the hard limit counts instead."
+    )
+    hard: _OpenFiles | None = Field(
+        default=None,
+        description="The hard limit, up to which a program may raise its soft limit. A lower limit "
+        "of the container is never raised. Omitted: the container keeps its hard limit.",
+    )
+    containers: tuple[ContainerGlob, ...] = Field(
+        default=("*",),
+        strict=False,
+        description="Regular containers to wrap, as globs on their names. Long-running ones too.",
+    )
+    init_containers: tuple[ContainerGlob, ...] = Field(
+        default=(),
+        strict=False,
+        description="Init containers to wrap, as globs on their names.",
+    )
+    node_label: LabelPair | None = Field(
+        default=None,
+        description="A label KEY=VALUE of the nodes whose limits are unsuitable. Skip the remedy "
+        "if the pod could land on known nodes, and none of them has the label.",
+    )
+    delivery: Delivery = Field(default="Auto", description=DELIVERY_DESCRIPTION)
+
+    @model_validator(mode="after")
+    def _has_an_effect(self) -> OpenFiles:
+        if self.hard is not None and self.soft > self.hard:
+            context = {"message": _SOFT_ABOVE_HARD, "at": ("soft",)}
+            raise PydanticCustomError("soft_above_hard", "{message}", context)
+        if not self.init_containers and not self.containers:
+            raise PydanticCustomError("wraps_nothing", _WRAPS_NOTHING)
+        return self
+
+    @cached_property
+    def wants_init_container(self) -> Callable[[str], bool]:
+        """A predicate: whether the settings select the init container with a name."""
+        return compile_globs(self.init_containers)
+
+    @cached_property
+    def wants_container(self) -> Callable[[str], bool]:
+        """A predicate: whether the settings select the regular container with a name."""
+        return compile_globs(self.containers)
+
+    @cached_property
+    def label(self) -> tuple[str, str] | None:
+        """The key and the value of `nodeLabel`."""
+        return None if self.node_label is None else (*parse_labels((self.node_label,)).items(),)[0]
+
+    @cached_property
+    def wrapper(self) -> CommandWrapper:
+        """What the remedy puts in front of commands."""
+        return CommandWrapper(
+            {
+                shell: self._added_to(shell_wrapper.exec_wrapper(shell))
+                for shell in shell_wrapper.SHELLS
+            },
+            self._added_to([HELPER_PATH, "--"]),
+            needs=(HelperFeature.OPEN_FILES, Reason.HELPER_TOO_OLD),
+            added_to=self._added_to,
+        )
+
+    def _added_to(self, wrapper: Sequence[str]) -> list[str]:
+        """Return a wrapper with the limits of the settings."""
+        if wrapper[0] != HELPER_PATH:
+            return shell_wrapper.with_limits(wrapper, self.soft, self.hard)
+        *options, end = wrapper
+        limits = f"{self.soft}" if self.hard is None else f"{self.soft}:{self.hard}"
+        return [*options, OPEN_FILES_OPTION, limits, end]
+
+
+def apply(
+    pod: PodFacts, settings: OpenFiles, context: Context, patch: PodPatch
+) -> Iterator[Outcome]:
+    """Wrap each container that the settings select, by the cheapest delivery that works."""
+    needed: bool | None = None
+    wrapping = CommandWrapping(pod, settings.delivery, context, patch, settings.wrapper)
+    for container_list, index, container in selected_containers(
+        pod, settings.wants_init_container, settings.wants_container
+    ):
+        reason = _exclusion_reason(container_list, container)
+        layer = None if reason is not None else _limiting_layer(container.command or ())
+        if layer is not None:
+            # The pod's author or another policy may have chosen the limits.
+            effect = "" if _has_limits_of(settings, layer) else "given the limits of its wrapper"
+            yield Outcome(Reason.ALREADY_SETTLED, container=container.name, effect=effect)
+            continue
+        if reason is None and settings.label is not None:
+            if needed is None:
+                needed = context.cluster.nodes.may_have_label(
+                    *settings.label, context.spec_with_runtime_class(pod, patch)
+                )
+            if not needed:
+                message = f"no node that the pod could land on has the label {settings.node_label}"
+                yield Outcome(Reason.NOT_NEEDED, container=container.name, message=message)
+                continue
+        if reason is not None:
+            yield Outcome(reason, container=container.name)
+        else:
+            yield wrapping.wrap(container_list, index, container)
+    wrapping.deliver_helper(short_container_options(pod, context, patch))
+
+
+def _exclusion_reason(container_list: ContainerList, container: ContainerFacts) -> Reason | None:
+    """Return why a container must not be wrapped, or None if it may be wrapped."""
+    if is_sidecar(container):
+        return Reason.NATIVE_SIDECAR
+    if container_list == "initContainers" and container.name in MESH_INIT_CONTAINERS:
+        return Reason.MESH_INIT_CONTAINER
+    return None
+
+
+def _limiting_layer(command: Sequence[str]) -> list[str] | None:
+    """Return the wrapper that limits the open files of a command, or None."""
+    for layer in layers(command):
+        if layer[0] == HELPER_PATH:
+            if any(each.split("=", 1)[0] == OPEN_FILES_OPTION for each in layer):
+                return layer
+        elif shell_wrapper.sets_limits(layer):
+            return layer
+    return None
+
+
+def _has_limits_of(settings: OpenFiles, layer: list[str]) -> bool:
+    """Return whether a wrapper has the limits of the settings."""
+    if layer[0] == HELPER_PATH:
+        *_, option, limits, end = settings.wrapper.helper_command
+        return layer[-3:] == [option, limits, end]
+    return shell_wrapper.limits(layer) == shell_wrapper.limits(settings.wrapper.in_shell[layer[0]])
+
+
+def effect(settings: OpenFiles) -> str:
+    """Return what the remedy does to a container."""
+    limits = f"a soft limit of {settings.soft:,} open files"
+    return f"given {limits}" if settings.hard is None else f"given {limits}, {settings.hard:,} hard"
+
+
+def hints(settings: OpenFiles) -> Iterator[str]:
+    """Yield a hint about a soft limit that is lower than programs expect."""
+    if settings.soft < _SMALL_SOFT_LIMIT:
+        yield (
+            f"soft {settings.soft} is lower than {_SMALL_SOFT_LIMIT:,}, the soft limit that "
+            "programs expect: they may fail with `Too many open files`"
+        )
+
+
+def container_sign(container: Container) -> str:
+    """Return what the wrapper does, if the container starts it."""
+    if _limiting_layer(container.command or ()) is None:
+        return ""
+    return (
+        "podsettle's wrapper sets limits on open files before the command starts. The command, its "
+        "arguments and its exit code are the same."
+    )
+
+
+def still_needed(settings: OpenFiles, nodes: PolicyNodes) -> Need | None:
+    """Return whether a node has the label, or None if the policy names no label."""
+    return None if settings.label is None else nodes.with_label(*settings.label)
+
+
+REMEDY = Remedy(
+    name="openFiles",
+    description="Set limits on open files before a container's command starts. Otherwise a "
+    "container inherits them from the container runtime of its node.",
+    settings=OpenFiles,
+    apply=apply,
+    reasons=WRAPPER_REASONS | {
+        Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NATIVE_SIDECAR, Reason.MESH_INIT_CONTAINER,
+        Reason.NOT_NEEDED, Reason.HELPER_TOO_OLD,
+    },
+    effect=effect,
+    # Which limits suit a program, only its author knows.
+    proposed_settings=None,
+    native="most servers have no `command`, and a native policy can neither look their image up "
+    "nor bring the helper into a pod",
+    container_sign=container_sign,
+    edits=WRAPPER_EDITS,
+    needs_entrypoints=True,
+    helper_feature=HelperFeature.OPEN_FILES,
+    still_needed=still_needed,
+    hints=hints,
+)  # fmt: skip
