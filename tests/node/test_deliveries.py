@@ -1,4 +1,4 @@
-"""Tests of the three deliveries of postInitSleep on a real kubelet and a real runtime.
+"""Tests of the deliveries of postInitSleep and openFiles on a real kubelet and a real runtime.
 
 Each container runs once as it is, in a namespace without a policy, and once for each delivery. The
 two have to end in the same way.
@@ -17,8 +17,10 @@ import pytest
 from tests.support.kube.cluster import Json
 from tests.support.node.attach import type_into
 from tests.support.node.deliveries import (
+    BOTH,
     DELIVERIES,
     FINALIZER,
+    LIMITED,
     LONG,
     LONG_SECONDS,
     PLAIN,
@@ -59,7 +61,7 @@ class Run(NamedTuple):
         return {
             name: case
             for name, case in CASES.items()
-            if not (case.needs_helper and self.delivery == "Shell")
+            if not (case.needs_helper and self.delivery.endswith("Shell"))
             and not (case.image != "shell" and self.shell == "bash")
         }
 
@@ -70,6 +72,11 @@ RUNS = (
     Run("Shell", "bash"),
     Run("Binary", "busybox"),
     Run("ImageVolume", "busybox"),
+    Run("LimitsShell", "busybox"),
+    Run("LimitsShell", "bash"),
+    Run("LimitsBinary", "busybox"),
+    Run("LimitsImageVolume", "busybox"),
+    Run(BOTH, "bash"),
 )
 
 
@@ -99,10 +106,11 @@ def _ending(settled: Settled, case_pods: Mapping[Run, Json], run: Run, case: str
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.delivery}-{run.shell}")
 def test_all_containers_of_the_cases_are_wrapped(run: Run, case_pods: Mapping[Run, Json]) -> None:
-    expected = "Shell" if run.delivery == "Shell" else "helper"
+    expected = "Shell" if run.delivery.endswith("Shell") else "helper"
     for name, command in commands(case_pods[run]).items():
         if name != HELPER:
-            assert wrapper_of(command) == expected, name
+            in_shell_by_auto = run.delivery == BOTH and not CASES[name].needs_helper
+            assert wrapper_of(command) == ("Shell" if in_shell_by_auto else expected), name
 
 
 @pytest.mark.parametrize(
@@ -147,7 +155,7 @@ def test_minimum_lifetime_keeps_quick_containers_alive_and_delays_no_slower_one(
     assert seconds[LONG]["slow"] <= seconds[PLAIN]["slow"] + 1
 
 
-@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES])
+@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES, *LIMITED])
 def test_failed_init_container_ends_the_pod_with_its_exit_code(
     delivery: str, settled: Settled
 ) -> None:
@@ -206,14 +214,14 @@ while :; do sleep 0.1; done
 """
 
 
-@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES])
+@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES, *LIMITED, BOTH])
 def test_deleted_pod_gives_sigterm_to_the_commands_which_choose_the_exit_code(
     delivery: str, settled: Settled
 ) -> None:
     images = settled.images
     containers = [in_shell("shell", HANDLES_TERM, images.busybox)]
     containers.append(in_shell("bash", HANDLES_TERM, images.bash))
-    if delivery != "Shell":
+    if not delivery.endswith("Shell"):
         static = act("await-term", "43")
         containers.append(container("static", static, images.static))
     settled.create(delivery, "deleted", {"containers": containers}, finalizers=[FINALIZER])
@@ -228,7 +236,7 @@ def test_deleted_pod_gives_sigterm_to_the_commands_which_choose_the_exit_code(
     pod = settled.await_end(delivery, "deleted")
     expected = {"shell": 42, "bash": 42, "static": 43}
     assert exit_codes(pod) == {
-        **({HELPER: 0} if delivery == "Binary" else {}),
+        **({HELPER: 0} if delivery.endswith("Binary") else {}),
         **{name: expected[name] for name in names},
     }
     for name in names:
@@ -241,11 +249,14 @@ def _all_running(pod: Json, names: list[str]) -> bool:
     return all("running" in found.get(name, {}) for name in names)
 
 
-@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES])
+@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES, *LIMITED])
 def test_pod_without_signal_handler_ends_within_its_grace_period(
     delivery: str, settled: Settled
 ) -> None:
-    """Without podsettle, process 1 ignores the signal, and the kubelet kills it in the end."""
+    """Process 1 ignores the signal, and the kubelet kills it in the end.
+
+    With postInitSleep, the command is not process 1.
+    """
     spec = {
         "containers": [in_shell("main", "exec sleep 1000", settled.images.busybox)],
         "terminationGracePeriodSeconds": 5,
@@ -254,11 +265,11 @@ def test_pod_without_signal_handler_ends_within_its_grace_period(
     settled.await_pod(delivery, "no-handler", lambda pod: _all_running(pod, ["main"]))
     settled.delete(delivery, "no-handler")
     pod = settled.await_end(delivery, "no-handler")
-    assert exit_codes(pod)["main"] == (143 if delivery else 137)
+    assert exit_codes(pod)["main"] == (143 if delivery in DELIVERIES else 137)
     settled.release(delivery, "no-handler")
 
 
-@pytest.mark.parametrize("delivery", [PLAIN, *WITH_HELPER])
+@pytest.mark.parametrize("delivery", [PLAIN, *WITH_HELPER, *LIMITED[1:], BOTH])
 def test_container_with_a_terminal_reads_what_an_attached_client_types(
     delivery: str, settled: Settled
 ) -> None:

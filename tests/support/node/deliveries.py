@@ -19,6 +19,12 @@ from webhook.core.constants import ANNOTATION_APPLIED, LABEL_POLICY
 
 DELIVERIES = ("Shell", "Binary", "ImageVolume")
 WITH_HELPER = ("Binary", "ImageVolume")
+LIMITED = tuple(f"Limits{delivery}" for delivery in DELIVERIES)
+"""In place of a delivery: openFiles alone, by that delivery."""
+BOTH = "Both"
+"""In place of a delivery: openFiles beside postInitSleep, with `Auto`."""
+LIMITS = {"soft": 4096, "hard": 8192}
+"""Lower than the limits of a node under test."""
 PLAIN = ""
 """In place of a delivery: a namespace without a policy."""
 LONG = "Long"
@@ -51,9 +57,8 @@ class Settled:
         """Install podsettle if it is not there yet, and cover a namespace for each delivery."""
         _install(node)
         made = cls(node)
-        for delivery in (*DELIVERIES, LONG):
-            remedies = {"postInitSleep": _settings(delivery)}
-            document = policy(policy_of(delivery), remedies=remedies)
+        for delivery in (*DELIVERIES, *LIMITED, BOTH, LONG):
+            document = policy(policy_of(delivery), remedies=_remedies(delivery))
             # Another module of tests may have made it on this node.
             status, answer, _ = node.cluster.request("POST", POLICIES, document)
             assert status in (201, 409), answer
@@ -145,8 +150,13 @@ def _install(node: RealNode) -> None:
     await_that(is_available, "podsettle is available", TIMEOUT_SECONDS)
 
 
-def _settings(delivery: str) -> Json:
-    settings = {"when": "Always", "initContainers": ["*"], "containers": ["*"]}
+def _remedies(delivery: str) -> Json:
+    every = {"initContainers": ["*"], "containers": ["*"]}
+    sleep, limits = {"when": "Always", **every}, {**LIMITS, **every}
     if delivery == LONG:
-        return settings | {"minLifetime": f"{LONG_SECONDS}s"}
-    return settings | {"delivery": delivery}
+        return {"postInitSleep": {"minLifetime": f"{LONG_SECONDS}s", **sleep}}
+    if delivery == BOTH:
+        return {"postInitSleep": sleep, "openFiles": limits}
+    if delivery in LIMITED:
+        return {"openFiles": {**limits, "delivery": delivery.removeprefix("Limits")}}
+    return {"postInitSleep": {**sleep, "delivery": delivery}}

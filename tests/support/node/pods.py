@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tests.support.kube.cluster import Json
 from webhook.core.constants import HELPER_PATH
-from webhook.core.remedies.shell_wrapper import SCRIPT
+from webhook.core.remedies.shell_wrapper import is_wrapped
 
 
 class Ending(NamedTuple):
@@ -66,6 +66,6 @@ def commands(pod: Json) -> Mapping[str, list[str]]:
 
 def wrapper_of(command: list[str]) -> str:
     """Return what wraps a command: `Shell`, `helper`, or the empty string."""
-    if SCRIPT in command:
+    if is_wrapped(command):
         return "Shell"
     return "helper" if command[:1] == [HELPER_PATH] else ""
