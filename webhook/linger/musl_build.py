@@ -2,7 +2,7 @@
 
 `zig cc` without `-nostdlib` would compile all of musl. It keeps a file open for each of musl's
 1,000 sources until it has compiled the last one. Together with other open files, these exceed the
-limit of 1,024 open files in builders such as buildah. linger needs about 60 of the sources.
+limit of 1,024 open files in builders such as buildah. linger needs about 90 of the sources.
 
 Zig 0.17 implements some of musl's functions in Zig: strings and small system calls in `lib/c.zig`,
 and functions that compilers emit calls to, such as memcpy, in `lib/compiler_rt.zig`.
@@ -36,26 +36,36 @@ MUSL_SOURCES: Mapping[str, Sequence[str]] = {
     "linux": ("prctl",),
     "locale": ("__lctrans",),
     "misc": ("ioctl", "syscall"),
+    "multibyte": ("internal", "mbrtowc", "mbsrtowcs", "mbstowcs"),
     "network": (
-        *("connect", "getsockopt", "htons", "inet_pton"),
-        *("recv", "recvfrom", "send", "sendto", "socket"),
+        *("bind", "connect", "getsockname", "getsockopt", "htons", "if_nametoindex"),
+        *("inet_aton", "inet_pton", "recv", "recvfrom", "recvmsg"),
+        *("send", "sendmsg", "sendto", "setsockopt", "socket"),
+        # getaddrinfo() and what it calls.
+        *("dn_expand", "dn_skipname", "dns_parse", "getaddrinfo", "lookup_ipliteral"),
+        *("lookup_name", "lookup_serv", "res_mkquery", "res_msend", "resolvconf"),
     ),
     "process": ("_Fork", "execvp", "fork", "waitpid"),
     "select": ("poll",),
     "signal": (
-        *("block", "kill", "restore", "sigaction"),
+        *("block", "kill", "restore", "setitimer", "sigaction"),
         *("sigaddset", "sigemptyset", "sigismember", "sigprocmask", "sigtimedwait"),
     ),
     "stat": ("fchmod", "fstatat", "lstat"),
-    "stdio": ("rename",),
+    "stdio": (
+        *("__fclose_ca", "__fopen_rb_ca", "__lockfile", "__stdio_close", "__stdio_exit"),
+        *("__stdio_read", "__stdio_seek", "__toread", "__uflow"),
+        *("fgets", "getc", "ofl", "rename"),
+    ),
     "thread": (
         *("__lock", "__set_thread_area", "__syscall_cp", "__timedwait"),
-        *("default_attr", "lock_ptc", "pthread_setcancelstate", "pthread_sigmask"),
+        *("default_attr", "lock_ptc", "pthread_cleanup_push", "pthread_setcancelstate"),
+        *("pthread_sigmask",),
         *("pthread_rwlock_timedwrlock", "pthread_rwlock_trywrlock"),
         *("pthread_rwlock_unlock", "pthread_rwlock_wrlock"),
     ),
     "time": ("clock_gettime",),
-    "unistd": ("read", "write", "writev"),
+    "unistd": ("lseek", "read", "write", "writev"),
 }
 
 # The flags of musl's own build. Its sources rely on them.

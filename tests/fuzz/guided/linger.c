@@ -13,6 +13,9 @@
 #include "clock.c"
 #include "duration.c"
 #include "message.c"
+#include "open_files.c"
+#include "attempts.c"
+#include "target.c"
 #include "wait_kubelet.c"
 
 #define CHECK(condition)                                               \
@@ -25,13 +28,26 @@
 
 enum { RAN = 201, INSTALLED = 202, MAX_ARGUMENTS = 32, MAX_TEXT = 4096 };
 
-/* These replace run.c and install.c, which start processes and write files. */
+/* These replace run.c, wait.c and install.c, which start processes and write files. */
 int run(const struct run *request)
 {
     CHECK(request->command && request->command[0]);
     CHECK(request->sleep >= 0 && request->sleep <= DURATION_MAX);
     CHECK(request->min_lifetime >= 0 && request->min_lifetime <= DURATION_MAX);
     return RAN;
+}
+
+void wait_for_targets(const struct wait *wait)
+{
+    CHECK(wait->count >= 0 && wait->count <= MAX_TARGETS);
+    CHECK(wait->timeout >= 0 && wait->timeout <= DURATION_MAX);
+    for (int i = 0; i < wait->count; i++) {
+        const struct target *target = &wait->targets[i];
+        CHECK(*target->host && strlen(target->text) <= MAX_TARGET_LENGTH);
+        CHECK((target->kind == TARGET_DNS) == !*target->port);
+        if (target->kind == TARGET_HTTP)
+            CHECK(target->authority + target->authority_length <= strchr(target->text, '\0'));
+    }
 }
 
 int install(const char *destination)

@@ -35,6 +35,7 @@ WORDS: Mapping[str, Sequence[str]] = {
     "linger-durations": ("ns", "us", "\u00b5s", "\u03bcs", "ms", "s", "m", "h", ".", "9223372036"),
     "linger-arguments": (
         "--sleep", "--min-lifetime", "--", "--timeout", "--port", "install", "wait-kubelet",
+        "wait", "--tcp", "--http", "--dns", "--kubelet", "http://", "[::1]:80",
         "--version", "--help", "=", "1s", "10250", "::1", "127.0.0.1", "\0",
     ),
 }  # fmt: skip

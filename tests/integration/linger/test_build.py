@@ -15,10 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tls_listeners import alert, handshake, listening, server_context
+from tests.support.tls_listeners import (
+    alert,
+    handshake,
+    listening,
+    server_context,
+    stay_silent,
+)
+from tests.support.wait import address, logged
 from webhook.linger.build import HERE, SOURCE, TARGETS, build, compile_c, host_arch, main
 
-MAX_BYTES = 32768
+MAX_BYTES = 81920
 # A quarter of buildah's limit, because Zig opens more files on machines with more cores.
 MAX_OPEN_FILES = 250
 # Byte order and machine in the ELF header, and the emulator for other architectures.
@@ -95,6 +102,19 @@ def test_wait_kubelet_works_with_the_byte_order_of_each_architecture(
         0,
         f"linger: the kubelet at {host} is ready: it begins a TLS handshake\n",
     )
+
+
+def test_wait_works_on_each_architecture(arch: str, executable: Path) -> None:
+    emulator = [] if arch == host_arch() else [shutil.which(ELF[arch][2])]
+    if emulator == [None]:
+        pytest.skip(f"{ELF[arch][2]} is not installed")
+    with listening(stay_silent) as server:
+        targets = ["--tcp", address(server), "--dns", "localhost"]
+        told = logged(executable, *targets, around=(*filter(None, emulator),))
+    assert told == [
+        "dns localhost answers after N s",
+        f"tcp {address(server)} answers after N s",
+    ]
 
 
 def test_same_source_gives_the_same_bytes(

@@ -6,15 +6,18 @@
  * - It limits the files that a command may open. Without a delay, the command replaces linger.
  * - It copies itself to a file, from where other containers execute it.
  * - It waits until the node's kubelet has a serving certificate.
+ * - It waits until addresses and names that a pod needs answer.
  *
- * linger does not use stdio or the heap: it must start within microseconds, and it must run beside
- * its command in a container that is limited to 5 MiB of memory and 5m of CPU.
+ * linger does not use the heap, and only the C library's resolver uses stdio: linger must start
+ * within microseconds, and it must run beside its command in a container that is limited to 5 MiB of
+ * memory and 5m of CPU.
  */
 #ifndef LINGER_H
 #define LINGER_H
 
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -99,6 +102,40 @@ int run(const struct run *run);
  * linger. */
 int install(const char *destination);
 
+/* attempts.c */
+
+/* The result of one attempt. If the target is not ready, `problem` and `detail` are the reason: a
+ * predicate such as "does not answer". */
+struct attempt {
+    enum { RETRY, GIVE_UP, READY } outcome;
+    const char *problem;
+    const char *detail;
+};
+
+/* An attempt to contact a target. It ends at `until`. */
+typedef struct attempt attempt_function(const void *target, nanoseconds until);
+
+struct attempt retryable(const char *problem, const char *detail);
+
+/* Returns the time at which an attempt that begins now has to end: some seconds from now, but not
+ * after `until`. */
+nanoseconds end_of_attempt(nanoseconds until);
+
+/* Waits for events on a socket, or only for the time if `fd` is -1. Returns false when `until` has
+ * passed. */
+bool wait_for_events(int fd, short events, nanoseconds until);
+
+/* Returns a connected socket that does not block. Returns -1 and sets `failure` if there is none. */
+int connect_until(const struct sockaddr *address, socklen_t length, nanoseconds until,
+                  struct attempt *failure);
+
+/* Repeats an attempt at growing intervals. Returns the result of the last one: READY, GIVE_UP, or
+ * RETRY when `until` has passed. */
+struct attempt repeat_until(attempt_function *attempt, const void *target, nanoseconds until);
+
+/* From now on, a signal that asks a container to terminate ends linger with exit code 0. */
+void exit_on_termination_signals(void);
+
 /* wait_kubelet.c */
 
 struct endpoint {
@@ -117,5 +154,43 @@ bool parse_endpoint(const char *host, uint16_t port, struct endpoint *endpoint);
  * kubelet's answer shows that another attempt is useless. Logs which of these happened. `host` is
  * the kubelet's address for the log message. */
 void wait_kubelet(const struct endpoint *kubelet, const char *host, nanoseconds timeout);
+
+/* target.c */
+
+enum {
+    MAX_TARGET_LENGTH = 512,
+    MAX_HOST_LENGTH = 254, /* a DNS name with its final dot */
+};
+
+enum target_kind { TARGET_TCP, TARGET_HTTP, TARGET_DNS };
+
+struct target {
+    enum target_kind kind;
+    const char *text; /* as it was written, for the log */
+    char host[MAX_HOST_LENGTH + 1];
+    char port[sizeof "65535"]; /* empty for TARGET_DNS */
+    const char *authority;     /* for TARGET_HTTP: the part of `text` behind the scheme */
+    size_t authority_length;   /* the path follows it, or the end of the text */
+};
+
+/* Parses a target: HOST:PORT, a URL that begins with http://, or a name. Returns false if `text`
+ * has another format or is too long. `target` refers to `text`. */
+bool parse_target(enum target_kind kind, const char *text, struct target *target);
+
+/* wait.c */
+
+struct wait {
+    nanoseconds started; /* the time at which linger started */
+    nanoseconds timeout;
+    const struct target *targets;
+    int count;
+    const struct endpoint *kubelet; /* NULL if linger does not wait for the kubelet */
+    const char *kubelet_host;
+    nanoseconds kubelet_timeout;
+};
+
+/* Returns when every target has answered once and the kubelet is ready, or when their timeouts have
+ * passed. Logs which of them answered, and when. */
+void wait_for_targets(const struct wait *wait);
 
 #endif

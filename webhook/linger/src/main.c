@@ -8,6 +8,7 @@ static const char usage[] =
     "usage: linger [--sleep D] [--min-lifetime D] [--open-files N[:N]] -- CMD [ARG...]\n"
     "       linger install DEST\n"
     "       linger wait-kubelet [--timeout D] [--port N]\n"
+    "       linger wait [--timeout D] [--tcp HOST:PORT] [--http URL] [--dns NAME] [--kubelet D]\n"
     "       linger --version | --help";
 
 static const char help[] =
@@ -23,7 +24,13 @@ static const char help[] =
     "  install DEST      copy linger to the file DEST or into the directory DEST\n"
     "  wait-kubelet      wait until the kubelet at the address $HOST_IP has a serving\n"
     "                    certificate, or until the timeout (default 30s); exit with 0\n"
-    "  --port N          the port of that kubelet (default 10250)\n\n"
+    "  --port N          the port of that kubelet (default 10250)\n"
+    "  wait              wait until each target has answered once, or until the timeout\n"
+    "                    (default 15s). Options of targets can be repeated. Exit with 0\n"
+    "  --tcp HOST:PORT   accepts a connection\n"
+    "  --http URL        answers a GET request with any status. URL begins with http://\n"
+    "  --dns NAME        has an address\n"
+    "  --kubelet D       wait for the kubelet too, as wait-kubelet with the timeout D\n\n"
     "D is a duration such as 500ms, 1.5s or 1m30s. If both delays are set, the longer one\n"
     "applies. SIGTERM, SIGINT, SIGQUIT and SIGHUP end the delay. If one of them arrives\n"
     "while CMD runs, there is no delay.\n\n"
@@ -32,6 +39,10 @@ static const char help[] =
 
 static const nanoseconds default_kubelet_timeout = 30 * NANOSECONDS_PER_SECOND;
 enum { DEFAULT_KUBELET_PORT = 10250 };
+
+static const nanoseconds default_wait_timeout = 15 * NANOSECONDS_PER_SECOND;
+/* More than a policy and an annotation of a pod can have together. Each has a process. */
+enum { MAX_TARGETS = 16 };
 
 static int usage_error(const char *problem, const char *argument)
 {
@@ -93,6 +104,18 @@ static bool parse_port(const char *text, uint16_t *port)
     return *text == '\0' && number > 0 && number <= UINT16_MAX;
 }
 
+/* Returns the kubelet's address as a text, and sets `kubelet`. Logs and returns NULL if there is no
+ * address: linger then exits with 0, because its failure would fail the pod. */
+static const char *kubelet_host(uint16_t port, struct endpoint *kubelet)
+{
+    const char *host = getenv("HOST_IP");
+
+    if (host && parse_endpoint(host, port, kubelet))
+        return host;
+    LOG("not waiting for the kubelet: HOST_IP is not an address: ", host ? host : "");
+    return NULL;
+}
+
 /* Parses the options, waits for the kubelet, and returns the exit code for linger. */
 static int parse_and_wait_kubelet(char **arguments)
 {
@@ -117,12 +140,75 @@ static int parse_and_wait_kubelet(char **arguments)
         if (!is_port && !parse_duration(value, &timeout))
             return usage_error("not a duration: ", value);
     }
-    /* With a wrong address linger still exits with 0, because its failure would fail the pod. */
-    const char *host = getenv("HOST_IP");
-    if (host && parse_endpoint(host, port, &kubelet))
+    const char *host = kubelet_host(port, &kubelet);
+    exit_on_termination_signals();
+    if (host)
         wait_kubelet(&kubelet, host, timeout);
+    return 0;
+}
+
+/* The targets of `linger wait`. */
+struct targets {
+    struct target items[MAX_TARGETS];
+    int count;
+};
+
+static void add_target(struct targets *targets, enum target_kind kind, const char *text)
+{
+    if (targets->count == MAX_TARGETS)
+        LOG("ignored: too many targets: ", text);
+    else if (parse_target(kind, text, &targets->items[targets->count]))
+        targets->count++;
     else
-        LOG("not waiting for the kubelet: HOST_IP is not an address: ", host ? host : "");
+        LOG("ignored: not a target: ", text);
+}
+
+/* Parses the options and waits for the targets. An argument that cannot be used is logged and
+ * ignored, because an exit code other than 0 would fail the pod. */
+static int parse_and_wait(char **arguments, nanoseconds started)
+{
+    struct targets targets = {.count = 0};
+    struct endpoint kubelet;
+    struct wait wait = {
+        .started = started,
+        .timeout = default_wait_timeout,
+        .targets = targets.items,
+    };
+    enum { TCP = TARGET_TCP, HTTP = TARGET_HTTP, DNS = TARGET_DNS, TIMEOUT, KUBELET, OPTIONS };
+    static const char *const names[OPTIONS] = {
+        [TCP] = "--tcp",         [HTTP] = "--http",       [DNS] = "--dns",
+        [TIMEOUT] = "--timeout", [KUBELET] = "--kubelet",
+    };
+
+    for (; *arguments; arguments++) {
+        const char *rest = NULL;
+        int option = 0;
+        while (option < OPTIONS && !(rest = text_after_option(*arguments, names[option])))
+            option++;
+        if (!rest) {
+            LOG("ignored: unknown argument ", *arguments);
+            continue;
+        }
+        if (*rest == '\0' && !arguments[1]) {
+            LOG("ignored: a value is missing after ", *arguments);
+            break;
+        }
+        const char *value = *rest == '=' ? rest + 1 : *++arguments;
+        nanoseconds duration;
+        if (option < TIMEOUT) {
+            add_target(&targets, (enum target_kind)option, value);
+        } else if (!parse_duration(value, &duration)) {
+            LOG("ignored: not a duration: ", value);
+        } else if (option == TIMEOUT) {
+            wait.timeout = duration;
+        } else {
+            wait.kubelet_timeout = duration;
+            wait.kubelet_host = kubelet_host(DEFAULT_KUBELET_PORT, &kubelet);
+            wait.kubelet = wait.kubelet_host ? &kubelet : NULL;
+        }
+    }
+    wait.count = targets.count;
+    wait_for_targets(&wait);
     return 0;
 }
 
@@ -145,6 +231,8 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "wait-kubelet") == 0)
         return parse_and_wait_kubelet(argv + 2);
+    if (argc > 1 && strcmp(argv[1], "wait") == 0)
+        return parse_and_wait(argv + 2, request.started);
     /* argv may be empty, because execve() allows it. */
     return parse_and_run(argc > 0 ? argv + 1 : argv, &request);
 }

@@ -12,19 +12,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define MILLISECOND 1000000LL
-
-static const nanoseconds initial_backoff = 100 * MILLISECOND;
-static const nanoseconds max_backoff = 1000 * MILLISECOND;
-static const nanoseconds max_attempt_time = 5 * NANOSECONDS_PER_SECOND;
-/* The last attempt starts this long before the timeout. */
-static const nanoseconds final_attempt_time = 100 * MILLISECOND;
 
 enum {
     RECORD_HEADER = 5,
@@ -100,19 +91,6 @@ static const unsigned char client_hello[] = {
 
 _Static_assert(sizeof client_hello == RECORD_HEADER + 4 + CLIENT_HELLO_BODY, "the lengths add up");
 
-/* The result of one attempt. If the kubelet is not ready, `problem` and `detail` are the reason: a
- * predicate such as "does not answer". */
-struct attempt {
-    enum { RETRY, GIVE_UP, READY } outcome;
-    const char *problem;
-    const char *detail;
-};
-
-static struct attempt retryable(const char *problem, const char *detail)
-{
-    return (struct attempt){.problem = problem, .detail = detail};
-}
-
 static struct attempt alert_result(unsigned char alert)
 {
     static char number[4];
@@ -125,35 +103,6 @@ static struct attempt alert_result(unsigned char alert)
     while ((alert /= 10) != 0);
     /* The kubelet requires other versions, ciphers or groups. Another attempt would fail, too. */
     return (struct attempt){GIVE_UP, "refuses the handshake with TLS alert ", digit};
-}
-
-static nanoseconds earliest(nanoseconds one, nanoseconds other)
-{
-    return one < other ? one : other;
-}
-
-/* Returns the milliseconds until `until`, but at most about a second, as a timeout for poll(). The
- * result is rounded up. With 0 in the last millisecond, the caller's loop would not sleep. */
-static int milliseconds_to(nanoseconds until)
-{
-    nanoseconds left = until - monotonic_now();
-
-    return left <= 0 ? 0 : (int)(earliest(left, NANOSECONDS_PER_SECOND) / MILLISECOND + 1);
-}
-
-/* Waits for events on a socket, or only for the time if `fd` is -1. Returns false when `until` has
- * passed. */
-static bool wait_for_events(int fd, short events, nanoseconds until)
-{
-    struct pollfd waiting = {.fd = fd, .events = events};
-
-    for (;;) {
-        int wait = milliseconds_to(until);
-        if (wait == 0)
-            return false;
-        if (poll(&waiting, 1, wait) > 0)
-            return true;
-    }
 }
 
 static struct attempt read_server_hello(int fd, nanoseconds until)
@@ -181,52 +130,22 @@ static struct attempt read_server_hello(int fd, nanoseconds until)
     return retryable("does not speak TLS", "");
 }
 
-static struct attempt try_handshake(int fd, const struct endpoint *kubelet, nanoseconds until)
+static struct attempt attempt_handshake(const void *target, nanoseconds until)
 {
-    int error = 0;
-    socklen_t size = sizeof error;
+    const struct endpoint *kubelet = target;
+    struct attempt attempt;
 
-    if (connect(fd, &kubelet->address.any, kubelet->length) != 0) {
-        if (errno != EINPROGRESS)
-            return retryable("cannot be reached: ", strerror(errno));
-        if (!wait_for_events(fd, POLLOUT, until))
-            return retryable("cannot be reached: ", strerror(ETIMEDOUT));
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error != 0)
-            return retryable("cannot be reached: ", strerror(error));
-    }
+    until = end_of_attempt(until);
+    int fd = connect_until(&kubelet->address.any, kubelet->length, until, &attempt);
+    if (fd < 0)
+        return attempt;
     /* The message fits into the send buffer of a new socket, so send() accepts it completely. */
     if (send(fd, client_hello, sizeof client_hello, MSG_NOSIGNAL) < 0)
-        return retryable("breaks the connection: ", strerror(errno));
-    return read_server_hello(fd, until);
-}
-
-static struct attempt attempt_handshake(const struct endpoint *kubelet, nanoseconds until)
-{
-    int fd = socket(kubelet->address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return retryable("cannot be contacted: ", strerror(errno));
-
-    struct attempt attempt = try_handshake(fd, kubelet, until);
+        attempt = retryable("breaks the connection: ", strerror(errno));
+    else
+        attempt = read_server_hello(fd, until);
     close(fd);
     return attempt;
-}
-
-/* A handler for termination signals. Without it, PID 1 would ignore them, which would delay the
- * deletion of a pod. */
-static void exit_successfully(int signal)
-{
-    (void)signal;
-    _exit(0);
-}
-
-static void exit_on_termination_signals(void)
-{
-    const struct sigaction action = {.sa_handler = exit_successfully};
-
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGQUIT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
 }
 
 bool parse_endpoint(const char *host, uint16_t port, struct endpoint *endpoint)
@@ -249,29 +168,13 @@ bool parse_endpoint(const char *host, uint16_t port, struct endpoint *endpoint)
 
 void wait_kubelet(const struct endpoint *kubelet, const char *host, nanoseconds timeout)
 {
-    nanoseconds until = monotonic_now() + timeout;
-    nanoseconds backoff = initial_backoff;
+    struct attempt last = repeat_until(attempt_handshake, kubelet, monotonic_now() + timeout);
 
-    exit_on_termination_signals();
-    for (;;) {
-        nanoseconds now = monotonic_now();
-        struct attempt attempt = attempt_handshake(kubelet, earliest(until, now + max_attempt_time));
-        if (attempt.outcome == READY) {
-            LOG("the kubelet at ", host, " is ready: it begins a TLS handshake");
-            return;
-        }
-        if (attempt.outcome == GIVE_UP) {
-            LOG("not waiting: the kubelet at ", host, " ", attempt.problem, attempt.detail);
-            return;
-        }
-        nanoseconds last = until - final_attempt_time;
-        now = monotonic_now();
-        if (now >= last) {
-            LOG("timeout: the kubelet at ", host, " ", attempt.problem, attempt.detail,
-                "; continuing without it");
-            return;
-        }
-        wait_for_events(-1, 0, earliest(now + backoff, last));
-        backoff = earliest(2 * backoff, max_backoff);
-    }
+    if (last.outcome == READY)
+        LOG("the kubelet at ", host, " is ready: it begins a TLS handshake");
+    else if (last.outcome == GIVE_UP)
+        LOG("not waiting: the kubelet at ", host, " ", last.problem, last.detail);
+    else
+        LOG("timeout: the kubelet at ", host, " ", last.problem, last.detail,
+            "; continuing without it");
 }
