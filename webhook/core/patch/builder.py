@@ -12,7 +12,7 @@ Ignore` does not admit it (kubernetes `mutating/dispatcher.go`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -40,13 +40,13 @@ class PodPatch:
     """The edits to one received pod, and the operations that make them.
 
     The operations on fields come first, because they use the received indices. Insertions and moves
-    of init containers change these indices, so they come last.
+    of init containers change these indices, so they come last, in the order of the calls.
     """
 
     __slots__ = (
         "_added_volumes", "_annotations", "_created_parents", "_edited_containers", "_edits",
-        "_fields", "_first_init_container", "_image_commands", "_mounted_paths", "_moved_first",
-        "_placement", "_pod", "_single_edits", "_unchecked", "_wrappers",
+        "_fields", "_image_commands", "_init_container_ops", "_init_order", "_inserted",
+        "_mounted_paths", "_pod", "_single_edits", "_unchecked", "_wrappers",
     )  # fmt: skip
 
     def __init__(self, pod: PodFacts) -> None:
@@ -68,10 +68,12 @@ class PodPatch:
         """For each wrapped container, the wrapper and the operation that sets the command."""
         self._mounted_paths: set[str] = set()
         self._added_volumes = 0
-        self._placement: _Placement | None = None
-        self._first_init_container: dict[str, Any] | None = None
-        self._moved_first: int | None = None
-        """The received index of the init container that moves before all others."""
+        self._init_container_ops: list[Operation] = []
+        self._init_order: list[int | str] = []
+        """The order of the init containers after `_init_container_ops`: received indices, and the
+        names of inserted ones. Empty before the first operation."""
+        self._inserted: dict[str, dict[str, Any]] = {}
+        """The init containers that the patch inserts, by name."""
 
     @property
     def runtime_class_name(self) -> str | None:
@@ -86,13 +88,7 @@ class PodPatch:
     @property
     def is_empty(self) -> bool:
         """Whether no edit was made."""
-        return not (
-            self._annotations
-            or self._edits
-            or self._placement
-            or self._first_init_container
-            or self._moved_first is not None
-        )
+        return not (self._annotations or self._edits or self._init_container_ops)
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -224,29 +220,68 @@ class PodPatch:
         self._edited_containers.add(("initContainers", index))
 
     def put_init_container(self, container: dict[str, Any], before: int | None) -> None:
-        """Insert an init container before the one at `before`, or at the end."""
-        self._unchecked.add(Edit.INIT_CONTAINER)
-        self._forbid_second("placement of an init container")
-        count = len(self._pod.init_containers or ())
-        target = count if before is None else before
-        self._placement = _Placement(target, container=container)
-
-    def move_init_container(self, index: int, before: int | None) -> None:
-        """Move the init container at `index` before the one at `before`, or to the end."""
-        self._unchecked.add(Edit.INIT_CONTAINER)
-        self._forbid_second("placement of an init container")
-        count = len(self._pod.init_containers or ())
-        self._placement = _Placement(count - 1 if before is None else before, source=index)
+        """Insert an init container before the received one at `before`, or at the end."""
+        order = self._received_order()
+        self._insert(container, len(order) if before is None else order.index(before))
 
     def put_init_container_first(self, container: dict[str, Any]) -> None:
         """Insert an init container before all others."""
-        self._unchecked.add(Edit.INIT_CONTAINER)
-        self._first_init_container = container
+        self._insert(container, 0)
+
+    def inserted_init_container(self, name: str) -> dict[str, Any] | None:
+        """Return the init container with a name that the patch inserts, or None.
+
+        A caller may change it, and so make one container of two.
+        """
+        return self._inserted.get(name)
+
+    def move_init_container(self, index: int, before: int | None) -> None:
+        """Move the received init container at `index` before the one at `before`, or to the end."""
+        source = self._take_out(index)
+        order = self._init_order
+        self._move(index, source, len(order) if before is None else order.index(before))
 
     def move_init_container_first(self, index: int) -> None:
-        """Move the init container at `index` before all others."""
+        """Move the received init container at `index` before all others."""
+        self._move(index, self._take_out(index), 0)
+
+    def _received_order(self) -> list[int | str]:
+        """Return the present order of the init containers, which begins as the received one."""
+        if not self._init_container_ops:
+            self._init_order = [*range(len(self._pod.init_containers or ()))]
+        return self._init_order
+
+    def _insert(self, container: dict[str, Any], target: int) -> None:
         self._unchecked.add(Edit.INIT_CONTAINER)
-        self._moved_first = index
+        name = container["name"]
+        self._forbid_second(f"init container {name}")
+        is_absent = self._pod.init_containers is None and not self._init_container_ops
+        self._received_order().insert(target, name)
+        self._init_container_ops.append(
+            _add("/spec/initContainers", [container])
+            if is_absent
+            else _add(f"/spec/initContainers/{target}", container)
+        )
+        self._inserted[name] = container
+
+    def _take_out(self, index: int) -> int:
+        """Take the received init container at `index` out of the order. Return its place there."""
+        order = self._received_order()
+        if index not in order:
+            raise PatchError(f"patch self-check failed: there is no init container {index}")
+        source = order.index(index)
+        del order[source]
+        return source
+
+    def _move(self, index: int, source: int, target: int) -> None:
+        """Move an init container that was taken out."""
+        self._unchecked.add(Edit.INIT_CONTAINER)
+        self._forbid_second(f"place of init container {index}")
+        self._init_order.insert(target, index)
+        path = "/spec/initContainers"
+        self._init_container_ops.append(
+            {"op": "move", "from": f"{path}/{source}", "path": f"{path}/{target}"}
+        )
 
     def _forbid_second(self, edit: str) -> None:
         """Raise PatchError for the second edit of a kind that would undo the first one."""
@@ -274,19 +309,13 @@ class PodPatch:
         """
         pod = self._pod
         containers = len(pod.containers or ())
-        inits = len(pod.init_containers or ()) + self._added_init_containers
+        inits = len(pod.init_containers or ()) + len(self._inserted)
         volumes = (pod.volume_count or 0) + self._added_volumes
         return f"{containers}/{inits}/{volumes}/{pod.label_count}"
 
-    @property
-    def _added_init_containers(self) -> int:
-        # A placement without a container is a move, which adds none.
-        inserted = self._placement.container if self._placement else None
-        return (self._first_init_container is not None) + (inserted is not None)
-
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations for all edits."""
-        return (*self._annotation_ops(), *self._edits, *self._init_container_ops())
+        return (*self._annotation_ops(), *self._edits, *self._init_container_ops)
 
     def verified_operations(self, settable_fields: Collection[str]) -> tuple[Operation, ...]:
         """Return the operations after a self-check. Raise PatchError if the check fails.
@@ -354,50 +383,10 @@ class PodPatch:
             for key, value in self._annotations.items()
         ]
 
-    def _init_container_ops(self) -> Iterable[Operation]:
-        """Yield the insertions and moves of init containers."""
-        absent = self._pod.init_containers is None
-        placement, moved = self._placement, self._moved_first
-        if placement is not None:
-            yield placement.operation(absent=absent)
-            absent = False
-            moved = None if moved is None else placement.index_after(moved)
-        if moved is not None:
-            source = f"/spec/initContainers/{moved}"
-            yield {"op": "move", "from": source, "path": "/spec/initContainers/0"}
-        if self._first_init_container is not None:
-            if absent:
-                yield _add("/spec/initContainers", [self._first_init_container])
-            else:
-                yield _add("/spec/initContainers/0", self._first_init_container)
-
     def _container(self, where: ContainerList, index: int) -> ContainerFacts:
         pod = self._pod
         containers = pod.init_containers if where == "initContainers" else pod.containers
         return (containers or ())[index]
-
-
-class _Placement(NamedTuple):
-    """An init container that is inserted at index `target`, or moved there from `source`."""
-
-    target: int
-    container: dict[str, Any] | None = None
-    source: int | None = None
-
-    def operation(self, *, absent: bool) -> Operation:
-        """Return the insertion or the move. `absent` says that the pod has no init containers."""
-        path = f"/spec/initContainers/{self.target}"
-        if self.source is not None:
-            return {"op": "move", "from": f"/spec/initContainers/{self.source}", "path": path}
-        if absent:
-            return _add("/spec/initContainers", [self.container])
-        return _add(path, self.container)
-
-    def index_after(self, index: int) -> int:
-        """Return the index that another container, now at `index`, has after this operation."""
-        if self.source is not None and index > self.source:
-            index -= 1
-        return index + 1 if index >= self.target else index
 
 
 def _add(path: str, value: Any) -> Operation:

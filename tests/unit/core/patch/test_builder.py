@@ -219,11 +219,11 @@ EDITS: dict[str, Callable[[PodPatch], None]] = {
     Edit.COMMAND: lambda patch: patch.wrap("containers", 0, ["w"]),
     Edit.MOUNT: lambda patch: patch.add_mount("containers", 0, {"name": HELPER["name"]}),
     Edit.VOLUME: lambda patch: patch.add_volume({"name": HELPER}),
-    Edit.INIT_CONTAINER: lambda patch: patch.put_init_container({"name": GATE}, None),
+    Edit.INIT_CONTAINER: lambda patch: patch.put_init_container(GATE, None),
     Edit.RESTART_RULES: lambda patch: patch.set_restart_rules(0, []),
     RUNTIME_CLASS: lambda patch: patch.set_field(RUNTIME_CLASS, "fast"),
     "image command": lambda patch: patch.wrap_image_command("initContainers", 1, ["w"], ["c"], []),
-    "first": lambda patch: patch.put_init_container_first({"name": HELPER}),
+    "first": lambda patch: patch.put_init_container_first(HELPER),
     "move": lambda patch: patch.move_init_container(0, None),
     "move first": lambda patch: patch.move_init_container_first(0),
 }
