@@ -49,6 +49,10 @@ def limits(**settings: Any) -> Json:
     return policy_document(remedies={"openFiles": settings})
 
 
+def start_gate(*targets: Json, **settings: Any) -> Json:
+    return policy_document(remedies={"startGate": {"waitFor": [*targets], **settings}})
+
+
 def change_policy(value: Any) -> Json:
     return policy_document(remedies={"seLinuxChangePolicy": value})
 
@@ -74,6 +78,7 @@ REMEDIES = "spec.remedies"
 IMAGES = "spec.imageConfig"
 SLEEP = f"{REMEDIES}.postInitSleep"
 RETRY = f"{REMEDIES}.retryInitExit255"
+START_GATE = f"{REMEDIES}.startGate"
 MATCHED = "spec.podSelector.matchLabels"
 ENTRY = "spec.podSelector.matchExpressions[0]"
 
@@ -278,6 +283,38 @@ WRONG: dict[str, Wrong] = {
             limits(soft=1, nodeLabel=label), f"{REMEDIES}.openFiles.nodeLabel"
         )
         for label in ("", "a", "=a", "a=b=c", "a b=c", f"a={'b' * 64}", f"{'a' * 64}=b")
+    },
+    # Targets of a start gate.
+    **{
+        f"start gate of {text!r}": Wrong(
+            start_gate({"dns": "a"}, timeout=text), f"{START_GATE}.timeout", only_rule=True
+        )
+        for text in ("0", "121s")
+    },
+    "start gate without targets": Wrong(start_gate(), f"{START_GATE}.waitFor"),
+    "start gate with nine targets": Wrong(start_gate(*[{"dns": "a"}] * 9), f"{START_GATE}.waitFor"),
+    "target of no kind": Wrong(start_gate({}), f"{START_GATE}.waitFor[0]"),
+    "target of two kinds": Wrong(
+        start_gate({"dns": "a"}, {"tcp": "a:1", "dns": "a"}), f"{START_GATE}.waitFor[1]"
+    ),
+    "target of an unknown kind": Wrong(start_gate({"udp": "a:1"}), f"{START_GATE}.waitFor[0].udp"),
+    **{
+        f"{kind} target {text!r}": Wrong(
+            start_gate({kind: text}), f"{START_GATE}.waitFor[0].{kind}"
+        )
+        for kind, texts in {
+            "tcp": ("a", "a:0", "a:65536", "A:1", "a_b:1", "[::1]", "[g]:1", "a:1\n", "$(A):1"),
+            "http": (
+                "a",
+                "https://a/",
+                "http://a b/",
+                "http://a/$(B)",
+                "http://a/,",
+                "http://a/#b",
+            ),
+            "dns": ("", "*.a", "a:1", "a..", "a" * 255, "a/b"),
+        }.items()
+        for text in texts
     },
     # What is Recursive.
     **{

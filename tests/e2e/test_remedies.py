@@ -68,6 +68,16 @@ spec:
   podSelector: {matchLabels: {test-remedies: gate}}
   remedies:
     kubeletGate: {timeout: 1s}
+---
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: both-gates}
+spec:
+  namespaceSelector: {}
+  podSelector: {matchLabels: {test-remedies: both-gates}}
+  remedies:
+    startGate: {waitFor: [{tcp: "169.254.170.23:80"}], podTargets: true}
+    kubeletGate: {timeout: 1s}
 """
 
 
@@ -152,6 +162,24 @@ def test_gate_gets_the_address_of_the_node_and_is_not_wrapped(settling: KubeClus
     # The node of this test loses exit codes, and the gate may be quick.
     assert gate["command"] == ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
     assert gate["args"] == ["wait-kubelet", "--timeout", "30s"]
+    assert wrappers(gate) == 0
+
+
+def test_one_container_in_front_is_both_gates_and_a_restricted_namespace_admits_it(
+    settling: KubeCluster,
+) -> None:
+    namespace = settling.namespace(
+        "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
+    )
+    pod = simple_pod("a", namespace, securityContext=RESTRICTED)
+    pod["metadata"]["labels"] = {"test-remedies": "both-gates"}
+    pod["metadata"]["annotations"] = {"podsettle.dev/start-gate": "mysql.prod:3306"}
+    gate, *others = create(settling, pod)["spec"]["initContainers"]
+    assert (gate["name"], [each["name"] for each in others]) == (GATE, ["prepare"])
+    assert gate["args"] == [
+        *("--timeout", "15s", "--tcp", "169.254.170.23:80", "--tcp", "mysql.prod:3306"),
+        *("--kubelet", "1s"),
+    ]
     assert wrappers(gate) == 0
 
 

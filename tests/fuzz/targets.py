@@ -61,6 +61,7 @@ SEEN = view(
         remedies={
             "postInitSleep": {"initContainers": ["*a*a*b", "?*", "c*"], "containers": ["*"]},
             "openFiles": {"soft": 65536, "initContainers": ["*a*"], "nodeLabel": "n=5"},
+            "startGate": {"waitFor": [{"tcp": "a:80"}, {"http": "http://b/"}], "podTargets": True},
             "kubeletGate": {},
             "retryInitExit255": {"initContainers": ["c1"]},
             "seLinuxChangePolicy": "Recursive",

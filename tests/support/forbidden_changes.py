@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
-from tests.support.strategies import GATE, HELPER, OWN_ANNOTATIONS
+from tests.support.strategies import GATE, HELPER, OWN_ANNOTATIONS, START_GATE
 from webhook.core.remedies import REMEDIES
 
 SETTABLE_FIELDS = {path for remedy in REMEDIES.values() for path in remedy.fields}
@@ -69,15 +69,15 @@ def _containers(before: Any, after: Any, path: str) -> Iterator[str]:
         return
     before, after = before or [], after or []
     if path == "/spec/initContainers":
-        for own in (HELPER, GATE):
+        for own in (HELPER, GATE, START_GATE):
             found = [c for c in after if c.get("name") == own]
             had = [c for c in before if c.get("name") == own]
             if len(found) > 1 or (had and found != had):
                 yield f"{path}: {own}"
             if own == HELPER and found and after[0] != found[0] and not had:
                 yield f"{path}: helper is not first"
-        before = [c for c in before if c.get("name") not in (HELPER, GATE)]
-        after = [c for c in after if c.get("name") not in (HELPER, GATE)]
+        before = [c for c in before if c.get("name") not in (HELPER, GATE, START_GATE)]
+        after = [c for c in after if c.get("name") not in (HELPER, GATE, START_GATE)]
     if [c.get("name") for c in before] != [c.get("name") for c in after]:
         yield f"{path}: names"
         return

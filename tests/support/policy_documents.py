@@ -16,6 +16,7 @@ from webhook.core.constants import DNS_LABEL, DNS_SUBDOMAIN
 from webhook.core.durations import DURATION_PATTERN
 from webhook.core.globs import CONTAINER_GLOB_PATTERN
 from webhook.core.labels import LABEL_PAIR_PATTERN
+from webhook.core.remedies.start_targets import DNS_PATTERN, HTTP_PATTERN, TCP_PATTERN
 
 JUNK = st.sampled_from([5, 1.5, True, "", "x", [], {}, [5], ["x"], {"a": "b"}, {"a": 5}])
 
@@ -61,6 +62,30 @@ CLASSES = mostly(
     st.sampled_from(["a", "a", "a", "b", "a" * 253]),
     st.sampled_from(["a" * 254]) | st.text("a-.B", max_size=4),
 )
+HOSTS = ["a", "a-0.b", "a.", "169.254.170.23", "[fd00:ec2::23]", "a" * 253, "-a", "A", "a_b", "[]"]
+PORTS = ["1", "80", "9999", "65535", "0", "080", "65536", "123456", "", "+1", "٣"]
+TCP_TARGETS = mostly(
+    st.builds("{}:{}".format, st.sampled_from(HOSTS[:6]), st.sampled_from(PORTS[:4])),
+    st.builds("{}:{}".format, st.sampled_from(HOSTS), st.sampled_from(PORTS)),
+)
+URLS = mostly(
+    st.builds(
+        "http://{}{}{}".format,
+        st.sampled_from(HOSTS[:6]),
+        st.sampled_from(["", ":80"]),
+        st.sampled_from(["", "/", "/a?b=c&d=%20", "/" + "a" * 200]),
+    ),
+    st.builds(
+        "{}{}{}".format,
+        st.sampled_from(["http://", "https://", "HTTP://", ""]),
+        st.sampled_from(HOSTS),
+        st.sampled_from(["/$(A)", "/a,b", "/a b", "?a", ":0/", "/" + "a" * 512]),
+    ),
+)
+DNS_TARGETS = mostly(
+    st.sampled_from(["a", "sts.example.com", "a.b.", "a" * 253, "a" * 253 + "."]),
+    st.sampled_from(["a" * 255, "a..b", ".", "*.a"]) | st.text("a-.B_", max_size=4),
+)
 ENTRIES = mostly(
     objects(
         {"key": KEYS, "operator": st.sampled_from(["In", "NotIn"])}
@@ -86,6 +111,9 @@ TEXTS = {
     f"^{DNS_SUBDOMAIN}$": CLASSES,
     LABEL_PAIR_PATTERN: st.builds("{}={}".format, KEYS, VALUES)
     | mostly(st.sampled_from(["a=b", "a="]), st.sampled_from(["a", "=b", "a=b=c"])),
+    TCP_PATTERN: TCP_TARGETS,
+    HTTP_PATTERN: URLS,
+    DNS_PATTERN: DNS_TARGETS,
 }
 REMEDIES: dict[str, Any] = {
     name: settings_of(remedy, TEXTS, mostly, objects) for name, remedy in registry.REMEDIES.items()

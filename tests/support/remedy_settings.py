@@ -20,6 +20,7 @@ SETTINGS_OF_A_CHANGE: dict[str, Any] = {
     "fsGroupChangePolicy": "OnRootMismatch",
     "postInitSleep": {"containers": ["*"]},
     "openFiles": {"soft": 65536, "initContainers": ["*"]},
+    "startGate": {"waitFor": [{"dns": "a"}]},
     "retryInitExit255": {"initContainers": ["a", "b"]},
     "kubeletGate": {},
 }
@@ -75,6 +76,10 @@ def settings_of(
             case {"type": "array", "items": items}:
                 least = schema.get("minItems", 0)
                 return vary(st.lists(values(items, path), min_size=least, max_size=least + 2))
+            case {"type": "object", "properties": properties, "maxProperties": 1}:
+                keys = {key: values(inner, f"{path}.{key}") for key, inner in properties.items()}
+                one_key = st.one_of([objects({key: value}) for key, value in keys.items()])
+                return vary(one_key)
             case {"type": "object", "properties": properties}:
                 keys = {key: values(inner, f"{path}.{key}") for key, inner in properties.items()}
                 required = {key: keys.pop(key) for key in schema.get("required", ())}

@@ -29,9 +29,11 @@ from webhook.core.labels import LABEL_PAIR_PATTERN
 from webhook.core.pod import ContainerFields, SecurityContext, SpecFields
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.validation_errors import InvalidPolicyError
+from webhook.core.remedies.start_targets import DNS_PATTERN, HTTP_PATTERN, TCP_PATTERN
 
 HELPER = "podsettle-linger"
 GATE = "podsettle-kubelet-gate"
+START_GATE = "podsettle-start-gate"
 HELPER_PATH = "/podsettle/linger"
 OWN_ANNOTATIONS = {
     "podsettle.dev/applied",
@@ -127,6 +129,7 @@ COMMANDS = st.lists(TEXTS, max_size=3) | st.sampled_from(
         ["sh"],
         ["/entrypoint", "$(A)"],
         ["/linger"],
+        ["/linger", "wait"],
         [HELPER_PATH, "--", "x"],
         in_shell(["sh", "-c", "x"], sleep_ms=1, min_lifetime_ms=2),
     ]
@@ -143,7 +146,7 @@ MOUNTS = st.lists(
 )
 NAMES = st.sampled_from(
     [
-        *("prepare", "a", "b", "main", "sidecar-x", "wp-1", "é/~", "", HELPER, GATE),
+        *("prepare", "a", "b", "main", "sidecar-x", "wp-1", "é/~", "", HELPER, GATE, START_GATE),
         *("istio-init", "istio-validation", "istio-proxy"),
     ]
 )
@@ -195,8 +198,10 @@ VOLUMES = st.lists(
     unique_by=lambda found: str(found["name"]),
 )
 ANNOTATIONS = st.dictionaries(TEXTS, TEXTS, max_size=2) | st.dictionaries(
-    st.sampled_from([*OWN_ANNOTATIONS, "podsettle.dev/skip", "a/b~c"]),
-    st.sampled_from(["true", "false", "", "p0/postInitSleep", "runtimeClass, x", "é,/~"]),
+    st.sampled_from([*OWN_ANNOTATIONS, "podsettle.dev/skip", "podsettle.dev/start-gate", "a/b~c"]),
+    st.sampled_from(
+        ["true", "false", "", "p0/postInitSleep", "runtimeClass, x", "a:80, http://b/", "é,/~"]
+    ),
     max_size=3,
 )
 NODE_SELECTORS = st.dictionaries(
@@ -309,9 +314,12 @@ CLASSES = st.sampled_from(["fast", "slow", "gone"])
 TEXTS_OF_SETTINGS = {
     DURATION_PATTERN: st.sampled_from(["0s", "100ms", "1.5s", "2s"]),
     CONTAINER_GLOB_PATTERN: st.sampled_from(["*", "*", "inj*", "a", "?", "prepare"]),
-    f"^{DNS_LABEL}$": st.sampled_from(["prepare", "a", "b", "injected", GATE, HELPER]),
+    f"^{DNS_LABEL}$": st.sampled_from(["prepare", "a", "b", "injected", GATE, START_GATE, HELPER]),
     f"^{DNS_SUBDOMAIN}$": CLASSES,
     LABEL_PAIR_PATTERN: st.sampled_from(["disk=ssd", "disk=none"]),
+    TCP_PATTERN: st.sampled_from(["169.254.170.23:80", "[fd00:ec2::23]:80"]),
+    HTTP_PATTERN: st.sampled_from(["http://a/", "http://b:8080/x?y"]),
+    DNS_PATTERN: st.sampled_from(["a", "sts.example.com"]),
 }
 
 

@@ -17,6 +17,9 @@ LABEL_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 ANNOTATION_SKIP = f"{GROUP}/skip"
 """On a pod: `"true"` to skip all remedies, or a comma-separated list of remedies to skip."""
+ANNOTATION_START_GATE = f"{GROUP}/start-gate"
+"""On a pod: a comma-separated list of targets that the remedy startGate waits for in addition to
+those of its policy, if the policy allows it."""
 ANNOTATION_APPLIED = f"{GROUP}/applied"
 """On a settled pod: a comma-separated list of `policy/remedy`."""
 ANNOTATION_SETTLED = f"{GROUP}/settled"
@@ -58,7 +61,12 @@ HELPER = "podsettle-linger"
 the helper."""
 KUBELET_GATE = "podsettle-kubelet-gate"
 """The name of the init container that waits for the node's kubelet."""
-OWN_CONTAINERS = frozenset({HELPER, KUBELET_GATE})
+START_GATE = "podsettle-start-gate"
+"""The name of the init container that waits for what a pod needs. A container that waits for the
+kubelet too has the name KUBELET_GATE, because earlier versions of podsettle know only that name."""
+GATES = frozenset({KUBELET_GATE, START_GATE})
+"""The names of the init containers that hold a pod until something answers."""
+OWN_CONTAINERS = frozenset({HELPER, *GATES})
 """The names of the init containers that podsettle inserts into pods."""
 HELPER_MOUNT = "/podsettle"
 """The path at which containers mount the volume with the helper."""

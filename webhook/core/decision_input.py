@@ -21,6 +21,7 @@ from msgspec.structs import astuple, replace
 from webhook.core.constants import (
     ANNOTATION_SKIP,
     ANNOTATION_SKIPPED,
+    ANNOTATION_START_GATE,
     ANNOTATION_SUMMARY,
     HELPER,
     HELPER_MOUNT,
@@ -45,7 +46,7 @@ from webhook.core.pod import (
 _HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/")
 _HELPER_MOUNT_NAME_BYTES = _HELPER_MOUNT_NAME.encode()
 _BRACKET, _BACKSLASH = b"[\\"
-_READ_ANNOTATIONS = tuple(sorted(OWN_ANNOTATIONS | {ANNOTATION_SKIP}))
+_READ_ANNOTATIONS = tuple(sorted(OWN_ANNOTATIONS | {ANNOTATION_SKIP, ANNOTATION_START_GATE}))
 _MAX_ANNOTATION_CHARACTERS = 4096
 """The number of characters of an annotation that are read. podsettle writes at most some hundred. A
 client can send megabytes, which a patch would copy."""

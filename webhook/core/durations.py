@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -42,33 +43,59 @@ def format_duration(milliseconds: int, *, separator: str = "") -> str:
     return f"{milliseconds}{separator}ms"
 
 
-def _parse_delay(value: object) -> int:
-    """Return the milliseconds in a duration of at most one minute, or raise ValueError."""
-    milliseconds = parse_duration(value)
-    if milliseconds > 60_000:
-        raise ValueError(f"{value!r} is longer than 1m, the maximum delay of a pod")
-    return milliseconds
+def _delay_parser(maximum: str) -> Callable[[object], int]:
+    """Return a parser of durations of at most `maximum`. It returns milliseconds."""
+    maximum_ms = parse_duration(maximum)
+
+    def parse(value: object) -> int:
+        milliseconds = parse_duration(value)
+        if milliseconds > maximum_ms:
+            raise ValueError(f"{value!r} is longer than {maximum}, the maximum delay of a pod")
+        return milliseconds
+
+    return parse
 
 
-Delay = Annotated[
-    int,
-    BeforeValidator(_parse_delay),
-    PlainSerializer(format_duration, return_type=str, when_used="json"),
-    WithJsonSchema(
+def _delay_schema(maximum: str) -> WithJsonSchema:
+    """Return the schema of durations of at most `maximum`."""
+    # `pattern` reports malformed text, so the rule accepts it. The bound is one millisecond more,
+    # because fractions of a millisecond are cut off.
+    bound = parse_duration(maximum) + 1
+    return WithJsonSchema(
         {
             "type": "string",
             "pattern": DURATION_PATTERN,
             "maxLength": _MAX_DURATION_CHARACTERS,
             "x-kubernetes-validations": [
                 {
-                    # `pattern` reports malformed text, so the rule accepts it. The bound is 60001ms
-                    # because fractions of a millisecond are cut off.
                     "rule": f"!self.matches(r'{DURATION_PATTERN}')"
-                    " || duration(self) < duration('60001ms')",
-                    "message": "is longer than 1m, the maximum delay of a pod",
+                    f" || duration(self) < duration('{bound}ms')",
+                    "message": f"is longer than {maximum}, the maximum delay of a pod",
                 }
             ],
         }
-    ),
-]
+    )
+
+
+_AS_TEXT = PlainSerializer(format_duration, return_type=str, when_used="json")
+
+Delay = Annotated[int, BeforeValidator(_delay_parser("1m")), _AS_TEXT, _delay_schema("1m")]
 """A duration in a policy: at most one minute, stored as milliseconds."""
+LongDelay = Annotated[int, BeforeValidator(_delay_parser("2m")), _AS_TEXT, _delay_schema("2m")]
+"""The same, at most two minutes."""
+
+
+def check_not_zero(timeout: int) -> int:
+    """Return a timeout in milliseconds. Raise ValueError if it is 0."""
+    if not timeout:
+        raise ValueError(_ZERO_TIMEOUT_MESSAGE)
+    return timeout
+
+
+_ZERO_TIMEOUT_MESSAGE = "timeout is 0: leave the remedy out instead"
+TIMEOUT_NOT_ZERO_RULE: dict[str, Any] = {
+    "rule": "duration(self.timeout) >= duration('1ms')",
+    "message": _ZERO_TIMEOUT_MESSAGE,
+    "fieldPath": ".timeout",
+}
+"""The rule of `check_not_zero` for the CRD, for a model with a field `timeout`."""

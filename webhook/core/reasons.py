@@ -78,6 +78,12 @@ class Reason(StrEnum):
         "The pod's annotations leave no space for podsettle's. The API server accepts 256 KiB.",
         True,
     )
+    ANNOTATION_IGNORED = (
+        "AnnotationIgnored",
+        "The pod's annotation `podsettle.dev/start-gate` does not count: it is not a list of 1 to "
+        "4 targets, or the policy does not set `podTargets`. The targets of the policy count.",
+        True,
+    )
     MIRROR_POD = (
         "MirrorPod",
         "The pod is a mirror pod. The kubelet would delete it if its spec were changed.",
@@ -130,8 +136,8 @@ class Reason(StrEnum):
     )
     NAME_CONFLICT = (
         "NameConflict",
-        "The pod already uses the name `podsettle-linger` or `podsettle-kubelet-gate`, or the path "
-        "`/podsettle`, for something else.",
+        "The pod already uses one of the names `podsettle-linger`, `podsettle-kubelet-gate` and "
+        "`podsettle-start-gate`, or the path `/podsettle`, for something else.",
         True,
     )
     HELPER_IMAGE_MISSING = (
@@ -164,7 +170,7 @@ class Reason(StrEnum):
     )
     SYSTEM_POD = (
         "SystemPod",
-        "The node may need the pod before the kubelet has a certificate: it tolerates every "
+        "A new node may need the pod before what a gate waits for is there: it tolerates every "
         "taint, belongs to a DaemonSet, is `system-node-critical`, or uses the host's network in a "
         "`kube-*` or `openshift-*` namespace.",
     )

@@ -195,7 +195,7 @@ seccompProfile:
 {{- fail (printf "at '/image/repository': %s contains a tag; put the tag into image.tag" .Values.image.repository) -}}
 {{- end -}}
 {{- if not .Values.lingerImage -}}
-{{- fail "at '/lingerImage': it is empty; set the image of the helper, for example --set lingerImage=registry.example.com/team/linger. No image is published: build it and push it to your own registry. See docs/install.md, The images. To install without the helper: --set lingerImage=none. Containers without a shell then stay unchanged, and kubeletGate does nothing" -}}
+{{- fail "at '/lingerImage': it is empty; set the image of the helper, for example --set lingerImage=registry.example.com/team/linger. No image is published: build it and push it to your own registry. See docs/install.md, The images. To install without the helper: --set lingerImage=none. Containers without a shell then stay unchanged, and kubeletGate and startGate do nothing" -}}
 {{- end -}}
 {{- range $path, $image := dict "/image/repository" .Values.image.repository "/lingerImage" .Values.lingerImage -}}
 {{- if hasPrefix "REGISTRY/" $image -}}

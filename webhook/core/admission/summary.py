@@ -229,17 +229,21 @@ def _done_clauses(outcomes: Iterable[Outcome], verb_of: Callable[[Outcome], str]
 def _unmet_clauses(unmet: Iterable[Outcome], done: Sequence[Outcome]) -> Iterator[str]:
     """Yield a clause such as `plugin was left as it is: NoCommand`.
 
-    A pod or container with another remedy is not as it was, so the clause names the remedy.
+    A pod or container with another remedy is not as it was, so the clause names the remedy. A
+    remedy that the pod has nevertheless was applied in part.
     """
     groups: dict[tuple[str, Reason], list[str]] = {}
     for outcome in unmet:
         groups.setdefault((outcome.remedy, outcome.reason), []).append(outcome.container)
     changed_names = {outcome.container for outcome in done}
+    remedies_of_pod = {outcome.remedy for outcome in done if not outcome.container}
     reasons: dict[str, list[str]] = {}
     for (remedy, reason), names in groups.items():
         if "" in names:
             if not done:
                 what = "the pod was left as it is"
+            elif remedy in remedies_of_pod:
+                what = f"{remedy} was applied in part"
             elif remedy:
                 what = f"{remedy} was left out"
             else:

@@ -15,8 +15,8 @@ import msgspec
 
 from webhook.core.constants import (
     ANNOTATION_SUMMARY,
+    GATES,
     HELPER,
-    KUBELET_GATE,
     MAX_NOTE_BYTES,
     OWN_ANNOTATIONS,
     OWN_CONTAINERS,
@@ -161,8 +161,8 @@ def _check_init_containers(old: list[Any], new: list[Any], regular: list[Any]) -
         elif own in new_names and (new_names.count(own) > 1 or own in _names_of(regular)):
             raise _forbidden("an init container of podsettle")
     if HELPER in new_names:
-        # The helper keeps its index or moves to index 0. The kubelet gate may stand before it, so
-        # indices are counted without the gate.
+        # The helper keeps its index or moves to index 0. Gates may stand before it, so indices are
+        # counted without the gates.
         indices = _helper_indices(new_names)
         if indices != [0] and indices != _helper_indices(old_names):
             raise _forbidden("place of the helper")
@@ -182,9 +182,9 @@ def _without_own(items: list[Any], names: list[str]) -> list[Any]:
 
 
 def _helper_indices(names: list[str]) -> list[int]:
-    """Return the indices of the containers with the helper's name, counted without the gate."""
-    if KUBELET_GATE in names:
-        names = [name for name in names if name != KUBELET_GATE]
+    """Return the indices of the containers with the helper's name, counted without the gates."""
+    if not GATES.isdisjoint(names):
+        names = [name for name in names if name not in GATES]
     return [index for index, name in enumerate(names) if name == HELPER]
 
 

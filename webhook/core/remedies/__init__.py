@@ -17,6 +17,7 @@ from webhook.core.remedies import (
     runtime_class,
     selinux_change_policy,
     skip_selinux_relabel,
+    start_gate,
 )
 from webhook.core.remedies.base import Remedy
 
@@ -31,6 +32,8 @@ _IN_ORDER: tuple[Remedy[Any], ...] = (
     # openFiles adds its option to the wrapper of postInitSleep.
     open_files.REMEDY,
     retry_init_exit_255.REMEDY,
+    # kubeletGate comes last, because it makes one container of its gate and the start gate.
+    start_gate.REMEDY,
     kubelet_gate.REMEDY,
 )
 

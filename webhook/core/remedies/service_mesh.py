@@ -39,6 +39,11 @@ def blocks_init_containers(init_containers: Sequence[ContainerFields]) -> bool:
     return _is_behind_cni(init_containers) and _proxy_index(init_containers) is None
 
 
+def is_behind_proxy(init_containers: Sequence[ContainerFields]) -> bool:
+    """Return whether a CNI plugin redirects the connections of every init container to a proxy."""
+    return intercepting_index(init_containers) is None and _is_behind_cni(init_containers)
+
+
 def can_connect(init_containers: Sequence[ContainerFields], index: int) -> bool:
     """Return whether the init container at an index can connect to something outside the pod."""
     intercepting = intercepting_index(init_containers)

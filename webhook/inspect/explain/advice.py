@@ -34,6 +34,9 @@ ADVICE: Mapping[Reason, str] = {
     Reason.POD_OPTED_OUT: "Remove the annotation from the pod template if you want the remedy.",
     Reason.UNKNOWN_REMEDY: "Correct the annotation. It takes `true`, or names of these remedies: "
     f"{', '.join(f'`{name}`' for name in REMEDIES)}.",
+    Reason.ANNOTATION_IGNORED: "Correct the annotation. It takes 1 to 4 targets, separated by "
+    "commas: HOST:PORT, a URL that begins with `http://`, or a DNS name. Or ask the operator to "
+    "set `podTargets` in the policy.",
     Reason.ANNOTATIONS_FULL: "Remove annotations from the pod template, or make them shorter.",
     Reason.MIRROR_POD: _NOTHING,
     Reason.WINDOWS_POD: "Nothing. podsettle's remedies are for Linux.",

@@ -158,6 +158,10 @@ CASES: dict[Reason, Callable[[], Decision]] = {
         pod(QUICK, annotations={"podsettle.dev/skip": "postinitsleep"})
     ),
     Reason.ANNOTATIONS_FULL: lambda: ask(pod(QUICK, annotations={"full": "x" * 256 * 1024})),
+    Reason.ANNOTATION_IGNORED: lambda: ask(
+        pod(annotations={"podsettle.dev/start-gate": "mysql:3306"}),
+        view(policy(remedies={"startGate": {"waitFor": [{"dns": "a"}]}})),
+    ),
     Reason.UNSUPPORTED_REVIEW: lambda: admitted(pod(QUICK), kind="ConversionReview"),
     Reason.INTERNAL_ERROR: defective,
 }

@@ -35,6 +35,7 @@ from tests.support.strategies import (
     JUNK,
     PODS,
     SETTINGS,
+    START_GATE,
     TEXTS,
     VIEWS,
 )
@@ -83,10 +84,19 @@ def unserved(before: Any, after: Any) -> list[str]:
 
 
 def misplaced(before: Any, after: Any) -> bool:
-    """Return whether the gate was inserted where a mesh redirects its connections, or not last."""
+    """Return whether a gate was inserted where a mesh redirects its connections.
+
+    Otherwise the start gate has to be first, except for the helper and the other gate. So has a
+    kubelet gate that is the start gate too. Any other kubelet gate has to be last.
+    """
     old, new = (each["spec"].get("initContainers") or [] for each in (before, after))
     names = [c["name"] for c in new]
-    if GATE not in names or GATE in [c["name"] for c in old]:
+    inserted = {c["name"]: c for c in new if c["name"] not in [c["name"] for c in old]}
+    for gate in {GATE, START_GATE} & inserted.keys():
+        if inserted[gate]["command"][-1] == "wait":
+            in_front = names[: names.index(gate)]
+            return not {*in_front} <= {HELPER, GATE, START_GATE}
+    if GATE not in inserted:
         return False
     behind = names[names.index(GATE) + 1 :]
     if "istio-init" in names:

@@ -114,6 +114,7 @@ def test_every_cri_o_relabels_volumes_and_selinux_mount_spares_a_part(
 @pytest.mark.parametrize("runtime", ["cri-o://1.36.0", "containerd://2.1.0", ""])
 def test_defects_of_the_kubelet_do_not_depend_on_the_runtime(runtime: str) -> None:
     assert status("kubelet-serving-certificate", runtime) == DefectStatus.AFFECTED
+    assert status("late-start-dependencies", runtime) == DefectStatus.AFFECTED
     assert status("fsgroup-ownership-walk", runtime) == DefectStatus.AFFECTED
     assert status("selinux-mount", runtime, "v1.36.9") == DefectStatus.NOT_AFFECTED
     assert status("selinux-mount", runtime, "v1.37.0") == DefectStatus.AFFECTED

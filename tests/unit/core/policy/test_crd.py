@@ -45,6 +45,7 @@ STRUCTURAL: dict[str, set[str]] = {
     | {"x-kubernetes-list-type", "x-kubernetes-list-map-keys"},
     "string": {"enum", "format", "pattern", "minLength", "maxLength"},
     "integer": {"format", "minimum", "maximum"},
+    "boolean": set(),
 }
 ANYWHERE = {"type", "description", "default", "nullable", "x-kubernetes-validations"}
 

@@ -160,8 +160,9 @@ def test_exit_code_255_of_an_earlier_run_is_found_in_the_last_state() -> None:
     [
         {"restartPolicy": "Always"},
         {"name": "podsettle-kubelet-gate"},
+        {"name": "podsettle-start-gate"},
     ],
-    ids=["native sidecar", "the kubelet gate"],
+    ids=["native sidecar", "the kubelet gate", "the start gate"],
 )
 def test_exit_code_255_of_a_container_that_is_not_exposed_is_not_found(change: Json) -> None:
     assert judge(with_init_container(change)) == []

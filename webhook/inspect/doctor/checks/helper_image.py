@@ -49,8 +49,8 @@ async def _check_named(installed: Installed) -> list[Result]:
     return [
         fault(
             f"none is named, and these need it: {', '.join(sorted(needing))}",
-            "Containers without a shell stay unchanged, and kubeletGate does nothing. Name the "
-            "image that was built from the same release.",
+            "Containers without a shell stay unchanged, and kubeletGate and startGate do nothing. "
+            "Name the image that was built from the same release.",
             helm_upgrade(installation, "--set lingerImage=IMAGE"),
         )
     ]

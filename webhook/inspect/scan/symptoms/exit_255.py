@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from webhook.core.constants import HELPER, KUBELET_GATE
+from webhook.core.constants import GATES, HELPER
 from webhook.core.durations import format_duration
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.remedies.post_init_sleep import is_kept_alive, kept_alive_ms
@@ -90,7 +90,7 @@ def _lost(pod: LivePod, terminated: Terminated) -> bool:
 
 def _is_exposed(container: Container) -> bool:
     """Return whether a container can end soon after its start, and its exit code matters."""
-    return not (is_sidecar(container) or container.name == KUBELET_GATE)
+    return not (is_sidecar(container) or container.name in GATES)
 
 
 def _finding(

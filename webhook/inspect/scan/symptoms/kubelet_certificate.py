@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from webhook.core.constants import KUBELET_GATE
 from webhook.core.decision_input import facts_of, namespace_facts_of
-from webhook.core.remedies.kubelet_gate import is_needed_before_certificate
+from webhook.core.remedies.gates import is_needed_by_node
 from webhook.inspect.findings import Certainty, Evidence, Finding, format_time
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.symptoms.base import (
@@ -83,7 +83,7 @@ def _is_gated(pod: LivePod) -> bool:
 def _is_system_pod(pod: LivePod) -> bool:
     """Return whether a node may need the pod before the certificate, so that it gets no gate."""
     namespace = namespace_facts_of(pod.metadata.namespace, fixed_selinux_level=False)
-    return is_needed_before_certificate(facts_of(pod.before_scheduling()), namespace)
+    return is_needed_by_node(facts_of(pod.before_scheduling()), namespace)
 
 
 SYMPTOM = Symptom(

@@ -1,0 +1,109 @@
+"""Gates: init containers that hold a pod until something outside the pod answers.
+
+A gate runs the helper in the helper's own image, so nothing has to be delivered to the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
+from webhook.core.decision_input import ContainerFacts, NamespaceFacts, PodFacts
+from webhook.core.patch.builder import PodPatch
+from webhook.core.pod import Toleration
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies import service_mesh
+from webhook.core.remedies.base import Context
+from webhook.core.remedies.injected_container import injected_container, short_container_options
+
+HOST_IP_VARIABLE = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
+"""The environment variable from which the helper reads the address of the node's kubelet."""
+
+WAIT = "wait"
+"""The command of the helper that waits for targets. It is the last item of a gate's `command`. So
+it distinguishes a kubelet gate that waits for targets too: decisions do not read arguments."""
+
+GATE_REASONS = frozenset(
+    {
+        Reason.APPLIED,
+        Reason.ALREADY_SETTLED,
+        Reason.SYSTEM_POD,
+        Reason.NAME_CONFLICT,
+        Reason.MESH_TRAFFIC,
+        Reason.HELPER_IMAGE_MISSING,
+    }
+)
+
+
+def outcomes_without_new_gate(
+    name: str, pod: PodFacts, context: Context, patch: PodPatch
+) -> Iterator[Outcome]:
+    """Yield one outcome if the pod has the gate already, or cannot have it. Otherwise yield none.
+
+    If another webhook has added a mesh, an existing gate may be unable to connect. Then move it
+    before the init container that redirects connections. Without such a container, the mesh's proxy
+    is itself an init container (a native sidecar), and the gate moves to the end.
+    This is after the proxy.
+    """
+    inits = pod.init_containers or ()
+    gate_index = next((i for i, container in enumerate(inits) if container.name == name), None)
+    if is_needed_by_node(pod, context.namespace):
+        yield Outcome(Reason.SYSTEM_POD)
+    elif _is_name_taken(name, pod, inits):
+        yield Outcome(Reason.NAME_CONFLICT)
+    elif service_mesh.blocks_init_containers(inits):
+        yield Outcome(Reason.MESH_TRAFFIC)
+    elif gate_index is not None and service_mesh.can_connect(inits, gate_index):
+        yield Outcome(Reason.ALREADY_SETTLED)
+    elif gate_index is not None:
+        mesh_index = service_mesh.intercepting_index(inits)
+        patch.move_init_container(gate_index, mesh_index)
+        where = (
+            f"before {inits[mesh_index].name}"
+            if mesh_index is not None
+            else "after the mesh's proxy"
+        )
+        yield Outcome(Reason.APPLIED, changed=True, message=f"moved {where}")
+    elif context.cluster.linger_image is None:
+        yield Outcome(Reason.HELPER_IMAGE_MISSING)
+
+
+def is_needed_by_node(pod: PodFacts, namespace: NamespaceFacts) -> bool:
+    """Return whether a new node may need the pod before anything that a gate waits for answers."""
+    return (
+        "DaemonSet" in pod.owner_kinds
+        or any(map(_tolerates_every_no_schedule_taint, pod.decoded_tolerations))
+        or pod.priority_class_name == "system-node-critical"
+        or (bool(pod.host_network) and namespace.is_system)
+    )
+
+
+def _tolerates_every_no_schedule_taint(toleration: Toleration) -> bool:
+    return (
+        not toleration.key
+        and toleration.operator == "Exists"
+        and toleration.effect in (None, "", "NoSchedule")
+    )
+
+
+def _is_name_taken(name: str, pod: PodFacts, inits: Sequence[ContainerFacts]) -> bool:
+    """Return whether a container other than the gate has its name, or two containers have it."""
+    if any(container.name == name for container in pod.containers or ()):
+        return True
+    gates = [container for container in inits if container.name == name]
+    return len(gates) > 1 or any(
+        # A version of podsettle that does not know the gate may have wrapped it.
+        (gate.command or [""])[0] not in (HELPER_IN_IMAGE, HELPER_PATH)
+        for gate in gates
+    )
+
+
+def gate_container(name: str, pod: PodFacts, context: Context, patch: PodPatch) -> dict[str, Any]:
+    """Return the init container of a gate: it runs the helper, without arguments."""
+    template = next(iter(pod.containers or ()), None)
+    options = short_container_options(pod, context, patch)
+    return {
+        **injected_container(name, context.cluster.linger_image or "", pod, template),
+        "command": [HELPER_IN_IMAGE, *options, HELPER_IN_IMAGE] if options else [HELPER_IN_IMAGE],
+    }

@@ -1,0 +1,177 @@
+"""startGate: keep the pod Pending until addresses and names that it needs answer.
+
+A pod on a new node, or with a new address, may start before what it needs answers: an agent of the
+node that issues credentials (eks-pod-identity-agent#159), a NetworkPolicy that is programmed late
+(kube-router#1652), or DNS (kubernetes#76790). Its Job then fails. The remedy injects an init
+container, the gate, that waits in the pod's own network until each target has answered once. After
+a timeout the gate ends with exit code 0, and the pod starts as it would without the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from webhook.core.cluster.helper_version import HelperFeature
+from webhook.core.constants import ANNOTATION_START_GATE, KUBELET_GATE, START_GATE
+from webhook.core.decision_input import PodFacts
+from webhook.core.durations import (
+    TIMEOUT_NOT_ZERO_RULE,
+    LongDelay,
+    check_not_zero,
+    format_duration,
+)
+from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.edits import Edit
+from webhook.core.pod import Container
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies import service_mesh
+from webhook.core.remedies.base import Context, Remedy
+from webhook.core.remedies.gates import (
+    GATE_REASONS,
+    WAIT,
+    gate_container,
+    outcomes_without_new_gate,
+)
+from webhook.core.remedies.start_targets import (
+    MAX_TARGETS,
+    Pair,
+    StartTarget,
+    parse_pod_targets,
+)
+from webhook.core.types import StrictModel
+
+
+def _check_count(targets: tuple[StartTarget, ...]) -> tuple[StartTarget, ...]:
+    if not targets:
+        raise ValueError("is empty; it takes at least one")
+    if len(targets) > MAX_TARGETS:
+        raise ValueError(f"has {len(targets)} targets; it takes at most {MAX_TARGETS}")
+    return targets
+
+
+class StartGate(StrictModel):
+    """Settings of the remedy `startGate`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"x-kubernetes-validations": [TIMEOUT_NOT_ZERO_RULE]}
+    )
+
+    # A validator checks the length, because min_length would report an invalid target twice.
+    wait_for: Annotated[tuple[StartTarget, ...], AfterValidator(_check_count)] = Field(
+        strict=False,
+        json_schema_extra={"minItems": 1, "maxItems": MAX_TARGETS},
+        description="The targets. The pod waits until each of them has answered once.",
+    )
+    timeout: Annotated[LongDelay, AfterValidator(check_not_zero)] = Field(
+        # An agent of a new node was seen to answer after some seconds.
+        default=15_000,
+        description="The longest time for which a pod waits. After that, the pod starts anyway.",
+    )
+    pod_targets: bool = Field(
+        default=False,
+        description=f"Whether the annotation {ANNOTATION_START_GATE} of a pod may add up to 4 "
+        "targets.",
+    )
+
+
+def apply(
+    pod: PodFacts, settings: StartGate, context: Context, patch: PodPatch
+) -> Iterator[Outcome]:
+    """Add the gate before all other init containers of the pod.
+
+    There it connects without the proxy of a mesh, which would accept every connection. Where only a
+    place behind a proxy is possible, the pod gets no gate.
+    """
+    inits = pod.init_containers or ()
+    name = START_GATE
+    if any(each.name == KUBELET_GATE and (each.command or ())[-1:] == [WAIT] for each in inits):
+        yield Outcome(Reason.ALREADY_SETTLED)  # kubeletGate moves it if it has to.
+        return
+    outcome = next(outcomes_without_new_gate(name, pod, context, patch), None)
+    if outcome is not None:
+        yield outcome
+        return
+    if service_mesh.is_behind_proxy(inits):
+        yield Outcome(Reason.MESH_TRAFFIC, message=_BEHIND_PROXY)
+        return
+    missing = context.missing_in_helper(HelperFeature.WAIT)
+    if missing:
+        yield Outcome(Reason.HELPER_TOO_OLD, message=missing)
+        return
+    targets = [target.pair for target in settings.wait_for]
+    try:
+        targets += _pod_targets(pod, settings)
+    except ValueError as error:
+        message = f"{ANNOTATION_START_GATE}: {error}; only the targets of the policy count"
+        yield Outcome(Reason.ANNOTATION_IGNORED, message=message)
+    targets = list(dict.fromkeys(targets))
+    gate = gate_container(name, pod, context, patch)
+    gate["command"].append(WAIT)
+    gate["args"] = ["--timeout", format_duration(settings.timeout)]
+    for kind, text in targets:
+        gate["args"] += [f"--{kind}", text]
+    patch.put_init_container(gate, 0 if inits else None)
+    yield Outcome(
+        Reason.APPLIED,
+        changed=True,
+        message=f"held until {_subject(targets)}, for up to {format_duration(settings.timeout)}",
+    )
+
+
+_BEHIND_PROXY = (
+    "The CNI plugin of a service mesh redirects the pod's connections to the mesh's proxy, which "
+    "accepts every connection at once."
+)
+
+
+def _pod_targets(pod: PodFacts, settings: StartGate) -> Sequence[Pair]:
+    """Return the targets in the pod's annotation.
+
+    Raises ValueError if the annotation cannot be used. The author of the pod reads its message.
+    """
+    text = (pod.annotations or {}).get(ANNOTATION_START_GATE)
+    if text is None:
+        return ()
+    if not settings.pod_targets:
+        raise ValueError("the policy does not set podTargets")
+    return parse_pod_targets(text)
+
+
+def _subject(targets: Sequence[Pair]) -> str:
+    """Return a clause such as `mysql.prod:3306 and 2 more answer`. It names one target."""
+    (_, first), *others = targets
+    return f"{first} and {len(others)} more answer" if others else f"{first} answers"
+
+
+def effect(settings: StartGate) -> str:
+    """Return what the remedy does to a pod."""
+    subject = _subject([target.pair for target in settings.wait_for])
+    return f"held until {subject}, for at most {format_duration(settings.timeout, separator=' ')}"
+
+
+def container_sign(container: Container) -> str:
+    """Return what the gate does, if the container is the gate."""
+    if container.name != START_GATE:
+        return ""
+    return (
+        "podsettle added this container. It waits until the addresses and names in its arguments "
+        "answer, or until its timeout, and ends."
+    )
+
+
+REMEDY = Remedy(
+    name="startGate",
+    description="Keep the pod Pending until addresses and names that it needs answer.",
+    settings=StartGate,
+    apply=apply,
+    reasons=GATE_REASONS | {Reason.HELPER_TOO_OLD, Reason.ANNOTATION_IGNORED},
+    effect=effect,
+    proposed_settings=None,
+    native="it adds an init container, whose resources and place depend on the other containers",
+    container_sign=container_sign,
+    edits=frozenset({Edit.INIT_CONTAINER}),
+    helper_feature=HelperFeature.WAIT,
+)

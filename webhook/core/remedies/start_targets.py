@@ -1,0 +1,136 @@
+"""The targets for which a start gate waits, in policies and in the annotation of a pod."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from webhook.core.constants import DNS_SUBDOMAIN
+from webhook.core.types import StrictModel
+
+MAX_TARGETS = 8
+"""The maximum number of targets in a policy. Each is a process of the helper."""
+MAX_POD_TARGETS = 4
+"""The maximum number of targets in the annotation of a pod."""
+
+# A text of these patterns has no comma, which separates the targets of an annotation, and no `$`,
+# because the kubelet expands `$(NAME)` in arguments.
+_NAME = rf"{DNS_SUBDOMAIN}\.?"
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_HOST = rf"({_NAME}|\[[0-9a-f:.]{{2,45}}\])"
+TCP_PATTERN = f"^{_HOST}:{_PORT}$"
+HTTP_PATTERN = f"^http://{_HOST}(:{_PORT})?(/[-A-Za-z0-9._~=:@%/?&+;]*)?$"
+DNS_PATTERN = f"^{_NAME}$"
+_MAX_CHARACTERS = {"tcp": 260, "http": 512, "dns": 254}
+"""The maximum length of each kind. A name has at most 253 characters and a final dot. The helper
+takes no text longer than 512."""
+_PATTERNS = {
+    kind: re.compile(pattern, re.ASCII)
+    for kind, pattern in (("tcp", TCP_PATTERN), ("http", HTTP_PATTERN), ("dns", DNS_PATTERN))
+}
+_FORMS = {
+    "tcp": "HOST:PORT: write it as 169.254.170.23:80, mysql.prod:3306 or [fd00:ec2::23]:80",
+    "http": "a URL of HTTP without TLS: write it as http://169.254.169.254/",
+    "dns": "a DNS name: write it as sts.example.com",
+}
+
+
+def _is_target(kind: str, text: str) -> bool:
+    return len(text) <= _MAX_CHARACTERS[kind] and _PATTERNS[kind].fullmatch(text) is not None
+
+
+def _check(kind: str) -> AfterValidator:
+    """Return a validator for the texts of a kind."""
+
+    def check(text: str) -> str:
+        if not _is_target(kind, text):
+            raise ValueError(f"{text!r} is not {_FORMS[kind]}")
+        return text
+
+    return AfterValidator(check)
+
+
+def _schema(kind: str) -> WithJsonSchema:
+    """Return the schema for the texts of a kind."""
+    return WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": _PATTERNS[kind].pattern,
+            "maxLength": _MAX_CHARACTERS[kind],
+        }
+    )
+
+
+_ONE_KIND_MESSAGE = "set exactly one of tcp, http and dns"
+
+
+class StartTarget(StrictModel):
+    """One target. Exactly one of its fields is set."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "minProperties": 1,
+            "maxProperties": 1,
+            "x-kubernetes-validations": [
+                {
+                    "rule": "(has(self.tcp) ? 1 : 0) + (has(self.http) ? 1 : 0)"
+                    " + (has(self.dns) ? 1 : 0) == 1",
+                    "message": _ONE_KIND_MESSAGE,
+                }
+            ],
+        }
+    )
+
+    tcp: Annotated[str, _check("tcp"), _schema("tcp")] | None = Field(
+        default=None, description="HOST:PORT. It accepts a connection."
+    )
+    http: Annotated[str, _check("http"), _schema("http")] | None = Field(
+        default=None,
+        description="A URL that begins with http://. It answers a GET request with any status.",
+    )
+    dns: Annotated[str, _check("dns"), _schema("dns")] | None = Field(
+        default=None,
+        description="A name. It has an address, as the pod's own resolver finds it.",
+    )
+
+    @model_validator(mode="after")
+    def _has_one_kind(self) -> StartTarget:
+        if sum(text is not None for text in (self.tcp, self.http, self.dns)) != 1:
+            raise PydanticCustomError("one_kind", _ONE_KIND_MESSAGE)
+        return self
+
+    @property
+    def pair(self) -> Pair:
+        """The kind and the text."""
+        ((kind, text),) = self.model_dump(exclude_none=True).items()
+        return kind, text
+
+
+Pair: TypeAlias = tuple[str, str]
+"""A target as its kind (`tcp`, `http` or `dns`) and its text."""
+
+
+def parse_pod_targets(text: str) -> tuple[Pair, ...]:
+    """Return the targets in a comma-separated list of 1 to MAX_POD_TARGETS targets.
+
+    The form of a target says its kind. Raises ValueError if `text` is no such list. The author of
+    the pod reads its message.
+    """
+    items = text.split(",", MAX_POD_TARGETS)
+    if len(items) > MAX_POD_TARGETS:
+        raise ValueError(f"it has more than {MAX_POD_TARGETS} targets")
+    return tuple([_parse_target(item.strip()) for item in items])
+
+
+def _parse_target(text: str) -> Pair:
+    for kind in _PATTERNS:
+        if _is_target(kind, text):
+            return kind, text
+    shown = text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
+    raise ValueError(f"{shown!r} is not HOST:PORT, a URL that begins with http://, or a DNS name")
+
+
+_MAX_SHOWN_CHARACTERS = 60
