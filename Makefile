@@ -144,6 +144,13 @@ price: $(VENV)/.dev ## Measure what postInitSleep adds to a pod's start (root; C
 	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
 	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m bench.node.price $(PRICE)
 
+.PHONY: start-gate
+start-gate: $(VENV)/.dev ## Count Jobs that start too early without and with startGate, and measure its price (root; START_GATE='--jobs 20')
+	@$(BIN)/python -m tests.support.node.requirements
+	@$(MAKE) --no-print-directory node-programs linger
+	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
+	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m bench.node.start_gate $(START_GATE)
+
 .PHONY: linger
 linger: $(VENV)/.dev ## Build the helper, a static program, for amd64, arm64, s390x and ppc64le
 	@$(BIN)/python -m webhook.linger.build
