@@ -205,27 +205,30 @@ def selected_containers(
             yield "containers", index, container
 
 
-def layers(command: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the wrappers of podsettle, of any version, with which a command begins.
+def layers(command: Sequence[str]) -> Sequence[list[str]]:
+    """Return the wrappers of podsettle, of any version, with which a command begins.
 
     The outermost one comes first. At most _MAX_LAYERS are read, because a client may write any
     number. A helper without a command, which has no `--`, is the last one.
     """
+    if not command or (command[0] != HELPER_PATH and not shell_wrapper.is_wrapped(command)):
+        return ()  # As almost all commands.
+    found: list[list[str]] = []
     start = 0
     for _ in range(_MAX_LAYERS):
         if command[start : start + 1] == [HELPER_PATH]:
             options = list(command[start : start + _MAX_OPTION_STRINGS + 2])
             if "--" not in options:
-                yield options
-                return
+                return [*found, options]
             length = options.index("--") + 1
         else:
             options = list(command[start : start + shell_wrapper.WRAPPER_LENGTH])
             if not shell_wrapper.is_wrapped(options):
-                return
+                break
             length = shell_wrapper.WRAPPER_LENGTH
-        yield options[:length]
+        found.append(options[:length])
         start += length
+    return found
 
 
 def unwrapped(command: list[str]) -> list[str]:
