@@ -231,9 +231,10 @@ def test_check_without_rights_says_so_in_one_line(
     _, env = account_with(live_cluster, tmp_path)
     done = podsettle("check", "-", env=env, stdin=yaml.safe_dump(policy_document("a")))
     assert done.returncode == 0
-    (line, last) = done.stderr.splitlines()
+    line, export, last = done.stderr.splitlines()
     assert line.startswith("podsettle: not compared with the settlepolicies, namespaces, ")
     assert "list runtimeclasses" in line
+    assert export == "podsettle: podsettle export cannot print a/postInitSleep"
     assert last == "podsettle: 1 policy is fine"
 
 
@@ -260,8 +261,9 @@ def test_check_goes_on_if_the_default_cluster_does_not_answer(tmp_path: Path) ->
     text = yaml.safe_dump(policy_document("a"))
     done = podsettle("check", "-", env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stdin=text)
     assert done.returncode == 0
-    (line, last) = done.stderr.splitlines()
+    line, export, last = done.stderr.splitlines()
     assert line.startswith("podsettle: not compared with a cluster: the API server does not answer")
+    assert export == "podsettle: podsettle export cannot print a/postInitSleep"
     assert last == "podsettle: 1 policy is fine"
     chosen = podsettle("check", "--kubeconfig", kubeconfig, "-", stdin=text)
     assert chosen.returncode == 2
