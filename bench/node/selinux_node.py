@@ -29,7 +29,7 @@ _NETWORK = """\
 _RESTART = f"""\
 if [ -e /run/crio.process ]; then
   process=$(cat /run/crio.process)
-  kill "$process" || true
+  kill "$process" 2>/dev/null || true
   while kill -0 "$process" 2>/dev/null; do sleep 0.1; done
 fi
 rm -rf {_CONFIGURATION} {_SOCKET}
