@@ -45,19 +45,25 @@ def outcomes_without_new_gate(
     before the init container that redirects connections. Without such a container, the mesh's proxy
     is itself an init container (a native sidecar), and the gate moves to the end.
     This is after the proxy.
+
+    A gate that a version without this remedy has wrapped needs the helper, which is copied before.
+    It does not move before a mesh, and starts the pod after its timeout.
     """
     inits = pod.init_containers or ()
     gate_index = next((i for i, container in enumerate(inits) if container.name == name), None)
+    mesh_index = service_mesh.intercepting_index(inits)
     if is_needed_by_node(pod, context.namespace):
         yield Outcome(Reason.SYSTEM_POD)
     elif _is_name_taken(name, pod, inits):
         yield Outcome(Reason.NAME_CONFLICT)
     elif service_mesh.blocks_init_containers(inits):
         yield Outcome(Reason.MESH_TRAFFIC)
-    elif gate_index is not None and service_mesh.can_connect(inits, gate_index):
+    elif gate_index is not None and (
+        service_mesh.can_connect(inits, gate_index)
+        or (mesh_index is not None and inits[gate_index].starts_helper)
+    ):
         yield Outcome(Reason.ALREADY_SETTLED)
     elif gate_index is not None:
-        mesh_index = service_mesh.intercepting_index(inits)
         patch.move_init_container(gate_index, mesh_index)
         where = (
             f"before {inits[mesh_index].name}"

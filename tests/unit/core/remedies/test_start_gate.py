@@ -225,6 +225,16 @@ def test_gate_that_an_earlier_version_has_wrapped_stays_as_it_is() -> None:
     assert reasons(decide_pod(once, make_view())) == ["AlreadySettled"]
 
 
+def test_gate_that_an_earlier_version_has_wrapped_stays_behind_helper_and_mesh() -> None:
+    once = mutate_pod(pod(QUICK), make_view(nodes=(node(),), beside={"postInitSleep": {}}))
+    inits = init_containers(once)
+    assert init_container_names(once) == [HELPER, START, "prepare"]
+    inits[1]["command"] = ["/podsettle/linger", "--sleep", "10ms", "--", *inits[1]["command"]]
+    inits.insert(0, container("istio-init"))
+    after = mutate_pod(once, make_view())
+    assert init_container_names(after) == ["istio-init", HELPER, START, "prepare"]
+
+
 def test_kubelet_gate_with_a_taken_name_leaves_the_start_gate_alone() -> None:
     before = pod(containers=[container(GATE, "/theirs")])
     decision = decide_pod(before, BOTH)
