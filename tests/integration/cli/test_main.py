@@ -129,7 +129,9 @@ def test_list_of_commands_imports_no_command() -> None:
         " print([n for n in sys.modules if n.startswith('webhook.cli.')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == ("['webhook.cli.echo', 'webhook.cli.internal_errors']")
+    assert done.stdout.splitlines()[-1] == (
+        "['webhook.cli.echo', 'webhook.cli.internal_errors', 'webhook.cli.server_extra']"
+    )
 
 
 @pytest.mark.parametrize(
