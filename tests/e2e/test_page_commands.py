@@ -40,7 +40,9 @@ NOT_RUN = {
         r"podsettle-system|mutatingwebhookconfiguration|podsettle doctor|podsettle-webhook"
         r"|settlepolicy |charts/podsettle|delete crd|clusterrolebinding"
     ),
-    "a kubelet, or a webhook": r"podsettle logs|kubectl logs|kubectl exec|/proxy/|/metrics|\btrial\b",
+    "a kubelet, or a webhook": (
+        r"podsettle logs|kubectl logs|kubectl exec|/proxy/|/metrics|\btrial\b"
+    ),
     "a registry": r"--look-up-images|imageregistry",
     "a node's files": r"/etc/containerd|/proc/pressure",
     "a user who ends it": r" -w\b|podsettle serve",
