@@ -285,9 +285,9 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict, import-linter, and actionlint and
 	$$($(BIN)/python -m tests.support.kube.build actionlint)/actionlint -shellcheck= -pyflakes=
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
-# A release needs root for buildah's chroot isolation, and Debian's buildah. VERSION may be a tag, such as v0.1.0.
+# A release needs root for buildah's chroot isolation, and Debian's buildah. VERSION may be a tag, such as v0.2.0.
 .PHONY: release-dry-run
-release-dry-run: $(VENV)/.dev ## Make all parts of a release in dist/release, with a registry of this machine (root; VERSION=0.1.0)
+release-dry-run: $(VENV)/.dev ## Make all parts of a release in dist/release, with a registry of this machine (root; VERSION=0.2.0)
 	$(call build,tools)
 	@$(BIN)/python -m release --local-base --version '$(VERSION)'
 
@@ -308,7 +308,7 @@ publish-package: $(VENV)/.dev ## Publish the wheel and the source distribution o
 	$(BIN)/python -m uv publish --trusted-publishing always dist/release/*.whl dist/release/podsettle-*.tar.gz
 
 .PHONY: publish-draft
-publish-draft: ## Make a draft of the release on GitHub, with the files of dist/release (needs gh; VERSION=v0.1.0)
+publish-draft: ## Make a draft of the release on GitHub, with the files of dist/release (needs gh; VERSION=v0.2.0)
 	gh release create '$(VERSION)' --repo '$(REPOSITORY)' --draft --verify-tag --title '$(VERSION)' --notes-file dist/release/notes.md \
 	  $$(find dist/release -maxdepth 1 -type f)
 

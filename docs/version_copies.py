@@ -8,12 +8,16 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
 _TAG = r"(?<=\b{name}:)\d+\.\d+\.\d+(?:[a-z]+\d+)?"
+_RELEASE = r"(?<=\bVERSION=)\d+\.\d+\.\d+|(?<=\bv)\d+\.\d+\.\d+"
 _IMAGE_TAGS = "|".join(_TAG.format(name=name) for name in ("podsettle", "linger"))
 # The paths begin in docs/, as those of all generated files.
 COPIES = {
     "../README.md": _IMAGE_TAGS,
+    "../CONTRIBUTING.md": r"(?<=\bVERSION=)\d+\.\d+\.\d+",
+    "../Makefile": _RELEASE,
     "install.md": _IMAGE_TAGS,
     "openshift.md": _IMAGE_TAGS,
+    "releasing.md": _RELEASE,
     "wait-and-logs.md": _IMAGE_TAGS,
     "../charts/podsettle/Chart.yaml": r"(?m)(?<=^version: ).+|(?<=^appVersion: ).+",
     "../webhook/linger/src/linger.h": r'(?<=#define LINGER_VERSION ")[^"]+',
