@@ -176,8 +176,8 @@ class Reason(StrEnum):
     )
     MESH_TRAFFIC = (
         "MeshTraffic",
-        "The CNI plugin of a service mesh redirects the pod's connections before the mesh's proxy "
-        "runs, so an init container cannot reach the network.",
+        "The CNI plugin of a service mesh redirects the pod's connections to the mesh's proxy, so "
+        "a gate cannot reach what it waits for.",
         True,
     )
 

@@ -68,8 +68,8 @@ ADVICE: Mapping[Reason, str] = {
     Reason.RESTART_POLICY_PRESET: "Remove the container's `restartPolicy` if you want the remedy "
     "instead.",
     Reason.SYSTEM_POD: _NOTHING,
-    Reason.MESH_TRAFFIC: "Exclude port 10250 of the node from the mesh's redirection, or do "
-    "without the remedy: name it in the annotation `podsettle.dev/skip`.",
+    Reason.MESH_TRAFFIC: "For `kubeletGate`, let the mesh run its proxy as a native sidecar. "
+    "Otherwise do without the remedy: name it in the annotation `podsettle.dev/skip`.",
     Reason.RUNTIME_CLASS_MISSING: "Tell the operator to create the RuntimeClass, or to correct its "
     "name in the policy.",
     Reason.RUNTIME_CLASS_UNHANDLED: "Tell the operator to configure the handler on the nodes. "
