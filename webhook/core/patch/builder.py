@@ -242,8 +242,9 @@ class PodPatch:
         self._move(index, source, len(order) if before is None else order.index(before))
 
     def move_init_container_first(self, index: int) -> None:
-        """Move the received init container at `index` before all others."""
-        self._move(index, self._take_out(index), 0)
+        """Move the received init container at `index` before all others, unless it is the first."""
+        if self._received_order()[:1] != [index]:
+            self._move(index, self._take_out(index), 0)
 
     def _received_order(self) -> list[int | str]:
         """Return the present order of the init containers, which begins as the received one."""

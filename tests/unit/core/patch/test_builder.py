@@ -225,7 +225,7 @@ EDITS: dict[str, Callable[[PodPatch], None]] = {
     "image command": lambda patch: patch.wrap_image_command("initContainers", 1, ["w"], ["c"], []),
     "first": lambda patch: patch.put_init_container_first(HELPER),
     "move": lambda patch: patch.move_init_container(0, None),
-    "move first": lambda patch: patch.move_init_container_first(0),
+    "move first": lambda patch: patch.move_init_container_first(1),
 }
 KINDS = {
     "image command": Edit.COMMAND,

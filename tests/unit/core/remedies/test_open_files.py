@@ -224,6 +224,14 @@ def test_pod_that_an_earlier_call_wrapped_for_one_remedy_gets_the_other_once(
     assert unwrapped(commands(twice)[0]) == program["command"]
 
 
+def test_helper_that_another_webhook_moved_back_moves_first_once_for_both_remedies() -> None:
+    sleep: Json = {"postInitSleep": {"delivery": "Binary"}}
+    once = mutate_pod(pod(container("a", "/a")), view(policy(remedies=sleep)))
+    once["spec"]["initContainers"].reverse()
+    twice = mutate_pod(once, seen(initContainers=["*"], delivery="Binary", also=sleep))
+    assert container_names(twice["spec"]["initContainers"]) == [HELPER, "a"]
+
+
 @pytest.mark.parametrize("delivery", ["Binary", "ImageVolume"])
 @pytest.mark.parametrize(
     ("delivered", "reason"),
