@@ -87,7 +87,8 @@ def _serve(endpoint: socket.socket, server: NameServer, answer: Answer) -> None:
         server.asked.append(query.name)
         answered = answer(query)
         if answered is not None:
-            endpoint.sendto(answered, client)
+            with suppress(OSError):  # It can be shut down at this moment.
+                endpoint.sendto(answered, client)
 
 
 def _parse(packet: bytes) -> Query:
