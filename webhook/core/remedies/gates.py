@@ -5,7 +5,7 @@ A gate runs the helper in the helper's own image, so nothing has to be delivered
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
@@ -36,10 +36,10 @@ GATE_REASONS = frozenset(
 )
 
 
-def outcomes_without_new_gate(
+def outcome_without_new_gate(
     name: str, pod: PodFacts, context: Context, patch: PodPatch
-) -> Iterator[Outcome]:
-    """Yield one outcome if the pod has the gate already, or cannot have it. Otherwise yield none.
+) -> Outcome | None:
+    """Return the outcome if the pod has the gate already, or cannot have it. Otherwise return None.
 
     If another webhook has added a mesh, an existing gate may be unable to connect. Then move it
     before the init container that redirects connections. Without such a container, the mesh's proxy
@@ -53,26 +53,27 @@ def outcomes_without_new_gate(
     gate_index = next((i for i, container in enumerate(inits) if container.name == name), None)
     mesh_index = service_mesh.intercepting_index(inits)
     if is_needed_by_node(pod, context.namespace):
-        yield Outcome(Reason.SYSTEM_POD)
-    elif _is_name_taken(name, pod, inits):
-        yield Outcome(Reason.NAME_CONFLICT)
-    elif service_mesh.blocks_init_containers(inits):
-        yield Outcome(Reason.MESH_TRAFFIC)
-    elif gate_index is not None and (
+        return Outcome(Reason.SYSTEM_POD)
+    if _is_name_taken(name, pod, inits):
+        return Outcome(Reason.NAME_CONFLICT)
+    if service_mesh.blocks_init_containers(inits):
+        return Outcome(Reason.MESH_TRAFFIC)
+    if gate_index is not None and (
         service_mesh.can_connect(inits, gate_index)
         or (mesh_index is not None and inits[gate_index].starts_helper)
     ):
-        yield Outcome(Reason.ALREADY_SETTLED)
-    elif gate_index is not None:
+        return Outcome(Reason.ALREADY_SETTLED)
+    if gate_index is not None:
         patch.move_init_container(gate_index, mesh_index)
         where = (
             f"before {inits[mesh_index].name}"
             if mesh_index is not None
             else "after the mesh's proxy"
         )
-        yield Outcome(Reason.APPLIED, changed=True, message=f"moved {where}")
-    elif context.cluster.linger_image is None:
-        yield Outcome(Reason.HELPER_IMAGE_MISSING)
+        return Outcome(Reason.APPLIED, changed=True, message=f"moved {where}")
+    if context.cluster.linger_image is None:
+        return Outcome(Reason.HELPER_IMAGE_MISSING)
+    return None
 
 
 def is_needed_by_node(pod: PodFacts, namespace: NamespaceFacts) -> bool:

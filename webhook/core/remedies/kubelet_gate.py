@@ -33,7 +33,7 @@ from webhook.core.remedies.gates import (
     HOST_IP_VARIABLE,
     WAIT,
     gate_container,
-    outcomes_without_new_gate,
+    outcome_without_new_gate,
 )
 from webhook.core.types import StrictModel
 
@@ -61,7 +61,7 @@ def apply(
     If the patch inserts a start gate, that container becomes the gate instead. It costs the time of
     one container, and waits for both side by side.
     """
-    outcome = next(outcomes_without_new_gate(KUBELET_GATE, pod, context, patch), None)
+    outcome = outcome_without_new_gate(KUBELET_GATE, pod, context, patch)
     if outcome is not None:
         yield outcome
         return

@@ -33,7 +33,7 @@ from webhook.core.remedies.gates import (
     GATE_REASONS,
     WAIT,
     gate_container,
-    outcomes_without_new_gate,
+    outcome_without_new_gate,
 )
 from webhook.core.remedies.start_targets import (
     MAX_TARGETS,
@@ -90,7 +90,7 @@ def apply(
     if any(each.name == KUBELET_GATE and (each.command or ())[-1:] == [WAIT] for each in inits):
         yield Outcome(Reason.ALREADY_SETTLED)  # kubeletGate moves it if it has to.
         return
-    outcome = next(outcomes_without_new_gate(name, pod, context, patch), None)
+    outcome = outcome_without_new_gate(name, pod, context, patch)
     if outcome is not None:
         yield outcome
         return
