@@ -33,6 +33,12 @@ WRAPPER_EDITS = frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONT
 WRAPPER_REASONS = DELIVERY_REASONS | IMAGE_REASONS | {Reason.NO_SHELL}
 """The reasons for which a container that a remedy selects is not wrapped."""
 
+WRAPS_NOTHING = (
+    "initContainers and containers are both empty, so nothing is wrapped: leave the remedy out "
+    "instead"
+)
+"""The problem of a policy whose remedy selects no containers."""
+
 OPEN_FILES_OPTION = "--open-files"
 """The helper's option that limits open files."""
 

@@ -33,6 +33,7 @@ from webhook.core.remedies.command_wrapper import (
     OPEN_FILES_OPTION,
     WRAPPER_EDITS,
     WRAPPER_REASONS,
+    WRAPS_NOTHING,
     CommandWrapper,
     CommandWrapping,
     Delivery,
@@ -44,10 +45,6 @@ from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
 from webhook.core.types import StrictModel
 
-_WRAPS_NOTHING = (
-    "initContainers and containers are both empty, so nothing is wrapped: leave the remedy out "
-    "instead"
-)
 _SOFT_ABOVE_HARD = "soft is above hard"
 _MAX_OPEN_FILES = 1_048_576
 """The largest limit that KEP-5758 accepts, because it is the largest that most kernels accept."""
@@ -71,7 +68,7 @@ class OpenFiles(StrictModel):
                 {
                     "rule": "size(self.containers) > 0"
                     " || (has(self.initContainers) && size(self.initContainers) > 0)",
-                    "message": _WRAPS_NOTHING,
+                    "message": WRAPS_NOTHING,
                 },
             ]
         }
@@ -109,7 +106,7 @@ class OpenFiles(StrictModel):
             context = {"message": _SOFT_ABOVE_HARD, "at": ("soft",)}
             raise PydanticCustomError("soft_above_hard", "{message}", context)
         if not self.init_containers and not self.containers:
-            raise PydanticCustomError("wraps_nothing", _WRAPS_NOTHING)
+            raise PydanticCustomError("wraps_nothing", WRAPS_NOTHING)
         return self
 
     @cached_property

@@ -31,6 +31,7 @@ from webhook.core.remedies.command_wrapper import (
     OPEN_FILES_OPTION,
     WRAPPER_EDITS,
     WRAPPER_REASONS,
+    WRAPS_NOTHING,
     CommandWrapper,
     CommandWrapping,
     Delivery,
@@ -40,11 +41,6 @@ from webhook.core.remedies.command_wrapper import (
 from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
 from webhook.core.types import StrictModel
-
-_WRAPS_NOTHING = (
-    "initContainers and containers are both empty, so nothing is wrapped: leave the remedy out "
-    "instead"
-)
 
 
 class PostInitSleep(StrictModel):
@@ -61,7 +57,7 @@ class PostInitSleep(StrictModel):
                 {
                     "rule": "size(self.initContainers) > 0"
                     " || (has(self.containers) && size(self.containers) > 0)",
-                    "message": _WRAPS_NOTHING,
+                    "message": WRAPS_NOTHING,
                 },
             ]
         }
@@ -100,7 +96,7 @@ class PostInitSleep(StrictModel):
                 "no_effect", "minLifetime and sleep are both 0: leave the remedy out instead"
             )
         if not self.init_containers and not self.containers:
-            raise PydanticCustomError("wraps_nothing", _WRAPS_NOTHING)
+            raise PydanticCustomError("wraps_nothing", WRAPS_NOTHING)
         return self
 
     @cached_property
