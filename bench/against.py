@@ -104,7 +104,9 @@ def measure(run: Run, other: Code) -> ReportTable:
     """Measure both commits in turn. Less is better in each row."""
     part = ReportTable(NAME, "This commit and another one, in turn")
     rounds = run.profile.rounds * _ROUNDS_FACTOR
-    manifests = cluster_manifests.copy_examples(run.directory / "examples")
+    # An older commit does not know the remedies of newer examples.
+    examples = other.tree / "examples"
+    manifests = cluster_manifests.copy_examples(run.directory / "examples", examples)
     namespaces, policies = run.profile.large
     large = cluster_manifests.write_manifests(run.directory / "large", policies, namespaces)
     bodies = {name: (reviews.variants(review), count) for name, (review, count) in _LOADS.items()}

@@ -77,11 +77,11 @@ def write_manifests(directory: Path, policy_count: int, namespace_count: int) ->
     return directory
 
 
-def copy_examples(directory: Path) -> Path:
+def copy_examples(directory: Path, examples: Path = EXAMPLES) -> Path:
     """Copy the examples to a new directory, and return it. They contain every remedy."""
     directory.mkdir(parents=True)
     for name in ("policies.yaml", "cluster.yaml"):
-        shutil.copy(EXAMPLES / name, directory)
+        shutil.copy(examples / name, directory)
     return directory
 
 
