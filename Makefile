@@ -320,6 +320,22 @@ defects: $(VENV)/.dev ## Check the catalogue of defects, webhook/core/defects/*.
 docs: defects ## Generate the reference pages in docs/ from the code
 	$(BIN)/python -m docs.generate
 
+# The generator of the site has dependencies of its own, some of them in other versions than podsettle's.
+.venv-site/.site: requirements/site.txt requirements/mermaid.txt
+	@echo 'setting up .venv-site …'
+	@$(PYTHON) -m venv --clear .venv-site
+	@.venv-site/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/site.txt
+	@.venv-site/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/mermaid.txt
+	@touch $@
+
+.PHONY: site
+site: .venv-site/.site ## Make the site in dist/site/html, with warnings as errors (REPOSITORY=URL to link to)
+	@.venv-site/bin/python -m docs.site $(if $(REPOSITORY),--repository '$(REPOSITORY)')
+
+.PHONY: publish-site
+publish-site: site ## Make the site, and push it to the branch gh-pages of origin (VERSION=v0.2.0, or the name of a branch)
+	@.venv-site/bin/python -m docs.publish_site --version '$(VERSION)'
+
 .PHONY: audit
 audit: $(VENV)/.dev ## Compare the locked packages of the image with PyPI's list of vulnerabilities (needs pypi.org)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
@@ -332,11 +348,11 @@ lock: $(VENV)/.dev ## Update the locked dependencies in requirements/
 	$(LOCK) --extra server pyproject.toml -o requirements/run.txt
 	$(LOCK) --constraint requirements/run.txt pyproject.toml -o requirements/client.txt
 	$(LOCK) --extra server --resolution lowest-direct pyproject.toml -o requirements/lowest.txt
-	for set in build linger dev go fuzz audit; do $(LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
-	$(LOCK) --no-deps requirements/axe.in -o requirements/axe.txt
+	for set in build linger dev go fuzz audit site; do $(LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+	for set in axe mermaid; do $(LOCK) --no-deps requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 
 .PHONY: clean
 clean: ## Delete .venv, caches, builds and development certificates
-	rm -rf $(VENV) .venv-lowest .venv-image .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist webhook/linger/bin
+	rm -rf $(VENV) .venv-lowest .venv-image .venv-site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist webhook/linger/bin
 	rm -f certs/*.crt certs/*.key
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
