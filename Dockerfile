@@ -1,6 +1,7 @@
 # This file builds two images. Choose one by --target:
 #   docker build --target podsettle -t REGISTRY/podsettle .    the webhook
 #   docker build --target linger -t REGISTRY/linger .          the helper, for --linger-image
+# For builders that have no --target, such as OpenShift's, --build-arg IMAGE=podsettle or IMAGE=linger chooses it.
 # docs/install.md covers podman, buildah, proxies, your own package index and your own base image.
 #
 # Two optional secrets are mounted for the steps that download. No layer contains them:
@@ -9,6 +10,7 @@
 
 # The base image. It must have /bin/sh and, as python3, Python 3.11 or later with the modules venv and ensurepip.
 ARG PYTHON=python:3.13-slim-bookworm
+ARG IMAGE=podsettle
 
 FROM ${PYTHON} AS build
 # The user of another base image may not be able to write to /.
@@ -73,3 +75,5 @@ USER 65532:65532
 EXPOSE 8443
 ENTRYPOINT ["/opt/podsettle/bin/podsettle"]
 CMD ["serve"]
+
+FROM ${IMAGE}

@@ -229,14 +229,45 @@ def test_index_of_the_documentation_has_every_page() -> None:
     assert {page.path for page in GUIDES if page.path != index.path} <= linked
 
 
-def test_openshift_page_cuts_the_dockerfile_behind_the_helper() -> None:
-    (script,) = re.findall(r"^sed '(.*)' Dockerfile >", (DOCS / "openshift.md").read_text(), re.M)
-    pattern, end = script.removeprefix("/").rsplit("/,", 1)
-    assert end == "$d"
-    lines = (ROOT / "Dockerfile").read_text().splitlines()
-    cut = next(number for number, line in enumerate(lines) if re.search(pattern, line))
-    stages = [line for line in lines[:cut] if line.startswith("FROM ")]
-    assert stages[-1].endswith(" AS linger")
+BUILDS = [
+    block.text
+    for name in ("install.md", "openshift.md")
+    for block in Page(DOCS / name).blocks
+    if re.search(r"kind: Job|kind: TaskRun|oc new-build", block.text)
+]
+"""The ways to build the images in a cluster: a Job, OpenShift's builds and a TaskRun."""
+
+
+def test_build_in_a_cluster_takes_five_commands_at_most() -> None:
+    assert len(BUILDS) == 3
+    for text in BUILDS:
+        script = re.sub(
+            r"(<<'?EOF'?)\n.*?^EOF$", r"\1", text.replace("\\\n", ""), flags=re.M | re.S
+        )
+        assert len(script.splitlines()) <= 5, script
+
+
+def test_builds_in_a_cluster_send_every_file_that_the_dockerfile_copies() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
+    files = {path.rstrip("/") for line in copied for path in line.split()}
+    whole = {path for path in files if str(Path(path).parent) not in files}
+    archives = re.findall(r"git archive --format=tar\.gz HEAD ([^|]+)", "".join(BUILDS))
+    assert len(archives) == 2
+    for archive in archives:
+        named = set(archive.replace("\\\n", "").split())
+        assert named == {"Dockerfile", *whole}
+
+
+def test_steps_of_the_task_run_are_those_of_the_job() -> None:
+    steps = [
+        re.findall(r"^ +(tar .+|buildah .+)$", text.replace("$REGISTRY", "$registry"), re.M)
+        for text in BUILDS
+    ]
+    job, builds, task_run = steps
+    assert builds == []
+    assert job == task_run
+    assert len(job) == 5
 
 
 def test_previews_of_live_pods_leave_out_their_node() -> None:
