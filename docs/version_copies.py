@@ -8,7 +8,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
 _TAG = r"(?<=\b{name}:)\d+\.\d+\.\d+(?:[a-z]+\d+)?"
-_RELEASE = r"(?<=\bVERSION=)\d+\.\d+\.\d+|(?<=\bv)\d+\.\d+\.\d+"
+_RELEASE = r"(?<=\bVERSION=)\d+\.\d+\.\d+|(?<=\bv)\d+\.\d+\.\d+|(?<=--version )\d+\.\d+\.\d+"
 _IMAGE_TAGS = "|".join(_TAG.format(name=name) for name in ("podsettle", "linger"))
 # The paths begin in docs/, as those of all generated files.
 COPIES = {

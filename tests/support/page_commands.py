@@ -49,6 +49,12 @@ def shell_texts(page: Page) -> Iterator[str]:
             yield block.text
 
 
+def commands_of_script(text: str) -> list[str]:
+    """Return the commands of a script, without the documents that they read. A pipe is one."""
+    whole = re.sub(r"^(.*<<'?EOF'?)\n.*?^EOF$", r"\1", text, flags=re.MULTILINE | re.DOTALL)
+    return whole.replace("\\\n", "").splitlines()
+
+
 def programs_of(text: str) -> set[str]:
     """Return the names of the programs that a command line or a script runs."""
     found: set[str] = set()
