@@ -41,7 +41,7 @@ _FACTS = ("commit", "date", "processor", "memory", "system", "load average befor
 @click.option(
     "--pods",
     type=click.IntRange(1),
-    default=30,
+    default=100,
     show_default=True,
     help=f"Pods of each kind. Figures of fewer than {MIN_PODS} are not written to the page.",
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import hypot, isnan
+from math import isnan
 from pathlib import Path
 
 from bench.node.start_gate_pods import EMPTY, NOTHING, Failures, Starts
@@ -18,8 +18,8 @@ from bench.text_table import Cells, aligned_lines, markdown_rows
 PAGE = Path(__file__).parents[2] / "docs" / "start-gate.md"
 RESULTS = PAGE.with_suffix(".json")
 MARKER = "start-gate"
-MIN_JOBS, MIN_PODS = 20, 10
-"""For figures that the page states."""
+MIN_JOBS, MIN_PODS = 20, 30
+"""For figures that the page states. The confidence intervals assume that the mean is normal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ def price_table(results: Results) -> Cells:
 
 
 def _difference(one: Starts, other: Starts) -> str:
-    error = hypot(one.standard_error, other.standard_error)
-    text = f"{one.mean - other.mean:+.2f} s"
-    return text if isnan(error) else f"{text} ± {error:.2f}"
+    added = one.minus(other)
+    text = f"{added.mean:+.2f} s"
+    return text if isnan(added.margin) else f"{text} ± {added.margin:.2f}"
 
 
 def as_text(results: Results) -> str:
@@ -98,7 +98,8 @@ def as_markdown(results: Results) -> str:
         [
             *markdown_rows(failure_table(results)),
             "",
-            "If every target answers at once, a pod starts later by:",
+            "If every target answers at once, a pod starts later. ± is the confidence interval",
+            f"of 95 %, from {len(results.starts[0].seconds)} pairs of pods:",
             "",
             *markdown_rows(price_table(results)),
             "",

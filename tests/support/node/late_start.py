@@ -46,10 +46,15 @@ class _Answers(BaseHTTPRequestHandler):
         pass
 
 
+class _Server(ThreadingHTTPServer):
+    # The pods of a measurement connect at the same time. A full queue would drop connections.
+    request_queue_size = 128
+
+
 @contextmanager
 def serving(port: int = SERVER_PORT) -> Iterator[None]:
     """Answer requests at every address of the node, also at those that it gets later."""
-    server = ThreadingHTTPServer(("0.0.0.0", port), _Answers)
+    server = _Server(("0.0.0.0", port), _Answers)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -23,7 +23,7 @@ from bench.node.start_gate_report import (
 RESULT = Results(
     {"Kubernetes": "1.36.2"},
     (Failures("DNS", 20, 19, 0),),
-    (Starts(NOTHING, (1.0, 1.0)), Starts(EMPTY, (2.0, 2.2)), Starts(START, (2.2, 2.2))),
+    (Starts(NOTHING, (1.0, 1.0)), Starts(EMPTY, (2.0, 2.2)), Starts(START, (2.1, 2.3))),
 )
 
 
@@ -31,11 +31,11 @@ def test_failures_are_counted_without_and_with_a_gate() -> None:
     assert failure_table(RESULT)[1] == ["DNS", "20 and 20", "19", "0"]
 
 
-def test_price_is_the_difference_to_no_and_to_an_empty_init_container() -> None:
+def test_price_is_the_mean_difference_of_pairs_with_its_confidence_interval() -> None:
     _, nothing, empty, gate = price_table(RESULT)
     assert nothing[2:] == ["", ""]
-    assert empty[2:] == ["+1.10 s ± 0.10", ""]
-    assert gate[1:] == ["2.20 s (2.20–2.20)", "+1.20 s ± 0.00", "+0.10 s ± 0.10"]
+    assert empty[2:] == ["+1.10 s ± 0.20", ""]
+    assert gate[1:] == ["2.20 s (2.10–2.30)", "+1.20 s ± 0.20", "+0.10 s ± 0.00"]
     assert "2.20 s" in as_text(RESULT)
 
 
