@@ -47,7 +47,7 @@ _HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/")
 _HELPER_MOUNT_NAME_BYTES = _HELPER_MOUNT_NAME.encode()
 _BRACKET, _BACKSLASH = b"[\\"
 _READ_ANNOTATIONS = tuple(sorted(OWN_ANNOTATIONS | {ANNOTATION_SKIP, ANNOTATION_START_GATE}))
-_MAX_ANNOTATION_CHARACTERS = 4096
+MAX_ANNOTATION_CHARACTERS = 4096
 """The number of characters of an annotation that are read. podsettle writes at most some hundred. A
 client can send megabytes, which a patch would copy."""
 _MAX_SKIPPED_CHARACTERS = MAX_NOTE_BYTES[ANNOTATION_SKIPPED] - len(ANNOTATION_SKIPPED)
@@ -189,7 +189,10 @@ def _annotation_fact(key: str, text: str) -> str:
         return ""
     if key == ANNOTATION_SKIPPED:
         return text if len(text) <= _MAX_SKIPPED_CHARACTERS else ""
-    return text[:_MAX_ANNOTATION_CHARACTERS]
+    if key == ANNOTATION_START_GATE:
+        # One character more shows that the text is too long: a part of a list is another list.
+        return text[: MAX_ANNOTATION_CHARACTERS + 1]
+    return text[:MAX_ANNOTATION_CHARACTERS]
 
 
 def namespace_facts_of(name: str, *, fixed_selinux_level: bool) -> NamespaceFacts:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
+from msgspec.structs import replace
 from pydantic import AfterValidator, ConfigDict, Field
 
 from webhook.core.cluster.helper_version import HelperFeature
@@ -85,40 +86,35 @@ def apply(
     There it connects without the proxy of a mesh, which would accept every connection. Where only a
     place behind a proxy is possible, the pod gets no gate.
     """
+    targets, problem = _merged_targets(pod, settings)
+    outcome = _outcome_without_new_gate(pod, context, patch)
+    if outcome is None:
+        gate = gate_container(START_GATE, pod, context, patch)
+        timeout = format_duration(settings.timeout)
+        gate["command"].append(WAIT)
+        gate["args"] = ["--timeout", timeout]
+        for kind, text in targets:
+            gate["args"] += [f"--{kind}", text]
+        patch.put_init_container(gate, 0 if pod.init_containers else None)
+        message = f"held until {_subject(targets)}, for up to {timeout}"
+        outcome = Outcome(Reason.APPLIED, changed=True, message=message)
+    if problem and (outcome.changed or outcome.reason is Reason.ALREADY_SETTLED):
+        yield Outcome(Reason.ANNOTATION_IGNORED, message=problem)
+    yield replace(outcome, effect=_phrase(targets, settings))
+
+
+def _outcome_without_new_gate(pod: PodFacts, context: Context, patch: PodPatch) -> Outcome | None:
+    """Return the outcome if the pod has a gate already, or cannot have one, and else None."""
     inits = pod.init_containers or ()
-    name = START_GATE
     if any(each.name == KUBELET_GATE and (each.command or ())[-1:] == [WAIT] for each in inits):
-        yield Outcome(Reason.ALREADY_SETTLED)  # kubeletGate moves it if it has to.
-        return
-    outcome = outcome_without_new_gate(name, pod, context, patch)
+        return Outcome(Reason.ALREADY_SETTLED)  # kubeletGate moves it if it has to.
+    outcome = outcome_without_new_gate(START_GATE, pod, context, patch)
     if outcome is not None:
-        yield outcome
-        return
+        return outcome
     if service_mesh.is_behind_proxy(inits):
-        yield Outcome(Reason.MESH_TRAFFIC, message=_BEHIND_PROXY)
-        return
+        return Outcome(Reason.MESH_TRAFFIC, message=_BEHIND_PROXY)
     missing = context.missing_in_helper(HelperFeature.WAIT)
-    if missing:
-        yield Outcome(Reason.HELPER_TOO_OLD, message=missing)
-        return
-    targets = [target.pair for target in settings.wait_for]
-    try:
-        targets += _pod_targets(pod, settings)
-    except ValueError as error:
-        message = f"{ANNOTATION_START_GATE}: {error}; only the targets of the policy count"
-        yield Outcome(Reason.ANNOTATION_IGNORED, message=message)
-    targets = list(dict.fromkeys(targets))
-    gate = gate_container(name, pod, context, patch)
-    gate["command"].append(WAIT)
-    gate["args"] = ["--timeout", format_duration(settings.timeout)]
-    for kind, text in targets:
-        gate["args"] += [f"--{kind}", text]
-    patch.put_init_container(gate, 0 if inits else None)
-    yield Outcome(
-        Reason.APPLIED,
-        changed=True,
-        message=f"held until {_subject(targets)}, for up to {format_duration(settings.timeout)}",
-    )
+    return Outcome(Reason.HELPER_TOO_OLD, message=missing) if missing else None
 
 
 _BEHIND_PROXY = (
@@ -127,11 +123,23 @@ _BEHIND_PROXY = (
 )
 
 
-def _pod_targets(pod: PodFacts, settings: StartGate) -> Sequence[Pair]:
-    """Return the targets in the pod's annotation.
+def _merged_targets(pod: PodFacts, settings: StartGate) -> tuple[Sequence[Pair], str]:
+    """Return the targets of the policy and of the pod's annotation.
 
-    Raises ValueError if the annotation cannot be used. The author of the pod reads its message.
+    The text says why the annotation does not count, for the author of the pod. It is empty if the
+    annotation counts, or if the pod has none.
     """
+    own = [target.pair for target in settings.wait_for]
+    try:
+        added, problem = _pod_targets(pod, settings), ""
+    except ValueError as error:
+        added = ()
+        problem = f"{ANNOTATION_START_GATE}: {error}; only the targets of the policy count"
+    return list(dict.fromkeys((*own, *added))), problem
+
+
+def _pod_targets(pod: PodFacts, settings: StartGate) -> Sequence[Pair]:
+    """Return the targets in the pod's annotation. Raises ValueError if it cannot be used."""
     text = (pod.annotations or {}).get(ANNOTATION_START_GATE)
     if text is None:
         return ()
@@ -147,9 +155,14 @@ def _subject(targets: Sequence[Pair]) -> str:
 
 
 def effect(settings: StartGate) -> str:
-    """Return what the remedy does to a pod."""
-    subject = _subject([target.pair for target in settings.wait_for])
-    return f"held until {subject}, for at most {format_duration(settings.timeout, separator=' ')}"
+    """Return what the remedy does to a pod that adds no targets."""
+    return _phrase([target.pair for target in settings.wait_for], settings)
+
+
+def _phrase(targets: Sequence[Pair], settings: StartGate) -> str:
+    """Return what the gate does to a pod, as a phrase after `is`."""
+    timeout = format_duration(settings.timeout, separator=" ")
+    return f"held until {_subject(targets)}, for at most {timeout}"
 
 
 def container_sign(container: Container) -> str:

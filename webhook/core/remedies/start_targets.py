@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_va
 from pydantic_core import PydanticCustomError
 
 from webhook.core.constants import DNS_SUBDOMAIN
+from webhook.core.decision_input import MAX_ANNOTATION_CHARACTERS
 from webhook.core.types import StrictModel
 
 MAX_TARGETS = 8
@@ -119,6 +120,8 @@ def parse_pod_targets(text: str) -> tuple[Pair, ...]:
     The form of a target says its kind. Raises ValueError if `text` is no such list. The author of
     the pod reads its message.
     """
+    if len(text) > MAX_ANNOTATION_CHARACTERS:
+        raise ValueError(f"it has more than {MAX_ANNOTATION_CHARACTERS:,} characters")
     items = text.split(",", MAX_POD_TARGETS)
     if len(items) > MAX_POD_TARGETS:
         raise ValueError(f"it has more than {MAX_POD_TARGETS} targets")

@@ -268,7 +268,8 @@ def test_targets_of_the_annotation_follow_those_of_the_policy() -> None:
         ("a b", "'a b' is not"),
         ("a:80\nlinger: all is well", r"'a:80\nlinger: all is well' is not"),
         ("a" * 255, f"'{'a' * 60}…' is not"),
-        ("a:80," * 4_000, "it has more than 4 targets"),
+        ("a:80," * 4_000, "it has more than 4,096 characters"),
+        ("a:80" + " " * 4_089 + ",b:8", "it has more than 4,096 characters"),
     ],
 )
 def test_unusable_annotation_warns_and_the_targets_of_the_policy_count(
@@ -285,6 +286,47 @@ def test_unusable_annotation_warns_and_the_targets_of_the_policy_count(
         "startGate was applied in part: AnnotationIgnored."
     )
     assert decide_pod(after, make_view(podTargets=True)).operations == ()
+
+
+def test_annotation_of_the_maximum_length_counts() -> None:
+    text = "a:80" + " " * 4_088 + ",b:8"
+    assert len(text) == 4_096
+    (gate,) = init_containers(mutate_pod(annotated(text), make_view(podTargets=True)))
+    assert gate["args"][4:] == ["--tcp", "a:80", "--tcp", "b:8"]
+
+
+def summary(document: Json) -> str:
+    text: str = document["metadata"]["annotations"]["podsettle.dev/summary"]
+    return text
+
+
+def behind_a_mesh(document: Json) -> Json:
+    """Return a gated pod to which a later webhook has added a mesh."""
+    init_containers(document).insert(0, container("istio-init"))
+    return document
+
+
+@pytest.mark.parametrize("beside", [{}, {"kubeletGate": {}}], ids=["alone", "both"])
+def test_summary_counts_the_targets_of_the_annotation_also_when_the_gate_is_moved(
+    beside: Json,
+) -> None:
+    look = make_view(podTargets=True, beside=beside)
+    once = mutate_pod(annotated("a:80,b:80,169.254.170.23:80"), look)
+    held = "The pod is held until 169.254.170.23:80 and 2 more answer, for at most 15 s"
+    assert summary(once).startswith(held)
+    before = summary(once)
+    assert summary(mutate_pod(behind_a_mesh(once), look)) == before
+
+
+def test_annotation_stays_reported_as_ignored_when_the_gate_is_moved() -> None:
+    once = mutate_pod(annotated("a b"), make_view(podTargets=True))
+    before = dict(once["metadata"]["annotations"])
+    assert before["podsettle.dev/skipped"] == "startGate=AnnotationIgnored"
+    after = mutate_pod(behind_a_mesh(once), make_view(podTargets=True))
+    assert (
+        after["metadata"]["annotations"].items()
+        >= {key: before[key] for key in ("podsettle.dev/summary", "podsettle.dev/skipped")}.items()
+    )
 
 
 def test_annotation_is_ignored_unless_the_policy_allows_it() -> None:
