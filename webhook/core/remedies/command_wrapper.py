@@ -237,6 +237,21 @@ def layers(command: Sequence[str]) -> Sequence[list[str]]:
     return found
 
 
+def helper_options(layer: Sequence[str]) -> dict[str, str]:
+    """Return the options of a helper's layer, as the helper reads them. The last of a name counts.
+
+    `layer` starts with the helper's path. What follows the first `--` is not read.
+    """
+    options: dict[str, str] = {}
+    strings = iter(layer[1 : _MAX_OPTION_STRINGS + 2])
+    for string in strings:
+        if string == "--":
+            break
+        name, equals, value = string.partition("=")
+        options[name] = value if equals else next(strings, "")
+    return options
+
+
 def unwrapped(command: list[str]) -> list[str]:
     """Return the command that wrappers run. A command without a wrapper is returned itself."""
     wrappers = [each for each in layers(command) if each[0] != HELPER_PATH or each[-1] == "--"]

@@ -37,6 +37,7 @@ from webhook.core.remedies.command_wrapper import (
     CommandWrapper,
     CommandWrapping,
     Delivery,
+    helper_options,
     layers,
     selected_containers,
 )
@@ -191,7 +192,7 @@ def _limiting_layer(command: Sequence[str]) -> list[str] | None:
     """Return the wrapper that limits the open files of a command, or None."""
     for layer in layers(command):
         if layer[0] == HELPER_PATH:
-            if any(each.split("=", 1)[0] == OPEN_FILES_OPTION for each in layer):
+            if OPEN_FILES_OPTION in helper_options(layer):
                 return layer
         elif shell_wrapper.sets_limits(layer):
             return layer
@@ -201,8 +202,8 @@ def _limiting_layer(command: Sequence[str]) -> list[str] | None:
 def _has_limits_of(settings: OpenFiles, layer: list[str]) -> bool:
     """Return whether a wrapper has the limits of the settings."""
     if layer[0] == HELPER_PATH:
-        *_, option, limits, end = settings.wrapper.helper_command
-        return layer[-3:] == [option, limits, end]
+        wanted = helper_options(settings.wrapper.helper_command)
+        return wanted.items() <= helper_options(layer).items()
     return shell_wrapper.limits(layer) == shell_wrapper.limits(settings.wrapper.in_shell[layer[0]])
 
 

@@ -35,12 +35,15 @@ from webhook.core.remedies.command_wrapper import (
     CommandWrapper,
     CommandWrapping,
     Delivery,
+    helper_options,
     layers,
     selected_containers,
 )
 from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
 from webhook.core.types import StrictModel
+
+_SLEEP_OPTION, _MIN_LIFETIME_OPTION = "--sleep", "--min-lifetime"
 
 
 class PostInitSleep(StrictModel):
@@ -119,7 +122,7 @@ class PostInitSleep(StrictModel):
             for shell in shell_wrapper.SHELLS
         }
         sleep, least = format_duration(self.sleep), format_duration(self.min_lifetime)
-        helper_command = [HELPER_PATH, "--sleep", sleep, "--min-lifetime", least, "--"]
+        helper_command = [HELPER_PATH, _SLEEP_OPTION, sleep, _MIN_LIFETIME_OPTION, least, "--"]
         return CommandWrapper(in_shell, helper_command, interactive=Reason.INTERACTIVE)
 
 
@@ -179,22 +182,19 @@ def _delaying_layer(command: Sequence[str]) -> list[str] | None:
     """
     for layer in layers(command):
         if layer[0] == HELPER_PATH:
-            if not (len(layer) == _LENGTH_WITHOUT_DELAY and layer[1] == OPEN_FILES_OPTION):
+            if helper_options(layer).keys() != {OPEN_FILES_OPTION}:
                 return layer
         elif not shell_wrapper.has_no_delay(layer):
             return layer
     return None
 
 
-_LENGTH_WITHOUT_DELAY = len([HELPER_PATH, OPEN_FILES_OPTION, "65536", "--"])
-
-
 def _has_durations_of(settings: PostInitSleep, container: ContainerFacts) -> bool:
     """Return whether the wrapper of a container has the durations of the settings."""
     layer = _delaying_layer(container.command or ()) or []
     if container.starts_helper and layer[0] == HELPER_PATH:
-        *options, end = settings.wrapper.helper_command
-        return layer[: len(options)] == options and layer[-1:] == [end]
+        wanted = helper_options(settings.wrapper.helper_command)
+        return wanted.items() <= helper_options(layer).items()
     wrapper = settings.wrapper.in_shell.get(layer[0], ())
     return shell_wrapper.durations(layer) == shell_wrapper.durations(wrapper)
 
@@ -231,18 +231,19 @@ def proposed_settings(found: FoundContainers) -> object:
 def kept_alive_ms(command: Sequence[str]) -> int | None:
     """Return for how long a wrapper keeps its container alive at least.
 
-    The container may be the one that copies the helper. Return None if nothing says the time.
+    The container may be a gate, or the one that copies the helper. Return None if nothing says the
+    time.
     """
-    in_image = command[:1] == [HELPER_IN_IMAGE]
-    layer = command if in_image else _delaying_layer(command)
+    layer = command if command[:1] == [HELPER_IN_IMAGE] else _delaying_layer(command)
     if layer is None:
         return None
     try:
-        if not in_image and layer[0] != HELPER_PATH:
+        if layer[0] not in (HELPER_IN_IMAGE, HELPER_PATH):
             before_sleep, sleep = shell_wrapper.durations(layer)
             return parse_duration(f"{before_sleep}s") + parse_duration(f"{sleep}s")
-        _, _, sleep, _, min_lifetime, *_ = layer
-        return max(parse_duration(sleep), parse_duration(min_lifetime))
+        options = helper_options(layer)
+        delays = (options.get(each, "0") for each in (_SLEEP_OPTION, _MIN_LIFETIME_OPTION))
+        return max(map(parse_duration, delays))
     except ValueError:  # A client may have written the command.
         return None
 

@@ -181,6 +181,7 @@ def with_init_container(change: Json) -> Plant:
     )
 
 
+SHORT_CONTAINER = ["/linger", "--min-lifetime", "500ms", "--"]
 HELPER_OPTIONS = PostInitSleep.model_validate({"minLifetime": "2s"}).wrapper.helper_command[1:]
 
 
@@ -193,11 +194,22 @@ HELPER_OPTIONS = PostInitSleep.model_validate({"minLifetime": "2s"}).wrapper.hel
             {"name": "podsettle-linger", "command": ["/linger", *HELPER_OPTIONS, "/linger"]},
             " for at least 2 s",
         ),
+        (
+            {"name": "podsettle-linger", "command": [*SHORT_CONTAINER, "/linger"]},
+            " for at least 500 ms",
+        ),
+        (
+            {"command": ["/podsettle/linger", "--open-files", "9", "--sleep=2s", "--", "init"]},
+            " for at least 2 s",
+        ),
         ({"command": ["/podsettle/linger", "--", "init"]}, ""),
         ({"command": ["/podsettle/linger", "--sleep", "\x1b", "--min-lifetime", "1s"]}, ""),
         ({"command": ["sh", "-c", ": podsettle; script", "podsettle"]}, ""),
     ],
-    ids=["helper", "shell", "copy of the helper", "no times", "malformed time", "no script"],
+    ids=[
+        *("helper", "shell", "copy of the helper", "copy beside short containers"),
+        *("options in another order", "no times", "malformed time", "no script"),
+    ],
 )
 def test_exit_code_255_of_a_container_that_is_kept_alive_is_only_possible(
     change: Json, time: str
