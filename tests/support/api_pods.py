@@ -5,8 +5,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.support.factories import Json, in_shell
+from webhook.core.remedies.shell_wrapper import WRAPPER_LENGTH, exec_wrapper, with_limits, wrapper
 
 _SCRIPT = ["-c", 'echo "$HOME"; true']
+LIMITED = [*with_limits(exec_wrapper("sh"), 65_536, 524_288), "sh", *_SCRIPT]
+"""A command that openFiles has wrapped. It ends as soon as it would without the wrapper."""
 _COMMANDS = st.sampled_from(
     [
         None,
@@ -18,6 +21,9 @@ _COMMANDS = st.sampled_from(
         ["/busybox/ash", "-c", ": podsettle; not the wrapper"],
         in_shell(["sh", *_SCRIPT], sleep_ms=10, min_lifetime_ms=500),
         in_shell(["sh", *_SCRIPT], sleep_ms=1, min_lifetime_ms=2),
+        LIMITED,
+        [*LIMITED[:WRAPPER_LENGTH], *in_shell(["sh", *_SCRIPT], sleep_ms=10, min_lifetime_ms=500)],
+        [*with_limits(wrapper("sh", sleep_ms=10, min_lifetime_ms=500), 9, None), "sh", *_SCRIPT],
         ["/podsettle/linger", "--", "x"],
     ]
 )

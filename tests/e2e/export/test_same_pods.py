@@ -11,13 +11,15 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.api_pods import API_PODS
+from tests.support.api_pods import API_PODS, LIMITED
 from tests.support.e2e_pods import Json, normal
 from tests.support.engines import SETS, Engines
+from tests.support.factories import container, in_shell
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
 from tests.support.strategies import PODS as HOSTILE_PODS
 from webhook.core.preview.pods_in_document import Workload, pods_of
+from webhook.core.remedies.shell_wrapper import WRAPPER_LENGTH
 
 APPLIED, SUMMARY = "podsettle.dev/applied", "podsettle.dev/summary"
 SKIPPED = "podsettle.dev/skipped"
@@ -31,7 +33,23 @@ def example_pods() -> Iterator[Any]:
                 yield pytest.param(found.pod, id=path.stem)
 
 
-FIXED_PODS = [*(pytest.param(load_pod(path), id=path.stem) for path in PODS), *example_pods()]
+def limited_pod() -> Json:
+    """Return a pod whose open files are limited. postInitSleep has still to keep it alive."""
+    inner = in_shell(["sh", "-c", "true"], sleep_ms=10, min_lifetime_ms=500)
+    commands = {"prepare": LIMITED, "a": [*LIMITED[:WRAPPER_LENGTH], *inner]}
+    spec = {
+        "restartPolicy": "Never",
+        "initContainers": [container(name, *command) for name, command in commands.items()],
+        "containers": [container("main", *LIMITED)],
+    }
+    return {"metadata": {"name": "limited"}, "spec": spec}
+
+
+FIXED_PODS = [
+    *(pytest.param(load_pod(path), id=path.stem) for path in PODS),
+    *example_pods(),
+    pytest.param(limited_pod(), id="limited"),
+]
 
 
 def without_skips(pod: Json) -> Json:

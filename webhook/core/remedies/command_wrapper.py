@@ -42,7 +42,7 @@ WRAPS_NOTHING = (
 OPEN_FILES_OPTION = "--open-files"
 """The helper's option that limits open files."""
 
-_MAX_LAYERS = 4
+MAX_LAYERS = 4
 """The maximum number of layers that are read. podsettle writes at most two."""
 _MAX_OPTION_STRINGS = 16
 """The maximum number of strings between the helper's path and `--`. podsettle writes six."""
@@ -214,14 +214,14 @@ def selected_containers(
 def layers(command: Sequence[str]) -> Sequence[list[str]]:
     """Return the wrappers of podsettle, of any version, with which a command begins.
 
-    The outermost one comes first. At most _MAX_LAYERS are read, because a client may write any
+    The outermost one comes first. At most MAX_LAYERS are read, because a client may write any
     number. A helper without a command, which has no `--`, is the last one.
     """
     if not command or (command[0] != HELPER_PATH and not shell_wrapper.is_wrapped(command)):
         return ()  # As almost all commands.
     found: list[list[str]] = []
     start = 0
-    for _ in range(_MAX_LAYERS):
+    for _ in range(MAX_LAYERS):
         if command[start : start + 1] == [HELPER_PATH]:
             options = list(command[start : start + _MAX_OPTION_STRINGS + 2])
             if "--" not in options:

@@ -28,6 +28,7 @@ from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, FoundContainers, Remedy
 from webhook.core.remedies.command_wrapper import (
     DELIVERY_DESCRIPTION,
+    MAX_LAYERS,
     OPEN_FILES_OPTION,
     WRAPPER_EDITS,
     WRAPPER_REASONS,
@@ -288,9 +289,9 @@ def native(settings: PostInitSleep, _cluster: ClusterFacts) -> NativeRemedy:
             "!has(c.tty)",
             "has(c.command)",
             shell_wrapper.native_is_shell("c.command[0]"),
-            f"!({shell_wrapper.native_is_wrapped('c.command')})",
+            f"!{_native_is_delayed()}",
         )
-        wrapped = shell_wrapper.native_is_wrapped("c.command", durations=arguments[1:])
+        wrapped = _native_is_delayed(arguments[1:])
         items = f"object.spec.?{container_list}.orValue([])"
         command = f"{container_list}[i].command"
         conditions.append(f"{items}.exists(c,\n  {indent(to_wrap)})")
@@ -312,6 +313,26 @@ def native(settings: PostInitSleep, _cluster: ClusterFacts) -> NativeRemedy:
         variables=variables,
         containers="\n+ ".join(names),
     )
+
+
+def _native_is_delayed(durations: Sequence[str] = ()) -> str:
+    """Return whether `c.command` has a script that delays its exit, in CEL.
+
+    With `durations`, these are its own. Layers of the helper are not read: podsettle puts no script
+    in front of them.
+    """
+    starts = [layer * shell_wrapper.WRAPPER_LENGTH for layer in range(MAX_LAYERS)]
+    earlier_wrapped = shell_wrapper.native_is_wrapped("c.command", "earlier")
+    earlier_has_no_delay = shell_wrapper.native_has_no_delay("c.command", "earlier")
+    parts = [
+        shell_wrapper.native_is_wrapped("c.command", "start"),
+        f"!{shell_wrapper.native_has_no_delay('c.command', 'start')}",
+        f"{starts}.all(earlier,\n  earlier >= start\n"
+        f"  || ({earlier_wrapped}\n    && {earlier_has_no_delay}))",
+    ]
+    if durations:
+        parts.append(shell_wrapper.native_has_durations("c.command", "start", durations))
+    return f"{starts}.exists(start,\n  {indent(all_of(*parts))})"
 
 
 def _native_init_container(settings: PostInitSleep) -> list[str]:

@@ -210,16 +210,30 @@ def native_is_shell(argv0: str) -> str:
     return f'{argv0}.matches("^({directories})?({names})$")'
 
 
-def native_is_wrapped(command: str, durations: Sequence[str] = ()) -> str:
-    """Return whether a command has the wrapper, in CEL. With `durations`, these are its own."""
+def native_is_wrapped(command: str, start: str) -> str:
+    """Return `is_wrapped` of the rest of a command from the index `start` on, in CEL."""
     parts = [
-        f"size({command}) > {3 + len(durations)}",
-        f'{command}[1] == "-c"',
-        f"{command}[2].startsWith({quote(_MARKER)})",
-        f"{command}[3] == {quote(_SCRIPT_NAME)}",
-        *(f"{command}[{i}] == {quote(each)}" for i, each in enumerate(durations, 4)),
+        f"size({command}) > {start} + 3",
+        native_is_shell(f"{command}[{start}]"),
+        f'{command}[{start} + 1] == "-c"',
+        f"{command}[{start} + 2].startsWith({quote(_MARKER)})",
+        f"{command}[{start} + 3] == {quote(_SCRIPT_NAME)}",
     ]
     return " && ".join(parts)
+
+
+def native_has_no_delay(command: str, start: str) -> str:
+    """Return `has_no_delay` of the rest of a command from the index `start` on, in CEL."""
+    return f"{command}[{start} + 2].endsWith({quote(EXEC_SCRIPT.removeprefix(_MARKER))})"
+
+
+def native_has_durations(command: str, start: str, durations: Sequence[str]) -> str:
+    """Return whether `durations` are those of the rest of a command from `start` on, in CEL."""
+    first, second = map(quote, durations)
+    return (
+        f"size({command}) > {start} + 5 && {command}[{start} + 4] == {first}"
+        f" && {command}[{start} + 5] == {second}"
+    )
 
 
 def durations(command: Sequence[str]) -> tuple[str, ...]:
