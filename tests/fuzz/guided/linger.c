@@ -118,10 +118,12 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     if (size > MAX_TEXT || socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         return 0;
     CHECK(send(ends[1], data, size, 0) == (ssize_t)size);
-    close(ends[1]);
+    /* This end stays open for what linger sends. */
+    CHECK(shutdown(ends[1], SHUT_WR) == 0);
     struct attempt attempt =
-        read_server_hello(ends[0], monotonic_now() + 60 * NANOSECONDS_PER_SECOND);
+        begin_handshake(ends[0], monotonic_now() + 60 * NANOSECONDS_PER_SECOND);
     close(ends[0]);
+    close(ends[1]);
     bool is_complete = size >= RECORD_HEADER + 2;
     bool begins = is_complete && data[0] == RECORD_HANDSHAKE && data[1] == 3 &&
                   data[RECORD_HEADER] == MESSAGE_SERVER_HELLO;

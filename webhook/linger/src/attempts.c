@@ -87,6 +87,28 @@ int connect_until(const struct sockaddr *address, socklen_t length, nanoseconds 
     return -1;
 }
 
+struct attempt exchange(int fd, const void *message, size_t length, void *answer, size_t size,
+                        nanoseconds until)
+{
+    size_t read = 0;
+
+    if (send(fd, message, length, MSG_NOSIGNAL) < 0)
+        return retryable("breaks the connection: ", strerror(errno));
+    while (read < size) {
+        if (!wait_for_events(fd, POLLIN, until))
+            return retryable("does not answer", "");
+        ssize_t n = recv(fd, (char *)answer + read, size - read, 0);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (n < 0)
+            return retryable("breaks the connection: ", strerror(errno));
+        if (n == 0)
+            return retryable("closes the connection", "");
+        read += (size_t)n;
+    }
+    return (struct attempt){.outcome = READY};
+}
+
 struct attempt repeat_until(attempt_function *attempt, const void *target, nanoseconds until)
 {
     nanoseconds backoff = initial_backoff;

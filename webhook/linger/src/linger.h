@@ -129,6 +129,11 @@ bool wait_for_events(int fd, short events, nanoseconds until);
 int connect_until(const struct sockaddr *address, socklen_t length, nanoseconds until,
                   struct attempt *failure);
 
+/* Sends a message and reads the first `size` bytes of the answer. The result is READY or RETRY. The
+ * message has to fit into the send buffer of a new socket, so that send() accepts it completely. */
+struct attempt exchange(int fd, const void *message, size_t length, void *answer, size_t size,
+                        nanoseconds until);
+
 /* Repeats an attempt at growing intervals. Returns the result of the last one: READY, GIVE_UP, or
  * RETRY when `until` has passed. */
 struct attempt repeat_until(attempt_function *attempt, const void *target, nanoseconds until);

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -85,31 +84,6 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads the beginning of a status line, such as "HTTP/1.1 200". */
-static struct attempt read_status(int fd, nanoseconds until)
-{
-    static const char version[] = "HTTP/1.";
-    char answer[sizeof "HTTP/1.1 200" - 1];
-    size_t length = 0;
-
-    while (length < sizeof answer) {
-        if (!wait_for_events(fd, POLLIN, until))
-            return retryable("does not answer", "");
-        ssize_t n = recv(fd, answer + length, sizeof answer - length, 0);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (n < 0)
-            return retryable("breaks the connection: ", strerror(errno));
-        if (n == 0)
-            return retryable("closes the connection", "");
-        length += (size_t)n;
-    }
-    if (memcmp(answer, version, sizeof version - 1) == 0 && is_digit(answer[7]) &&
-        answer[8] == ' ' && is_digit(answer[9]) && is_digit(answer[10]) && is_digit(answer[11]))
-        return (struct attempt){.outcome = READY};
-    return retryable("does not speak HTTP/1", "");
-}
-
 static size_t append(char *to, size_t at, const char *text, size_t length)
 {
     memcpy(to + at, text, length);
@@ -122,7 +96,9 @@ static struct attempt request_status(int fd, const struct target *target, nanose
     static const char version[] = " HTTP/1.1\r\nHost: ";
     static const char fields[] = "\r\nUser-Agent: linger/" LINGER_VERSION
                                  "\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+    static const char protocol[] = "HTTP/1.";
     char request[2 * MAX_TARGET_LENGTH + sizeof get + sizeof version + sizeof fields];
+    char answer[sizeof "HTTP/1.1 200" - 1]; /* the beginning of a status line */
     const char *path = target->authority + target->authority_length;
     size_t length = append(request, 0, get, sizeof get - 1);
 
@@ -132,10 +108,13 @@ static struct attempt request_status(int fd, const struct target *target, nanose
     length = append(request, length, version, sizeof version - 1);
     length = append(request, length, target->authority, target->authority_length);
     length = append(request, length, fields, sizeof fields - 1);
-    /* The request fits into the send buffer of a new socket, so send() accepts it completely. */
-    if (send(fd, request, length, MSG_NOSIGNAL) < 0)
-        return retryable("breaks the connection: ", strerror(errno));
-    return read_status(fd, until);
+    struct attempt attempt = exchange(fd, request, length, answer, sizeof answer, until);
+    if (attempt.outcome != READY)
+        return attempt;
+    if (memcmp(answer, protocol, sizeof protocol - 1) == 0 && is_digit(answer[7]) &&
+        answer[8] == ' ' && is_digit(answer[9]) && is_digit(answer[10]) && is_digit(answer[11]))
+        return attempt;
+    return retryable("does not speak HTTP/1", "");
 }
 
 static struct attempt attempt_target(const void *any, nanoseconds until)

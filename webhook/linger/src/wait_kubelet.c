@@ -10,8 +10,6 @@
 #include "linger.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <poll.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -105,26 +103,17 @@ static struct attempt alert_result(unsigned char alert)
     return (struct attempt){GIVE_UP, "refuses the handshake with TLS alert ", digit};
 }
 
-static struct attempt read_server_hello(int fd, nanoseconds until)
+static struct attempt begin_handshake(int fd, nanoseconds until)
 {
     unsigned char answer[RECORD_HEADER + 2];
-    size_t length = 0;
+    struct attempt attempt =
+        exchange(fd, client_hello, sizeof client_hello, answer, sizeof answer, until);
 
-    while (length < sizeof answer) {
-        if (!wait_for_events(fd, POLLIN, until))
-            return retryable("does not answer", "");
-        ssize_t n = recv(fd, answer + length, sizeof answer - length, 0);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (n < 0)
-            return retryable("breaks the connection: ", strerror(errno));
-        if (n == 0)
-            return retryable("closes the connection", "");
-        length += (size_t)n;
-    }
+    if (attempt.outcome != READY)
+        return attempt;
     if (answer[0] == RECORD_HANDSHAKE && answer[1] == 3 &&
         answer[RECORD_HEADER] == MESSAGE_SERVER_HELLO)
-        return (struct attempt){.outcome = READY};
+        return attempt;
     if (answer[0] == RECORD_ALERT && answer[1] == 3)
         return alert_result(answer[RECORD_HEADER + 1]);
     return retryable("does not speak TLS", "");
@@ -139,11 +128,7 @@ static struct attempt attempt_handshake(const void *target, nanoseconds until)
     int fd = connect_until(&kubelet->address.any, kubelet->length, until, &attempt);
     if (fd < 0)
         return attempt;
-    /* The message fits into the send buffer of a new socket, so send() accepts it completely. */
-    if (send(fd, client_hello, sizeof client_hello, MSG_NOSIGNAL) < 0)
-        attempt = retryable("breaks the connection: ", strerror(errno));
-    else
-        attempt = read_server_hello(fd, until);
+    attempt = begin_handshake(fd, until);
     close(fd);
     return attempt;
 }
