@@ -210,23 +210,33 @@ def no_helper_image(release: DoctorRelease) -> None:
     release.controller.reconcile()
 
 
-def set_helper(release: DoctorRelease, image: str) -> None:
-    """Name an image of the helper, and create a policy that needs a helper of version 0.2.0."""
-    limits = policy("limits", remedies={"openFiles": {"soft": 65536}})
-    assert release.cluster.request("POST", POLICIES, limits).status == 201
+def set_helper(release: DoctorRelease, image: str, version: str = "") -> None:
+    """Name an image of the helper, and state its version."""
     release.installation.helm(
         "upgrade", RELEASE, CHART, "--reset-then-reuse-values",
-        f"--set=lingerImage={image},lingerVersion=",
+        f"--set=lingerImage={image},lingerVersion={version}",
     )  # fmt: skip
     release.controller.reconcile()
 
 
+def need_new_helper(release: DoctorRelease) -> None:
+    """Create a policy that needs a helper of version 0.2.0."""
+    limits = policy("limits", remedies={"openFiles": {"soft": 65536}})
+    assert release.cluster.request("POST", POLICIES, limits).status == 201
+
+
 def helper_that_is_too_old(release: DoctorRelease) -> None:
+    need_new_helper(release)
     set_helper(release, "registry.example/linger:0.1.0")
 
 
 def helper_of_unknown_version(release: DoctorRelease) -> None:
+    need_new_helper(release)
     set_helper(release, "registry.example/linger:stable")
+
+
+def helper_of_another_version_than_stated(release: DoctorRelease) -> None:
+    set_helper(release, "registry.example/linger:0.1.0", "0.2.0")
 
 
 def unpullable_helper(release: DoctorRelease) -> None:
@@ -308,6 +318,11 @@ FAULTS = (
         "helper image",
         "nothing says which version of the helper is in registry.example/linger:stable",
         (f"{POLICIES}/limits",),
+    ),
+    Fault(
+        helper_of_another_version_than_stated,
+        "helper image",
+        "stated as 0.2.0, and the tag of registry.example/linger:0.1.0 says 0.1.0",
     ),
     Fault(unpullable_helper, "helper pull", "Back-off pulling image"),
     Fault(unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",)),

@@ -32,10 +32,19 @@ _PULL_ERRORS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
 
 async def _check_named(installed: Installed) -> list[Result]:
     installation = installed.installation
-    image = installation.linger_image
-    version = helper_version(image, installation.linger_version)
+    image, stated = installation.linger_image, installation.linger_version
+    version, tagged = helper_version(image, stated), helper_version(image, None)
+    if stated is not None and tagged not in (stated, None):
+        return [
+            fault(
+                f"its version is stated as {stated}, and the tag of {image} says {tagged}",
+                "podsettle may use what the helper does not have, and the pod then fails. Let the "
+                "tag say the version.",
+                helm_upgrade(installation, "--set lingerVersion="),
+            )
+        ]
     if image and not any(feature.missing(image, version) for feature in HelperFeature):
-        return [ok(f"it is {image}")]
+        return [ok(_named(installation, image))]
     view = (await installed.require("settlepolicies")).view
     needing = {
         f"{remedy} of {policy.metadata.name}": remedy
@@ -56,6 +65,14 @@ async def _check_named(installed: Installed) -> list[Result]:
     ]
 
 
+def _named(installation: Installation, image: str) -> str:
+    """Return which image it is, and how its version is known if its tag does not say it."""
+    stated = installation.linger_version
+    if stated is None or helper_version(image, None) is not None:
+        return f"it is {image}"
+    return f"it is {image}. Its version {stated} is only stated: the tag does not show it"
+
+
 def _judge_version(installation: Installation, image: str, needing: Mapping[str, str]) -> Result:
     """Judge whether the helper is new enough for the remedies that need it.
 
@@ -68,7 +85,7 @@ def _judge_version(installation: Installation, image: str, needing: Mapping[str,
         if (feature := REMEDIES[remedy].helper_feature) and feature.missing(image, version)
     }
     if not too_old:
-        return ok(f"it is {image}")
+        return ok(_named(installation, image))
     names = ", ".join(sorted(too_old))
     if version is None:
         return fault(
