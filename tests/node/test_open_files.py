@@ -1,16 +1,23 @@
-"""The limits on open files in containers of a real runtime, with and without openFiles."""
+"""The limits on open files in containers of real runtimes, with and without openFiles."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from tests.support.kube.cluster import Json
+from tests.support.node.containerd import Containerd
+from tests.support.node.crio import Crio
+from tests.support.node.crio_build import FIXED
 from tests.support.node.deliveries import LIMITED, LIMITS, PLAIN, Settled, namespace_of
 from tests.support.node.delivery_cases import in_shell
+from tests.support.node.node import RealNode
+from tests.support.node.node_pool import NodePool
+from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.pods import states
+from tests.support.node.runtime import Runtime
 
 SHOW = ("cat", "/proc/self/limits")
 USERS: Mapping[str, Json] = {
@@ -18,6 +25,19 @@ USERS: Mapping[str, Json] = {
     "user": {"securityContext": {"runAsUser": 4242}},
 }
 PROBED = "until [ -s /tmp/limits ]; do sleep 0.1; done; cat /tmp/limits; exec sleep 1000"
+
+
+RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
+    "containerd 2": lambda: Containerd(2),
+    "containerd 1.7": lambda: Containerd(1),
+    "CRI-O": lambda: Crio(crio_or_skip(FIXED)),
+}
+
+
+@pytest.fixture(scope="module", params=RUNTIMES.values(), ids=RUNTIMES)
+def node(nodes: NodePool, request: pytest.FixtureRequest) -> Iterator[RealNode]:
+    with nodes.own(request.param()) as own:
+        yield own
 
 
 def limits_in(text: str) -> tuple[int, int]:
@@ -67,6 +87,8 @@ def plain(settled: Settled) -> tuple[int, int]:
 def test_init_and_regular_containers_have_the_limits_as_any_user(
     delivery: str, settled: Settled, plain: tuple[int, int]
 ) -> None:
+    if not settled.supports(delivery):
+        pytest.skip("the runtime mounts no image volumes")
     found = limits_of_containers(settled, delivery)
     assert set(found.values()) == {expected_after(delivery, plain)}
     assert found["init-root"] != plain
@@ -77,6 +99,8 @@ def test_exec_and_exec_probes_keep_the_limits_of_the_runtime(
     delivery: str, settled: Settled, plain: tuple[int, int]
 ) -> None:
     """They are no children of process 1. The page says so."""
+    if not settled.supports(delivery):
+        pytest.skip("the runtime mounts no image volumes")
     probe = {"exec": {"command": ["sh", "-c", "cat /proc/self/limits >/tmp/limits"]}}
     main = in_shell("main", PROBED, settled.images.busybox, startupProbe=probe)
     settled.create(delivery, "probed", {"containers": [main]})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tests.support.helm import NAMESPACE, run, set_flags
 from tests.support.helm_release import POLICIES, RELEASE, policy
 from tests.support.kube.cluster import Json, KubeCluster
+from tests.support.node.containerd import Containerd
 from tests.support.node.delivery_cases import RESTRICTED, in_shell
 from tests.support.node.images import NodeImages
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
@@ -57,7 +58,7 @@ class Settled:
         """Install podsettle if it is not there yet, and cover a namespace for each delivery."""
         _install(node)
         made = cls(node)
-        for delivery in (*DELIVERIES, *LIMITED, BOTH, LONG):
+        for delivery in filter(made.supports, (*DELIVERIES, *LIMITED, BOTH, LONG)):
             document = policy(policy_of(delivery), remedies=_remedies(delivery))
             # Another module of tests may have made it on this node.
             status, answer, _ = node.cluster.request("POST", POLICIES, document)
@@ -66,6 +67,12 @@ class Settled:
             made.await_policy(namespace_of(delivery))
         node.namespace(namespace_of(PLAIN))
         return made
+
+    def supports(self, delivery: str) -> bool:
+        """Whether the node's runtime mounts image volumes, if the delivery needs one."""
+        runtime = self.node.runtime
+        needs_image_volume = delivery.endswith("ImageVolume")
+        return not (needs_image_volume and isinstance(runtime, Containerd) and runtime.major == 1)
 
     @property
     def images(self) -> NodeImages:
