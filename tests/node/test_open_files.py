@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -34,10 +34,9 @@ RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
 }
 
 
-@pytest.fixture(scope="module", params=RUNTIMES.values(), ids=RUNTIMES)
-def node(nodes: NodePool, request: pytest.FixtureRequest) -> Iterator[RealNode]:
-    with nodes.own(request.param()) as own:
-        yield own
+@pytest.fixture(scope="module", params=[*RUNTIMES])
+def node(nodes: NodePool, request: pytest.FixtureRequest) -> RealNode:
+    return nodes.shared(RUNTIMES[request.param]())
 
 
 def limits_in(text: str) -> tuple[int, int]:
