@@ -81,7 +81,7 @@ def price_table(results: Results) -> Cells:
 
 def _difference(one: Starts, other: Starts) -> str:
     added = one.minus(other)
-    text = f"{added.mean:+.2f} s"
+    text = f"{added.mean:+z.2f} s"
     return text if isnan(added.margin) else f"{text} ± {added.margin:.2f}"
 
 
