@@ -33,6 +33,12 @@ whole pod, for remedies that a policy wanted and the pod could not get."""
 MAX_NOTE_BYTES = {ANNOTATION_SUMMARY: 1280, ANNOTATION_SKIPPED: 768}
 """The maximum size of each annotation for people, key and value together in UTF-8. Every pod of a
 cluster may carry both, so together they take at most 2 KiB in etcd."""
+ANNOTATION_EXPORTED_FROM = f"{GROUP}/exported-from"
+"""On a policy that `podsettle export` wrote: the name of its SettlePolicy."""
+ANNOTATION_EXPORTED_BY = f"{GROUP}/exported-by"
+"""On such a policy: the version of podsettle that wrote it."""
+ANNOTATION_EXPORTED_DIGEST = f"{GROUP}/exported-digest"
+"""On such a policy: a digest of the SettlePolicies that it depends on."""
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 """On a mirror pod, which the kubelet creates to represent a static pod."""
 

@@ -32,6 +32,7 @@ from webhook.core.export.coverage import (
     namespace_selectors,
     selector_document,
 )
+from webhook.core.export.origin import first_policies, origin_annotations
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.still_needed import all_nodes, remedy_needs
@@ -46,7 +47,7 @@ API_VERSIONS: Mapping[str, Version] = {
 }
 """The versions of the API of MutatingAdmissionPolicies, and the first Kubernetes that has each."""
 
-_LABELS = {"app.kubernetes.io/managed-by": "podsettle-export"}
+LABELS = {"app.kubernetes.io/managed-by": "podsettle-export"}
 """The labels of all native policies and bindings, by which they can be removed."""
 _RULE: Json = {
     "apiGroups": [""],
@@ -121,7 +122,7 @@ def export(
         settings.docs_url,
     )
     exported, not_native, by_nodes = [], [], []
-    for rank, policy in enumerate(policies.by_precedence):
+    for policy in policies.by_precedence:
         if chosen is not None and policy.metadata.name not in chosen:
             continue
         if guard and policy.spec.action == "Audit":
@@ -145,9 +146,7 @@ def export(
             else:
                 forms[remedy] = form
         if forms:
-            writer = _Writer(
-                policy, forms, policies.by_precedence, rank, settings.own_namespace, guard
-            )
+            writer = _Writer(policy, forms, policies.by_precedence, settings.own_namespace, guard)
             exported.append(NativePolicy(policy, tuple(writer.documents(api_version))))
     return Export(tuple(exported), tuple(not_native), tuple(by_nodes))
 
@@ -171,7 +170,6 @@ class _Writer:
         policy: SettlePolicy,
         forms: Mapping[str, NativeRemedy],
         by_precedence: tuple[SettlePolicy, ...],
-        rank: int,
         own_namespace: str | None,
         guard: bool,
     ) -> None:
@@ -179,22 +177,14 @@ class _Writer:
         self._forms = forms
         self._own_namespace = own_namespace
         self._guard = guard
+        self._origin = origin_annotations(policy, by_precedence)
         name, given = policy.metadata.name, policy.spec.settings()
         self._steps = [
             NativeStep(name, remedy, REMEDIES[remedy].effect(given[remedy]), form)
             for remedy, form in forms.items()
         ]
-        same_action = [each for each in by_precedence if each.spec.action == policy.spec.action]
-        earlier = by_precedence[:rank]
-        self._before = {
-            remedy: [
-                each
-                for each in same_action
-                if (each in earlier and remedy in each.spec.settings())
-                or (each is not policy and _sets_other_class(each, remedy, given[remedy]))
-            ]
-            for remedy in forms
-        }
+        first = first_policies(policy, by_precedence)
+        self._before = {remedy: first[remedy] for remedy in forms}
         """For each remedy, the policies that come first if they cover the pod."""
         self._covering = _variable_names(
             {e.metadata.name: e for v in self._before.values() for e in v}
@@ -228,7 +218,8 @@ class _Writer:
             spec["reinvocationPolicy"] = "IfNeeded"
             patch = {"expression": self._patch()}
             spec["mutations"] = [{"patchType": "JSONPatch", "jsonPatch": patch}]
-        yield {**head, "kind": kind, "metadata": {"name": name, "labels": _LABELS}, "spec": spec}
+        metadata: Json = {"name": name, "labels": LABELS, "annotations": self._origin}
+        yield {**head, "kind": kind, "metadata": metadata, "spec": spec}
         for end, selector in namespace_selectors(policy).items():
             binding: Json = {"policyName": name}
             if audits:
@@ -237,7 +228,7 @@ class _Writer:
                 # Without the class, the API server would refuse a pod that names it.
                 binding["paramRef"] = {"name": classes[0], "parameterNotFoundAction": "Allow"}
             binding["matchResources"] = {"namespaceSelector": selector}
-            metadata = {"name": f"{end}.{name}" if end else name, "labels": _LABELS}
+            metadata = {"name": f"{end}.{name}" if end else name, "labels": LABELS}
             yield {**head, "kind": f"{kind}Binding", "metadata": metadata, "spec": binding}
 
     @property
@@ -327,23 +318,6 @@ class _Writer:
                 f"{would_be}"
             )
         return f"SettlePolicy {step.policy}, action Audit: by its remedy {step.remedy}, {would_be}"
-
-
-def _sets_other_class(policy: SettlePolicy, remedy: str, settings: Any) -> bool:
-    """Return whether a policy sets another RuntimeClass than a remedy with these settings.
-
-    Only remedies that are applied before `remedy` count, whatever the precedence of the policies.
-    """
-    wanted = REMEDIES[remedy].class_name(settings)
-    if wanted is None:
-        return False
-    given = policy.spec.settings()
-    for name, earlier in REMEDIES.items():
-        if name == remedy:
-            return False
-        if name in given and earlier.class_name(given[name]) not in (None, wanted):
-            return True
-    return False
 
 
 def _variable_names(policies: Mapping[str, SettlePolicy]) -> dict[str, SettlePolicy]:
