@@ -9,7 +9,8 @@ from typing import NamedTuple
 _QUOTED = re.compile(r"('[^']*')")
 _PROGRAM = re.compile(
     r"(?:^|(?<=[|;] )|(?<=\())"
-    r"(?P<call>(?P<program>kubectl|helm|flux)|podsettle (?:doctor|explain|preview|scan))(?= |$)"
+    r"(?P<call>(?P<program>kubectl|helm|flux)"
+    r"|podsettle (?:doctor|explain|export|preview|scan))(?= |$)"
 )
 """A program that uses a cluster, where a command of the shell begins."""
 

@@ -18,6 +18,11 @@ HELM = "helm --kubeconfig='my config' --kube-context='prod; x'"
         ("kubectl -n a get pods", f"{KUBECTL} -n a get pods"),
         ("helm upgrade a b", f"{HELM} upgrade a b"),
         ("podsettle scan", "podsettle scan --kubeconfig='my config' --context='prod; x'"),
+        (
+            "podsettle export p | kubectl apply -f -",
+            "podsettle export --kubeconfig='my config' --context='prod; x' p | "
+            f"{KUBECTL} apply -f -",
+        ),
         ("podsettle node-config crio", "podsettle node-config crio"),
         ("kubectl a | kubectl b", f"{KUBECTL} a | {KUBECTL} b"),
         ("sleep 10; kubectl a", f"sleep 10; {KUBECTL} a"),
