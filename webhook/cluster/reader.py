@@ -25,9 +25,13 @@ _ROOTS = {
 }
 
 
-def path_of(right: Right) -> str:
-    """Return the path of the API server that a right is about."""
-    parts = [_ROOTS[right.group]]
+def path_of(right: Right, version: str = "") -> str:
+    """Return the path of the API server that a right is about.
+
+    `version` is another version of the API than the one that podsettle usually reads.
+    """
+    root = _ROOTS[right.group]
+    parts = [f"{root.rpartition('/')[0]}/{version}" if version else root]
     if right.namespace is not None:
         parts += ["namespaces", quote(right.namespace, safe="")]
     parts.append(right.resource)
@@ -43,16 +47,16 @@ class ClusterReader:
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
-        self._read: dict[tuple[Right, str], Json | NotAllowedError | None] = {}
+        self._read: dict[tuple[Right, str, str], Json | NotAllowedError | None] = {}
 
-    async def get(self, right: Right, query: str = "") -> Json | None:
+    async def get(self, right: Right, query: str = "", version: str = "") -> Json | None:
         """Return the object or the list that a right is about, or None if it does not exist.
 
         Raises NotAllowedError, and ApiError and Unreachable for other failures.
         """
-        key = (right, query)
+        key = (right, query, version)
         if key not in self._read:
-            self._read[key] = await self._request(right, query)
+            self._read[key] = await self._request(right, query, version)
         found = self._read[key]
         if isinstance(found, NotAllowedError):
             raise found
@@ -63,8 +67,10 @@ class ClusterReader:
         found = await self.get(right, query)
         return [] if found is None else found.get("items") or []
 
-    async def _request(self, right: Right, query: str) -> Json | NotAllowedError | None:
-        path = path_of(right) + (f"?{query}" if query else "")
+    async def _request(
+        self, right: Right, query: str, version: str
+    ) -> Json | NotAllowedError | None:
+        path = path_of(right, version) + (f"?{query}" if query else "")
         try:
             return await self.server.request("GET", path)
         except ApiError as error:

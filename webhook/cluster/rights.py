@@ -18,6 +18,8 @@ _CLUSTER_SCOPED = frozenset({
     "clusterrolebindings",
     "clusterroles",
     "customresourcedefinitions",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
     "mutatingwebhookconfigurations",
     "namespaces",
     "nodes",
@@ -26,6 +28,8 @@ _CLUSTER_SCOPED = frozenset({
     "settlepolicies",
     "subjectaccessreviews",
     "tokenreviews",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
 })  # fmt: skip
 
 

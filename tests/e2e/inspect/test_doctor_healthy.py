@@ -23,14 +23,17 @@ from tests.support.helm import CRDS, NAMESPACE
 from tests.support.helm_release import (
     CONFIGURATION,
     OWN,
+    POLICIES,
     RELEASE,
     REQUIRED,
     ROUTING,
     Installation,
     installed,
+    policy,
 )
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.custom_resources import create_crd
+from tests.support.kube.versions import server_minor
 from tests.support.process import podsettle
 from tests.support.pull_secrets import docker_config
 from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
@@ -170,6 +173,7 @@ def test_user_with_few_rights_gets_the_missing_ones_by_name(
     assert rights["permissions"] == "create subjectaccessreviews"
     assert rights["crd"] == "get customresourcedefinitions/settlepolicies.podsettle.dev"
     assert rights["policies"] == "list settlepolicies"
+    assert rights["native policies"] == "list validatingadmissionpolicies"
     assert rights["failed calls"] == "get /metrics"
     assert rights["webhook configuration"] == f"get mutatingwebhookconfigurations/{RELEASE}"
     assert rights["certificate"].startswith(f"get pods/{pod.rpartition('-')[0]}-")
@@ -251,6 +255,25 @@ def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
             "unknown",
             "no policy covers namespace kube-system; choose a covered namespace with --in",
         )
+
+
+@pytest.mark.skipif(server_minor() < 36, reason="the API server has no MutatingAdmissionPolicies")
+def test_native_policy_and_webhook_that_act_on_the_same_pods_are_no_fault(
+    fresh: Installation, tmp_path: Path
+) -> None:
+    release = DoctorRelease(fresh, tmp_path)
+    release.install(*release.values)
+    spec = policy("opt-in", remedies={"seLinuxChangePolicy": "Recursive"})["spec"]
+    release.cluster.request("PATCH", f"{POLICIES}/opt-in", {"spec": spec})
+    fresh.shell("podsettle export opt-in --partial | kubectl apply -f -")
+    (line,) = (each for each in release.doctor() if each.check == "native policies")
+    assert line.state == "ok", line.result
+    assert line.result.endswith(
+        "it is in force; the webhook acts on the same pods, and adds what only it can do"
+    )
+    release.follow(line.commands[0])
+    (line,) = (each for each in release.doctor() if each.check == "native policies")
+    assert (line.state, line.result) == ("ok", "there is none")
 
 
 def test_doctor_waits_until_a_fault_is_mended(fresh: Installation, tmp_path: Path) -> None:

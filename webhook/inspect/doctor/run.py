@@ -12,9 +12,16 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.view_reader import read_view
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.checks import CHECKS
 from webhook.inspect.doctor.checks.check import DoctorCheck
+from webhook.inspect.doctor.checks.exported_policies import (
+    EXPORTED,
+    Compared,
+    find_exported,
+    judge_exported,
+)
 from webhook.inspect.doctor.model import (
     Advice,
     CheckResult,
@@ -22,6 +29,7 @@ from webhook.inspect.doctor.model import (
     Result,
     State,
     not_looked_at,
+    ok,
     unknown,
 )
 from webhook.inspect.doctor.round_readings import Installed, NewImageResolver
@@ -55,12 +63,13 @@ async def _diagnose(
     chosen_namespace: str | None,
     new_image_resolver: NewImageResolver,
 ) -> DoctorReport:
+    reader = ClusterReader(server)
     try:
-        found = await find_installation(ClusterReader(server), namespace)
+        found = await find_installation(reader, namespace)
+        if isinstance(found, Absent):
+            return await _without_webhook(server, found, reader, is_wanted=namespace is not None)
     except ApiError as error:
         return _without_installation(server, unknown(f"the API server answered {error}"))
-    if isinstance(found, Absent):
-        return _without_installation(server, _absence(found))
     installed = Installed(server, found, new_image_resolver, chosen_namespace)
     lines: list[CheckResult] = []
     for check in CHECKS:
@@ -117,9 +126,29 @@ def _with_flags(line: CheckResult, flags: ClusterFlags) -> CheckResult:
     )
 
 
-def _without_installation(server: ApiServer, result: Result) -> DoctorReport:
+async def _without_webhook(
+    server: ApiServer, absent: Absent, reader: ClusterReader, *, is_wanted: bool
+) -> DoctorReport:
+    """Return a report on native policies, which need no installation.
+
+    `is_wanted` says whether the user named the namespace of an installation. Raises ApiError and
+    Unreachable.
+    """
+    absence, found = _absence(absent), await find_exported(reader)
+    results = [*found.unread]
+    if found.are_any:
+        compared = Compared(await read_view(server), is_webhook_registered=False)
+        results[:0] = judge_exported(found.by_api, compared)
+        if absence.state is State.FAULT and not is_wanted and not absent.several:
+            absence = ok(f"{absent.why}; native policies need none")
+    return _without_installation(
+        server, absence, *(_line(EXPORTED.name, EXPORTED.what, each) for each in results)
+    )
+
+
+def _without_installation(server: ApiServer, result: Result, *lines: CheckResult) -> DoctorReport:
     what = "whether podsettle is installed"
-    return DoctorReport(server.title, "", (_line("installation", what, result),))
+    return DoctorReport(server.title, "", (_line("installation", what, result), *lines))
 
 
 def _absence(absent: Absent) -> Result:

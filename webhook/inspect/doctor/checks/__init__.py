@@ -9,6 +9,7 @@ from webhook.inspect.doctor.checks.certificate import CERTIFICATE, TRUST
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.configuration import CONFIGURATION, CONTROL_PLANE, OWN_NAMESPACE
 from webhook.inspect.doctor.checks.crd import CRD
+from webhook.inspect.doctor.checks.exported_policies import EXPORTED
 from webhook.inspect.doctor.checks.helper_image import HELPER_IMAGE, HELPER_PULL
 from webhook.inspect.doctor.checks.lease import LEASE
 from webhook.inspect.doctor.checks.permissions import PERMISSIONS
@@ -30,6 +31,7 @@ CHECKS: tuple[DoctorCheck, ...] = (
     POLICIES,
     RUNTIME_CLASSES,
     HANDLERS,
+    EXPORTED,
     HELPER_IMAGE,
     HELPER_PULL,
     REACHABILITY,
