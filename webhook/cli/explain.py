@@ -118,7 +118,8 @@ def _find(
     target: ObjectTarget, namespace: str | None, all_namespaces: bool, opened: OpenCluster
 ) -> Found:
     """Return the target's object and what belongs to it. Raise InputError if it is not found."""
-    from webhook.inspect.explain.found import NotFoundError, find_related
+    from webhook.cluster.reader import ClusterReader
+    from webhook.inspect.explain.found import NotFoundError, find_related, with_exported
     from webhook.inspect.explain.source import (
         find_namespace,
         find_object,
@@ -141,6 +142,7 @@ def _find(
         else:
             chosen = namespace or opened.known.namespace
         document = run(get_object(server, target, chosen, flags))
-        return run(find_related(PagedReader(server), target, document, chosen, flags))
+        found = run(find_related(PagedReader(server), target, document, chosen, flags))
+        return run(with_exported(ClusterReader(server), found, flags))
     except NotFoundError as error:
         raise InputError(str(error)) from None

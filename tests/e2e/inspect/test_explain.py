@@ -127,7 +127,12 @@ def test_developer_learns_what_the_pod_alone_tells_and_which_rights_are_missing(
     assert answer["today"] is None
     assert answer["nodes"] == []
     missing = {each["what"]: each for each in answer["unknown"]}
-    assert missing.keys() == {"settlepolicies", "runtimeclasses", "nodes"}
+    assert missing.keys() == {
+        "mutatingadmissionpolicies",
+        "settlepolicies",
+        "runtimeclasses",
+        "nodes",
+    }
     for each in missing.values():
         program, chosen, *words = each["command"].split()
         assert (program, chosen) == ("kubectl", f"--kubeconfig={developer}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from webhook.cluster.reader import ClusterReader
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.pod import OwnerReference
 from webhook.core.reasons import Reason
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
@@ -14,6 +16,7 @@ from webhook.inspect.explain.pod import explain_pod
 from webhook.inspect.explain.target import CRON_JOB, JOB, POD, ObjectTarget
 from webhook.inspect.explain.today import missing_right
 from webhook.inspect.explain.workload import PodGroups, explain_workload
+from webhook.inspect.exported_policies import MUTATING, ExportedPolicy, read_exported
 from webhook.inspect.findings import Looked
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import Event
@@ -40,6 +43,8 @@ class Found:
     """The pods of a workload. Empty for a pod."""
     events: tuple[EventNote, ...] = ()
     unknown: tuple[Unknown, ...] = ()
+    exported: tuple[ExportedPolicy, ...] = ()
+    """The native policies of the cluster that change pods."""
 
 
 def explain(
@@ -47,10 +52,34 @@ def explain(
 ) -> PodExplanation | WorkloadExplanation:
     """Return the explanation of an object. Raises one of DECODE_ERRORS for a malformed pod."""
     if target.kind is POD:
-        return explain_pod(found.document, cluster, found.namespace, found.events, found.unknown)
+        return explain_pod(
+            found.document, cluster, found.namespace, found.events, found.unknown, found.exported
+        )
     return explain_workload(
-        target, found.document, found.pods, cluster, found.namespace, found.events, found.unknown
+        target,
+        found.document,
+        found.pods,
+        cluster,
+        found.namespace,
+        found.events,
+        found.unknown,
+        found.exported,
     )
+
+
+async def with_exported(
+    reader: ClusterReader, found: Found, flags: ClusterFlags = NO_FLAGS
+) -> Found:
+    """Return what was found, with the native policies. Raises ApiError and Unreachable.
+
+    `flags` are those of printed commands.
+    """
+    try:
+        exported = await read_exported(reader, MUTATING)
+    except NotAllowedError as error:
+        unknown = missing_right(MUTATING.plural, error.right, f"it {error}", flags)
+        return replace(found, unknown=(*found.unknown, unknown))
+    return replace(found, exported=exported.policies)
 
 
 async def find_related(

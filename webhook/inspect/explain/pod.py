@@ -15,6 +15,7 @@ from webhook.core.preview.model import PodPreview, PreviewOutcome
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.explain.advice import ADVICE
+from webhook.inspect.explain.exported import ExportedForPod
 from webhook.inspect.explain.model import (
     AppliedRemedy,
     ContainerExplanation,
@@ -47,6 +48,7 @@ from webhook.inspect.explain.today import (
     node_sentence,
     unknown_parts,
 )
+from webhook.inspect.exported_policies import ExportedPolicy
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.next_pod import next_pod_document
 from webhook.inspect.objects import LivePod
@@ -66,10 +68,12 @@ def explain_pod(
     namespace: str,
     events: Sequence[EventNote] = (),
     unknown: Sequence[Unknown] = (),
+    exported: Sequence[ExportedPolicy] = (),
 ) -> PodExplanation:
     """Return the explanation of a pod. Raises one of DECODE_ERRORS for a malformed pod.
 
-    `unknown` is what the caller could not read, in addition to what `cluster` lacks.
+    `unknown` is what the caller could not read, in addition to what `cluster` lacks. `exported` are
+    the native policies of the cluster that change pods.
     """
     live = decode_live_pod(msgspec.json.encode(document))
     pod = live.before_scheduling()
@@ -78,6 +82,7 @@ def explain_pod(
     today = decide_today(cluster, next_document, namespace)
     lacks_remedies = would_change(decide_today(cluster, document, namespace))
     call = call_for(cluster, today)
+    native = ExportedForPod(exported, cluster, namespace, pod.labels or {})
     outcomes = today.outcomes if today else []
     left_out = [_left_out(each, outcomes) for each in record.skipped]
     relevant = dict.fromkeys([*record.applied, *evaluated_remedies(today)])
@@ -85,16 +90,17 @@ def explain_pod(
     return PodExplanation(
         namespace=namespace,
         name=live.metadata.name,
-        verdict=_verdict(record, today, call, lacks_remedies=lacks_remedies),
+        verdict=_verdict(record, today, call, native, lacks_remedies=lacks_remedies),
         summary=record.summary,
-        applied=[_applied(document, pair, today, call) for pair in record.applied],
+        applied=[_applied(document, pair, today, call, native) for pair in record.applied],
         left_out=left_out,
         containers=list(_containers(pod, record, left_out)),
         events=list(events),
         symptoms=list(symptoms_of(live, cluster)),
         notes=[
             *record_notes(record, pod),
-            *next_pod_notes(call, cluster.flags),
+            *native.notes(call, record, created),
+            *(() if native.changes_all(today) else next_pod_notes(call, cluster.flags)),
             *(_lateness(record, today, created, cluster) if is_called(call) else ()),
         ],
         today=today,
@@ -102,7 +108,13 @@ def explain_pod(
         node=node_sentence(cluster.view, live.spec.node_name, (remedy for _, remedy in relevant)),
         nodes=node_needs(cluster.view, relevant),
         unknown=[*unknown, *unknown_parts(cluster, namespace, call)],
-        advice=list(_advice(record, left_out, lacks_remedies and is_called(call))),
+        advice=list(
+            _advice(
+                record,
+                left_out,
+                lacks_remedies and (is_called(call) or native.changes_some(today)),
+            )
+        ),
     )
 
 
@@ -128,6 +140,7 @@ def _applied(
     pair: tuple[str, str],
     today: PodPreview | None,
     call: WebhookCall | None,
+    native: ExportedForPod,
 ) -> AppliedRemedy:
     """Return one of the remedies that a pod says it has."""
     policy, remedy = pair
@@ -137,16 +150,19 @@ def _applied(
         policy=policy,
         purpose=known.description if known else "",
         fields=remedy_fields(document, remedy),
-        today=_why_not_today(policy, remedy, today, call) if today else "",
+        today=_why_not_today(pair, today, call, native) if today else "",
     )
 
 
-def _why_not_today(policy: str, remedy: str, today: PodPreview, call: WebhookCall | None) -> str:
+def _why_not_today(
+    pair: tuple[str, str], today: PodPreview, call: WebhookCall | None, native: ExportedForPod
+) -> str:
     """Return why a policy would not apply a remedy today, in a sentence. Empty if it would."""
+    policy, remedy = pair
     of_remedy = [outcome for outcome in today.outcomes if outcome.remedy == remedy]
     in_force = [each for each in of_remedy if each.changed or each.reason in _IN_FORCE]
     if in_force:
-        if call is not None and call.called is Called.NO:
+        if call is not None and call.called is Called.NO and pair not in native.pairs:
             return f"The API server does not call podsettle: {call.why}."
         others = dict.fromkeys(outcome.policy for outcome in in_force)
         return "" if policy in others else f"Policy {', '.join(others)} sets this remedy instead."
@@ -159,7 +175,12 @@ def _why_not_today(policy: str, remedy: str, today: PodPreview, call: WebhookCal
 
 
 def _verdict(
-    record: Record, today: PodPreview | None, call: WebhookCall | None, *, lacks_remedies: bool
+    record: Record,
+    today: PodPreview | None,
+    call: WebhookCall | None,
+    native: ExportedForPod,
+    *,
+    lacks_remedies: bool,
 ) -> str:
     """Return the answer to the question of the command, in a sentence."""
     if record.applied:
@@ -182,6 +203,11 @@ def _verdict(
         )
     if call is None or call.called is Called.YES:
         return "podsettle did not change this pod, but it would change a new pod like this one."
+    if native.changes_some(today):
+        return (
+            "podsettle did not change this pod, but a native policy would change a new pod like "
+            "this one."
+        )
     if call.called is Called.NO:
         return (
             "podsettle did not change this pod. A policy covers it, but the API server does not "

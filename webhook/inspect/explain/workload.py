@@ -9,6 +9,7 @@ from typing import Any
 from webhook.core.pod import Pod
 from webhook.core.preview.model import PodPreview
 from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.explain.exported import ExportedForPod
 from webhook.inspect.explain.model import EventNote, PodGroup, Unknown, WorkloadExplanation
 from webhook.inspect.explain.next_pod import (
     audit_clause,
@@ -26,6 +27,7 @@ from webhook.inspect.explain.today import (
     node_needs,
     unknown_parts,
 )
+from webhook.inspect.exported_policies import ExportedPolicy
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.scan.workload import WorkloadName
 from webhook.inspect.webhook_calls import Called, WebhookCall
@@ -94,30 +96,41 @@ def explain_workload(
     namespace: str,
     events: Sequence[EventNote] = (),
     unknown: Sequence[Unknown] = (),
+    exported: Sequence[ExportedPolicy] = (),
 ) -> WorkloadExplanation:
     """Return the explanation of a workload.
 
-    `unknown` is what the caller could not read, in addition to what `cluster` lacks.
+    `unknown` is what the caller could not read, in addition to what `cluster` lacks. `exported` are
+    the native policies of the cluster that change pods.
     """
     today = decide_today(cluster, document, namespace)
     call = call_for(cluster, today)
+    labels = today.before["metadata"].get("labels") or {} if today else {}
+    native = ExportedForPod(exported if today else (), cluster, namespace, labels)
     return WorkloadExplanation(
         kind=target.kind.kind,
         namespace=namespace,
         name=target.name,
-        verdict=_verdict(today, call),
-        notes=list(next_pod_notes(call, cluster.flags)),
+        verdict=_verdict(today, call, native),
+        notes=[
+            *native.notes(call),
+            *(() if native.changes_all(today) else next_pod_notes(call, cluster.flags)),
+        ],
         today=today,
         called=call.called.value if call else None,
         pods=pods.all,
         nodes=node_needs(cluster.view, evaluated_remedies(today)),
         events=list(events),
         unknown=[*unknown, *unknown_parts(cluster, namespace, call)],
-        advice=list(_advice(target, today, call, pods, namespace, cluster.flags)),
+        advice=list(
+            _advice(target, today, pods, namespace, cluster.flags)
+            if is_called(call) or native.changes_some(today)
+            else ()
+        ),
     )
 
 
-def _verdict(today: PodPreview | None, call: WebhookCall | None) -> str:
+def _verdict(today: PodPreview | None, call: WebhookCall | None, native: ExportedForPod) -> str:
     if today is None:
         return "What podsettle would do to the next pod is not known."
     if failure := missing_decision(today):
@@ -126,6 +139,8 @@ def _verdict(today: PodPreview | None, call: WebhookCall | None) -> str:
         return f"podsettle would not change the next pod of this workload{audit_clause(today)}."
     if call is None or call.called is Called.YES:
         return "podsettle would change the next pod of this workload."
+    if native.changes_some(today):
+        return "A native policy would change the next pod of this workload."
     if call.called is Called.NO:
         return (
             "podsettle would not change the next pod of this workload, because the API server does "
@@ -140,13 +155,12 @@ def _verdict(today: PodPreview | None, call: WebhookCall | None) -> str:
 def _advice(
     target: ObjectTarget,
     today: PodPreview | None,
-    call: WebhookCall | None,
     pods: PodGroups,
     namespace: str,
     flags: ClusterFlags,
 ) -> Iterator[str]:
     """Yield what to do about pods that podsettle would change today."""
-    if today is None or not is_called(call):
+    if today is None:
         return
     wanted = frozenset(each.remedy for each in today.outcomes if each.changed)
     none, part = pods.lacking(wanted) if wanted else (0, 0)
