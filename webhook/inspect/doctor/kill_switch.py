@@ -15,11 +15,13 @@ from pathlib import Path
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.rights import Right, access_to
+from webhook.core.export.native_policies import LABELS
 from webhook.core.types import Json
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.deleted_configuration import KillSwitchError, Switch
 from webhook.inspect.doctor.rivals import Rival, rivals
+from webhook.inspect.exported_policies import MUTATING
 from webhook.inspect.installation import refuses_pods
 from webhook.inspect.webhook_configurations_api import (
     CONFIGURATION_GROUP,
@@ -63,6 +65,7 @@ def instructions(switch: Switch) -> Iterator[str]:
     yield "# 3. See that it stays away: this prints nothing. A GitOps tool may take minutes to"
     yield "#    create it again, so look once more after its interval."
     yield f"sleep {_WATCHED_SECONDS:.0f}; {_look(switch)}"
+    yield from (f"# {line}" for line in _native_policies(switch))
     yield from _way_back(switch)
 
 
@@ -71,6 +74,13 @@ def _look(switch: Switch) -> str:
     return switch.flags.add_to(
         f"kubectl get mutatingwebhookconfiguration {switch.name} --ignore-not-found"
     )
+
+
+def _native_policies(switch: Switch) -> Iterator[str]:
+    """Yield that native policies stay in force, and the command that lists them."""
+    yield "Policies that `podsettle export` wrote stay in force. This lists those that change pods:"
+    selector = ",".join(f"{key}={value}" for key, value in LABELS.items())
+    yield f"  {switch.flags.add_to(f'kubectl get {MUTATING.plural} -l {selector}')}"
 
 
 def _way_back(switch: Switch) -> Iterator[str]:
@@ -146,6 +156,7 @@ def _report(switch: Switch, record: Path, found: list[Rival]) -> Iterator[str]:
         yield f"These may take minutes to create it again: {tools}. Look once more then:"
         yield _look(switch)
     yield from (f"WARNING: {warning}" for warning in switch.warnings)
+    yield from _native_policies(switch)
     yield f"The record is {record}. The way back:"
     if refuses_pods(switch.configuration):
         yield _FAIL_WARNING

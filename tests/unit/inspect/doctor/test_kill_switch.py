@@ -79,6 +79,12 @@ def test_way_back_without_a_known_installation_needs_no_helm() -> None:
     assert text.index("kubectl delete") < text.index("#   kubectl create -f podsettle-webhook.yaml")
 
 
+def test_command_that_lists_native_policies_is_a_comment() -> None:
+    command = "kubectl get mutatingadmissionpolicies -l app.kubernetes.io/managed-by="
+    (line,) = (each for each in instructions(Switch(CONFIGURATION, None)) if command in each)
+    assert line == f"#   {command}podsettle-export"
+
+
 @pytest.mark.parametrize("failure_policy", ["Ignore", "Fail"])
 def test_user_is_warned_before_a_way_back_that_refuses_pods_without_a_replica(
     failure_policy: str,
