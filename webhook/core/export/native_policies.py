@@ -135,12 +135,13 @@ def export(
             not_native.append(LeftOut(name, "imageConfig", why))
         for remedy, given in policy.spec.settings().items():
             need = needs[remedy]
+            form = _form(remedy, given, cluster, guard)
             if need is not None and getattr(given, "when", "Always") == "NodesNeedIt":
                 is_needed = need.status != "False"
-                by_nodes.append(NodeDecision(name, remedy, is_needed, need.message))
+                if not is_needed or isinstance(form, NativeRemedy):
+                    by_nodes.append(NodeDecision(name, remedy, is_needed, need.message))
                 if not is_needed:
                     continue
-            form = _form(remedy, given, cluster, guard)
             if isinstance(form, str):
                 not_native.append(LeftOut(name, remedy, form))
             else:
