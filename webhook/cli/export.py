@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
-from typing import Any
 
 import click
-import yaml
 
-from webhook import __version__
 from webhook.cli.echo import echo_json, echo_message, echo_text
+from webhook.cli.native_policy_yaml import (
+    VALIDATING_NEEDS,
+    as_comment,
+    left_out_lines,
+    node_decision_lines,
+    policy_yaml,
+    server_needs,
+    written_line,
+)
 from webhook.cli.open_cluster import open_cluster
 from webhook.cli.options import InputError, ViewChoice, view_options
-from webhook.core.export.native_policies import API_VERSIONS, Export, NativePolicy
+from webhook.core.export.native_policies import API_VERSIONS, Export
 from webhook.core.export.native_policies import export as export_policies
+from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
-
-_WIDTH = 98
 
 
 @click.command()
@@ -100,8 +103,7 @@ def export(
     words += ["--partial"] if partial else []
     words += ["--guard"] if guard else []
     command = known.flags.add_to(" ".join(words))
-    # Guards, like all ValidatingAdmissionPolicies, are of the API v1 since Kubernetes 1.30.
-    needs = "They need Kubernetes 1.30 or later." if guard else _needs(api_version)
+    needs = VALIDATING_NEEDS if guard else server_needs(api_version)
     comments = [*_comments(found, known.title, command, needs)]
     if output == "json":
         for comment in filter(None, comments):
@@ -109,7 +111,8 @@ def export(
         items = [document for policy in found.policies for document in policy.documents]
         echo_json(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
         return
-    echo_text(_as_comment(comments), *map(_as_yaml, found.policies))
+    documents = (policy_yaml(each, [_about(each.source)]) for each in found.policies)
+    echo_text(as_comment(comments), *documents)
 
 
 def _check_names(names: Iterable[str], view: Snapshot) -> None:
@@ -124,70 +127,20 @@ def _check_names(names: Iterable[str], view: Snapshot) -> None:
             )
 
 
-def _needs(api_version: str) -> str:
-    """Return what the API server needs for MutatingAdmissionPolicies of a version."""
-    minimum = API_VERSIONS[api_version]
-    if api_version == "v1":
-        return f"They need Kubernetes {minimum.major}.{minimum.minor} or later."
-    return (
-        "They need an API server with --feature-gates=MutatingAdmissionPolicy=true and "
-        f"--runtime-config=admissionregistration.k8s.io/{api_version}=true."
-    )
-
-
 def _comments(found: Export, title: str, command: str, needs: str) -> Iterator[str]:
     """Yield what the output does not say itself, a paragraph or an item of a list at a time."""
-    today = datetime.now(UTC).date()
-    yield f"Written by podsettle {__version__} on {today} from {title}: {command}"
+    yield written_line(title, command)
     yield (
         "The API server evaluates these policies itself. They do not follow later changes of the "
         "SettlePolicies: repeat the command. To remove them: kubectl delete -f FILE"
     )
     yield needs
-    if found.not_native:
-        yield "Left out, because no native policy can do it:"
-        yield from (f"- {each.policy}: {each.part}: {each.why}" for each in found.not_native)
-    if found.by_nodes:
-        yield f"Decided by the nodes of {today}, for all pods alike:"
-        for decision in found.by_nodes:
-            verb = "acts" if decision.is_needed else "is left out"
-            yield f"- {decision.policy}: {decision.remedy} {verb}: {decision.why}"
+    yield from left_out_lines(found)
+    yield from node_decision_lines(found)
 
 
-def _as_comment(paragraphs: Iterable[str]) -> str:
-    """Return paragraphs and items of lists as a comment in YAML."""
-    lines = []
-    for paragraph in paragraphs:
-        indent = "  " if paragraph.startswith("- ") else ""
-        # Commands and paths stay whole, so that they can be copied.
-        lines += textwrap.wrap(
-            paragraph,
-            _WIDTH,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-    return "".join(f"# {line}\n" for line in lines)
-
-
-class _Dumper(yaml.SafeDumper):
-    """A dumper that writes texts of several lines as blocks, which people can read."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
-
-
-_Dumper.add_representer(str, _represent_text)
-
-
-def _as_yaml(policy: NativePolicy) -> str:
-    """Return the documents of a policy, after its description as a comment."""
-    source = policy.source
-    about = f"SettlePolicy {source.metadata.name}"
-    if source.spec.description:
-        about += f": {source.spec.description}"
-    documents: list[Any] = list(policy.documents)
-    text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=1000)
-    return f"---\n{_as_comment([about])}{text}"
+def _about(policy: SettlePolicy) -> str:
+    """Return the name and the description of a policy."""
+    description = policy.spec.description
+    name = f"SettlePolicy {policy.metadata.name}"
+    return f"{name}: {description}" if description else name
