@@ -49,6 +49,18 @@ def fill(cluster: KubeCluster, pods: int, nodes: int) -> None:
     asyncio.run(_fill(cluster, pods, nodes))
 
 
+def plant(cluster: KubeCluster, pod: Plant, namespace: str) -> None:
+    """Create a namespace with one planted pod, and the pod's node."""
+    cluster.namespace(namespace)
+    asyncio.run(_plant(cluster, pod, namespace))
+
+
+async def _plant(cluster: KubeCluster, pod: Plant, namespace: str) -> None:
+    async with _connected(cluster) as writer:
+        created = await writer.create_node(pod.node)
+        await writer.plant(pod, namespace, {pod.node: created})
+
+
 async def _fill(cluster: KubeCluster, pods: int, nodes: int) -> None:
     async with _connected(cluster) as writer:
         names = [*NODE_RUNTIMES, *(f"node-{n}" for n in range(nodes - len(NODE_RUNTIMES)))]

@@ -10,6 +10,7 @@ import click
 
 from webhook.cli.completions import complete_namespaces
 from webhook.cli.echo import Progress, echo_document, echo_message, echo_text
+from webhook.cli.native_proposals import mutating_version, print_native
 from webhook.cli.open_cluster import Connection, OpenCluster, open_cluster
 from webhook.cli.options import InputError, ViewChoice, view_options
 from webhook.cluster.progress import OnProgress
@@ -69,6 +70,13 @@ def _check_namespace(
     "html: one file with pictures, which needs no network. policy: only the policies that the scan "
     "proposes, as YAML.",
 )
+@click.option(
+    "--native",
+    is_flag=True,
+    help="With -o policy: print policies that the API server evaluates itself. They need no "
+    "webhook, and only report.",
+)
+@click.option("--mutate", is_flag=True, help="With --native: policies that change new pods.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the evidence and all nodes too.")
 @view_options
 @click.pass_context
@@ -79,6 +87,8 @@ def scan(
     selector: str,
     field_selector: str,
     output: str,
+    native: bool,
+    mutate: bool,
     verbose: bool,
     view: ViewChoice,
 ) -> None:
@@ -91,10 +101,15 @@ def scan(
 
     The policies that it proposes report what they would do, and change nothing until their line
     `action: Audit` is deleted. To create them: `podsettle scan -o policy | kubectl apply -f -`.
+    Without a webhook: `podsettle scan -o policy --native --mutate | kubectl apply -f -`.
 
     Exit codes: 0 nothing was found; 1 a symptom was found, or a pod is not settled; 2 an error, or
     nothing could be read.
     """
+    if native and output != "policy":
+        raise click.UsageError("--native has no effect without -o policy")
+    if mutate and not native:
+        raise click.UsageError("--mutate has no effect without -o policy --native")
     namespace = None if all_namespaces else namespace
     pods = _pod_selection(selector, field_selector)
     arguments = _repeated(view, namespace, pods)
@@ -105,6 +120,7 @@ def scan(
     ):
         if namespace is not None and _is_missing(opened.known, namespace):
             raise InputError(f"scan: namespace {namespace} does not exist")
+        version = mutating_version(opened, mutate=mutate) if native else ""
         report = _scan(opened, namespace, pods, progress.show, arguments)
         advice = "" if namespace is not None else _advice_on_rights(opened, report)
     if advice and not _saw_nothing(report):
@@ -120,7 +136,10 @@ def scan(
         where = f"in namespace {namespace}" if namespace else "in any namespace"
         selected = "" if pods.selects_all else f" with {' '.join(_selectors(pods))}"
         echo_message(f"scan: no pod was found {where}{selected}")
-    _print(report, output, verbose)
+    if native and any(symptom.policy for symptom in report.symptoms):
+        print_native(report, opened.known, version, mutate=mutate)
+    else:
+        _print(report, output, verbose)
     if report.found:
         context.exit(1)
 

@@ -15,6 +15,7 @@ import yaml
 from tests.support.factories import policy_document
 from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.versions import server_minor
 from tests.support.live_cluster import account_with, add_node
 from tests.support.markdown import Page
 from tests.support.paths import DOCS, EXAMPLES
@@ -427,3 +428,17 @@ def test_scan_of_a_namespace_that_does_not_exist_is_an_error(
     done = podsettle("scan", "-n", "no-such", env=env)
     assert done.returncode == 2
     assert done.stderr.endswith("podsettle: scan: namespace no-such does not exist\n")
+
+
+def test_scan_offers_to_change_pods_only_if_the_api_server_has_native_policies(
+    admin: dict[str, str],
+) -> None:
+    """Kubernetes 1.36 is the first release that has them without flags."""
+    flags = ("-l", "app=none", "-o", "policy", "--native", "--mutate")
+    done = podsettle("scan", *flags, env=admin)
+    assert done.stdout == ""
+    if server_minor() >= 36:
+        assert (done.returncode, "no policy is proposed" in done.stderr) == (0, True)
+    else:
+        assert done.returncode == 2
+        assert "the API server has no MutatingAdmissionPolicies" in done.stderr

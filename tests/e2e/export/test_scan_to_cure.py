@@ -1,0 +1,128 @@
+"""A new user's way from the symptoms in a cluster to their cure, by the commands of the page."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+import yaml
+
+from tests.support.e2e_pods import Json, create
+from tests.support.kube.build import programs
+from tests.support.kube.cluster import KubeCluster
+from tests.support.markdown import Page
+from tests.support.native_policies import FLAGS
+from tests.support.page_commands import shell_texts
+from tests.support.paths import DOCS, EXAMPLES
+from tests.support.planted_cluster import plant
+from tests.support.planted_symptoms import PLANTS, RUNTIME_CLASS
+from tests.support.process import PODSETTLE
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
+
+Run: TypeAlias = Callable[[str], subprocess.CompletedProcess[str]]
+SYMPTOMS = {"umount": "slow-umount", "relabel": "selinux-relabel", "fs-group": "fs-group"}
+"""The symptoms of reports 003 and 004 and of a change of owners, by the planted pod's name."""
+INSTALLED = (
+    "mutatingwebhookconfigurations,validatingwebhookconfigurations,customresourcedefinitions"
+)
+
+
+@pytest.fixture
+def cluster() -> Iterator[KubeCluster]:
+    """A cluster without podsettle, whose nodes have the classes of `podsettle node-config`."""
+    documents = yaml.safe_load_all((EXAMPLES / "cluster.yaml").read_text())
+    relabel = next(e for e in documents if e["metadata"]["name"] == "selinux-fix-runtime-class")
+    with KubeCluster.start(*FLAGS) as started:
+        for each in (RUNTIME_CLASS, relabel):
+            started.create("/apis/node.k8s.io/v1/runtimeclasses", each)
+        # Each has a namespace of its own, because a pod cannot have two RuntimeClasses.
+        for pod in PLANTS:
+            if pod.name in SYMPTOMS:
+                plant(started, pod, pod.name)
+        yield started
+
+
+@pytest.fixture
+def run(cluster: KubeCluster, tmp_path: Path) -> Run:
+    """Run a command line as an administrator of the cluster."""
+    kubectl = programs().kubectl
+    assert kubectl is not None
+    (tmp_path / "kubectl").symlink_to(kubectl)
+    (tmp_path / "podsettle").symlink_to(PODSETTLE)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
+
+    def run_line(text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", text],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+
+    return run_line
+
+
+def next_pods(cluster: KubeCluster) -> dict[str, Json]:
+    """Return the pods that the workloads with the symptoms would create now."""
+    pods = {pod.name: pod.pod(pod.name) for pod in PLANTS if pod.name in SYMPTOMS}
+    for pod in pods.values():
+        pod["metadata"]["name"] = "next"
+        del pod["spec"]["nodeName"]
+    return {name: create(cluster, pod, dry_run=True) for name, pod in pods.items()}
+
+
+def is_settled(pod: Json) -> bool:
+    return "podsettle.dev/applied" in pod["metadata"].get("annotations", {})
+
+
+def test_two_commands_of_the_page_lead_from_symptoms_to_their_cure(
+    cluster: KubeCluster, run: Run
+) -> None:
+    lines = list(shell_texts(Page(DOCS / "export.md")))
+    commands = [line for line in lines if "podsettle scan" in line]
+    assert len(commands) == 2
+    scanned = run(commands[0])
+    assert scanned.returncode == 1, scanned.stderr
+    for symptom in SYMPTOMS.values():
+        assert f"{symptom}: 1 pod" in scanned.stdout.partition("\n\n")[0]
+    assert not any(map(is_settled, next_pods(cluster).values()))
+    applied = run(commands[1])
+    assert applied.returncode == 0, applied.stderr
+    await_that(lambda: all(map(is_settled, next_pods(cluster).values())), "next pods are settled")
+    pods = next_pods(cluster)
+    specs = {name: pod["spec"] for name, pod in pods.items()}
+    assert specs["umount"]["runtimeClassName"] == "overlay-volatile"
+    assert specs["relabel"]["runtimeClassName"] == "selinux-fix-runtime-class"
+    annotations = pods["relabel"]["metadata"]["annotations"]
+    assert annotations["try-skip-volume-selinux-label.crio.io"] == "true"
+    assert specs["fs-group"]["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+    assert run(f"kubectl get {INSTALLED}").stdout == ""
+    (remove,) = (line for line in lines if "kubectl delete -l" in line)
+    removed = run(remove)
+    assert removed.returncode == 0, removed.stderr
+    await_that(lambda: not any(map(is_settled, next_pods(cluster).values())), "all are removed")
+
+
+def test_native_proposals_report_until_mutate_is_given(cluster: KubeCluster, run: Run) -> None:
+    applied = run("podsettle scan -o policy --native | kubectl apply -f -")
+    assert applied.returncode == 0, applied.stderr
+    pod = PLANTS[[each.name for each in PLANTS].index("fs-group")].pod("fs-group")
+    pod["metadata"]["name"] = "next"
+
+    def warnings() -> list[str]:
+        return cluster.create_pod(pod, dry_run=True).warnings
+
+    await_that(lambda: bool(warnings()), "the policies report")
+    assert "by its remedy fsGroupChangePolicy" in warnings()[0]
+    assert not any(map(is_settled, next_pods(cluster).values()))
+    run("podsettle scan -o policy --native --mutate | kubectl apply -f -")
+    await_that(lambda: all(map(is_settled, next_pods(cluster).values())), "next pods are settled")
+    # The policies that report see the pods after all changes.
+    assert warnings() == []
