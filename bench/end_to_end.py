@@ -3,6 +3,9 @@
 The pods are created as dry runs on one connection. They alternate between these setups: no webhook,
 the native policies, and podsettle's two webhooks. Only the pod's namespace decides which setup
 applies. So all webhooks and policies stay registered, and nothing is reconfigured in between.
+
+One setup has a policy that `podsettle export` can write, in this form. Before the measurement, its
+pod is compared with the one that podsettle makes by this policy.
 """
 
 from __future__ import annotations
@@ -32,15 +35,20 @@ from bench.servers import (
 )
 from tests.support.helm import named
 from tests.support.kube.cluster import KubeCluster
-from webhook.core.constants import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.constants import GROUP, LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.export.native_policies import export
 from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK, cluster_webhooks
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.webhook_selectors import CLUSTER_WEBHOOK, webhook_selectors
 
 NAME = "end-to-end"
 NONE, NATIVE, PODSETTLE = "no webhook", "native policy", "podsettle"
 NATIVE_ONCE = "native policy, never reinvoked"
 CLUSTER_WIDE = "podsettle, cluster-wide policy"
+EXPORTED = "exported policy"
 INCREMENT, INCREMENT_P99 = "increment, p50", "increment, p99"
 CALLS = "calls per pod"
 
@@ -52,6 +60,7 @@ _NAMESPACES = {
     NATIVE_ONCE: "native-once",
     PODSETTLE: "opted-in",
     CLUSTER_WIDE: "selected",
+    EXPORTED: "exported",
 }
 _POLICY: Json = {
     "apiVersion": "podsettle.dev/v1alpha1",
@@ -64,9 +73,31 @@ _POLICY: Json = {
         "remedies": {"postInitSleep": {"when": "Always", "delivery": "ImageVolume"}},
     },
 }
+_EXPORTABLE_POLICY: Json = {
+    **_POLICY,
+    "metadata": {"name": "in-a-shell"},
+    "spec": {
+        **_POLICY["spec"],
+        # It comes before the other policy, which covers every namespace.
+        "priority": 1,
+        "namespaceSelector": {"matchLabels": {LABEL_NAMESPACE_NAME: _NAMESPACES[EXPORTED]}},
+        # The other init container has no shell, and a native policy writes no reason into the pod.
+        "remedies": {
+            "postInitSleep": {
+                "when": "Always",
+                "delivery": "Shell",
+                "initContainers": ["place-scripts"],
+            }
+        },
+    },
+}
+_BY_WEBHOOK = "by-webhook"
+"""A namespace in which podsettle settles pods by the policy that is exported."""
 _LABELS = {setup: {LABEL_ENABLED: "false"} for setup in _NAMESPACES} | {
     PODSETTLE: {LABEL_POLICY: _POLICY["metadata"]["name"]},
     CLUSTER_WIDE: {},
+    # An exported policy leaves namespaces with LABEL_ENABLED "false" alone.
+    EXPORTED: {},
 }
 # The API server's metrics that count evaluations of each policy and calls of each webhook.
 _COUNTERS = {
@@ -75,6 +106,11 @@ _COUNTERS = {
         "apiserver_mutating_admission_policy_check_total",
         "policy",
         _NAMESPACES[NATIVE_ONCE],
+    ),
+    EXPORTED: (
+        "apiserver_mutating_admission_policy_check_total",
+        "policy",
+        f"{_EXPORTABLE_POLICY['metadata']['name']}.{GROUP}",
     ),
     PODSETTLE: ("apiserver_admission_webhook_request_total", "name", OPT_IN_WEBHOOK),
     CLUSTER_WIDE: ("apiserver_admission_webhook_request_total", "name", CLUSTER_WEBHOOK),
@@ -95,9 +131,12 @@ def measure(run: Run) -> ReportTable:
     run.log_progress("end to end: starting kube-apiserver and etcd")
     manifests = run.directory / "end-to-end"
     manifests.mkdir()
-    (manifests / "policy.yaml").write_text(json.dumps(_POLICY))
-    for setup, name in _NAMESPACES.items():
-        metadata = {"name": name, "labels": _LABELS[setup]}
+    namespaces = {name: _LABELS[setup] for setup, name in _NAMESPACES.items()}
+    namespaces[_BY_WEBHOOK] = {LABEL_POLICY: _EXPORTABLE_POLICY["metadata"]["name"]}
+    for policy in (_POLICY, _EXPORTABLE_POLICY):
+        (manifests / f"{policy['metadata']['name']}.yaml").write_text(json.dumps(policy))
+    for name, labels in namespaces.items():
+        metadata = {"name": name, "labels": labels}
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         (manifests / f"{name}.yaml").write_text(json.dumps(document))
     certs = certificates(run.directory / "certs-address", address)
@@ -105,14 +144,15 @@ def measure(run: Run) -> ReportTable:
         cluster = stack.enter_context(KubeCluster.start())
         log = run.directory / "end-to-end.log"
         server = stack.enter_context(serve_podsettle(certs, log, manifests=manifests, host=address))
-        for setup, namespace in _NAMESPACES.items():
+        for name, labels in namespaces.items():
             account = _POD["spec"]["serviceAccountName"]
-            cluster.namespace(namespace, _LABELS[setup], service_accounts=[account])
+            cluster.namespace(name, labels, service_accounts=[account])
         opt_in, selected = _register_webhooks(cluster, server)
         for setup in (PODSETTLE, CLUSTER_WIDE):
             _wait_until_in_force(cluster, setup)
         _add_native_policies(cluster, selected["matchConditions"])
-        for setup in (NATIVE, NATIVE_ONCE):
+        _add_exported_policy(cluster)
+        for setup in (NATIVE, NATIVE_ONCE, EXPORTED):
             _wait_until_in_force(cluster, setup)
         _check_same_pods(cluster)
         run.log_progress("end to end: creating pods")
@@ -133,6 +173,9 @@ def measure(run: Run) -> ReportTable:
         f"policy would be reinvoked because of its own change. '{NATIVE_ONCE}' has "
         "reinvocationPolicy Never and no match condition. It would miss a container that is added "
         "later.",
+        f"'{EXPORTED}' is the output of podsettle export for a policy with another delivery: a "
+        "shell keeps one init container alive. podsettle makes the same pod by this policy, in "
+        "every field.",
     ]
     return part
 
@@ -198,7 +241,9 @@ class _Creator:
     def create(self, setup: str) -> float:
         """Create a pod as a dry run, and return the seconds until the end of the answer."""
         self._number += 1
-        pod = json.dumps(_make_pod(setup, f"build-run-{self._number:06}-unit-pod")).encode()
+        pod = json.dumps(
+            _make_pod(_NAMESPACES[setup], f"build-run-{self._number:06}-unit-pod")
+        ).encode()
         path = f"/api/v1/namespaces/{_NAMESPACES[setup]}/pods?dryRun=All"
         start = time.perf_counter()
         self._client.request("POST", path, pod, self._headers)
@@ -211,17 +256,17 @@ class _Creator:
         return seconds
 
 
-def _make_pod(setup: str, name: str) -> Json:
+def _make_pod(namespace: str, name: str) -> Json:
     pod: Json = copy.deepcopy(_POD)
-    pod["metadata"] |= {"name": name, "namespace": _NAMESPACES[setup]}
+    pod["metadata"] |= {"name": name, "namespace": namespace}
     return pod
 
 
-def _created_pod(cluster: KubeCluster, setup: str) -> Json:
-    """Return the pod that the API server would create in the namespace of this setup."""
-    status, pod, _ = cluster.create_pod(_make_pod(setup, "probe"), dry_run=True)
+def _created_pod(cluster: KubeCluster, namespace: str) -> Json:
+    """Return the pod that the API server would create in a namespace."""
+    status, pod, _ = cluster.create_pod(_make_pod(namespace, "probe"), dry_run=True)
     if status != 201:
-        raise BenchError(f"{setup}: the API server rejects the pod: {status} {pod}")
+        raise BenchError(f"{namespace}: the API server rejects the pod: {status} {pod}")
     return pod
 
 
@@ -231,12 +276,20 @@ def _is_settled(pod: Json) -> bool:
 
 def _check_same_pods(cluster: KubeCluster) -> None:
     """Raise BenchError if podsettle and another setup make different pods."""
-    expected = _without_creation_fields(_created_pod(cluster, PODSETTLE))
-    for other in (CLUSTER_WIDE, NATIVE, NATIVE_ONCE):
-        pod = _without_creation_fields(_created_pod(cluster, other))
+    opted_in = _NAMESPACES[PODSETTLE]
+    for setup, by_webhook in (
+        (CLUSTER_WIDE, opted_in),
+        (NATIVE, opted_in),
+        (NATIVE_ONCE, opted_in),
+        (EXPORTED, _BY_WEBHOOK),
+    ):
+        pod, expected = (
+            _without_creation_fields(_created_pod(cluster, namespace))
+            for namespace in (_NAMESPACES[setup], by_webhook)
+        )
         if pod != expected:
             raise BenchError(
-                f"{other} and podsettle make different pods:\n{pod}\nand podsettle:\n{expected}"
+                f"{setup} and podsettle make different pods:\n{pod}\nand podsettle:\n{expected}"
             )
 
 
@@ -257,6 +310,13 @@ def _register_webhooks(cluster: KubeCluster, server: Server) -> tuple[Json, Json
         "failurePolicy": "Fail",
         "timeoutSeconds": 10,
     }
+    # There, only the exported policy settles pods.
+    excluded = {
+        "key": LABEL_NAMESPACE_NAME,
+        "operator": "NotIn",
+        "values": [_NAMESPACES[EXPORTED]],
+    }
+    opt_in["namespaceSelector"]["matchExpressions"].append(excluded)
     (selected,) = cluster_webhooks(opt_in, webhook_selectors([parse_policy(_POLICY)]))
     body = {"metadata": {"name": "podsettle"}, "webhooks": [opt_in, selected]}
     cluster.create(f"{_API}/mutatingwebhookconfigurations", body)
@@ -265,7 +325,7 @@ def _register_webhooks(cluster: KubeCluster, server: Server) -> tuple[Json, Json
 
 def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
     """Create MutatingAdmissionPolicies that change this pod in the same way as podsettle."""
-    expression = cel_patch(_POD, _created_pod(cluster, PODSETTLE))
+    expression = cel_patch(_POD, _created_pod(cluster, _NAMESPACES[PODSETTLE]))
     # A policy's own change can cause its reinvocation, unlike a webhook's own change. The condition
     # prevents this for the first policy. The second policy is never reinvoked.
     not_settled = [condition for condition in conditions if condition["name"] == "not-settled"]
@@ -292,9 +352,19 @@ def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
         cluster.create(path, {"metadata": {"name": name}, "spec": binding})
 
 
+def _add_exported_policy(cluster: KubeCluster) -> None:
+    """Create the native policy and the bindings that `podsettle export` prints."""
+    policy = parse_policy(_EXPORTABLE_POLICY)
+    policies = PolicySet([policy])
+    found = export(policies, Snapshot(policies=policies), OperatorSettings())
+    for document in found.policies[0].documents:
+        kind = "policies" if "mutations" in document["spec"] else "policybindings"
+        cluster.create(f"{_API}/mutatingadmission{kind}", document)
+
+
 def _wait_until_in_force(cluster: KubeCluster, setup: str) -> None:
     deadline = time.monotonic() + _IN_FORCE_TIMEOUT_SECONDS
-    while not _is_settled(_created_pod(cluster, setup)):
+    while not _is_settled(_created_pod(cluster, _NAMESPACES[setup])):
         if time.monotonic() > deadline:
             raise BenchError(f"timeout while waiting until {setup} is in force")
         time.sleep(0.05)

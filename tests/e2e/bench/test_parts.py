@@ -90,7 +90,7 @@ def test_part_previews_measures_stalls_and_compares_with_no_previews(tmp_path: P
 def test_part_end_to_end_measures_increments_and_counts_calls(tmp_path: Path) -> None:
     rows = short(tmp_path, "end-to-end")["parts"]["end-to-end"]["rows"]
     assert "increment, p50" not in rows["no webhook"]
-    kinds = ("podsettle", "podsettle, cluster-wide policy", "native policy")
+    kinds = ("podsettle", "podsettle, cluster-wide policy", "native policy", "exported policy")
     for kind in kinds:
         assert {"increment, p50", "p99"} <= rows[kind].keys()
     called = {
