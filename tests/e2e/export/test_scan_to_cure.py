@@ -90,8 +90,10 @@ def test_two_commands_of_the_page_lead_from_symptoms_to_their_cure(
     assert len(commands) == 2
     scanned = run(commands[0])
     assert scanned.returncode == 1, scanned.stderr
+    summary = scanned.stdout.partition("\n\n")[0]
     for symptom in SYMPTOMS.values():
-        assert f"{symptom}: 1 pod" in scanned.stdout.partition("\n\n")[0]
+        assert f"{symptom}: 1 pod" in summary
+    assert "podsettle scan -o policy --native | kubectl apply -f -" in summary
     assert not any(map(is_settled, next_pods(cluster).values()))
     applied = run(commands[1])
     assert applied.returncode == 0, applied.stderr

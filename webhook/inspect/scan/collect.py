@@ -10,7 +10,10 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.export.native_policies import API_VERSIONS
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import Event, LivePod, PodKey
@@ -21,6 +24,7 @@ from webhook.inspect.scan.found_pods import FoundPods
 from webhook.inspect.scan.grouped_findings import Tally
 from webhook.inspect.scan.kinds_looked_at import view_areas
 from webhook.inspect.scan.model import ScanReport
+from webhook.inspect.scan.native_proposals import export_proposals
 from webhook.inspect.scan.nodes import defect_nodes, node_groups, page_of, policy_needs
 from webhook.inspect.scan.proposals import Proposal, propose
 from webhook.inspect.scan.resources import ObjectReader
@@ -90,7 +94,7 @@ async def scan(
     knows_policies = cluster.has_read("settlepolicies") and (cluster.is_live or bool(policies))
     verb = "apply" if knows_policies else "create"
     seconds = bin_length(tally)
-    return ScanReport(
+    report = ScanReport(
         cluster=cluster.title,
         namespace=namespace,
         scanned_at=datetime.now(UTC).replace(microsecond=0),
@@ -107,6 +111,25 @@ async def scan(
         apply_command=cluster.flags.add_to(
             f"podsettle scan{arguments} -o policy | kubectl {verb} -f -"
         ),
+    )
+    if not _needs_native_policies(cluster):
+        return report
+    native = export_proposals(report, cluster, action="Audit", api_version="v1")
+    command = f"podsettle scan{arguments} -o policy --native | kubectl apply -f -"
+    return (
+        replace(report, native=True, apply_command=cluster.flags.add_to(command))
+        if native.export.policies
+        else report
+    )
+
+
+def _needs_native_policies(cluster: KnownCluster) -> bool:
+    """Return whether an API server has no SettlePolicies, and can evaluate native policies."""
+    server = cluster.view.server_version
+    return (
+        server is not None
+        and server >= API_VERSIONS["v1"]
+        and any(each.resource == "settlepolicies" and not each.is_denied for each in cluster.unread)
     )
 
 

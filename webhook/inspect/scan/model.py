@@ -174,6 +174,8 @@ class ScanReport(_Part, frozen=True):
     """The command that makes this scan again."""
     apply_command: str = "podsettle scan -o policy | kubectl apply -f -"
     """The command that creates the proposed policies."""
+    native: bool = False
+    """Whether it creates native policies, because the cluster has no SettlePolicies."""
 
     @property
     def found(self) -> bool:

@@ -48,7 +48,7 @@ def summary_of(report: ScanReport) -> Summary:
     steps += _existing_policies(found)
     proposed = [symptom for symptom in found if symptom.policy and not _is_audited(symptom)]
     if proposed:
-        steps.append(_policy_step(proposed))
+        steps.append(_policy_step(proposed, native=report.native))
     return Summary(
         scanned,
         answer,
@@ -150,17 +150,17 @@ def _policy_name(symptom: SymptomReport) -> str:
     return str(yaml.safe_load(symptom.policy)["metadata"]["name"])
 
 
-def _policy_step(proposed: list[SymptomReport]) -> str:
+def _policy_step(proposed: list[SymptomReport], *, native: bool) -> str:
     """Return what the proposed policies do, when, and who can create them."""
+    condition = "add `--mutate` to the command" if native else "delete `action: Audit`"
     phrases = [each.preview.phrase for each in proposed if each.preview is not None]
     if len(phrases) == 1:
         return (
-            f"A policy {phrases[0]}, once you delete `action: Audit`. A cluster administrator can "
-            "create it:"
+            f"A policy {phrases[0]}, once you {condition}. A cluster administrator can create it:"
         )
     return (
-        f"{len(phrases)} policies are proposed. Each only reports, until you delete `action: "
-        "Audit`. A cluster administrator can create them:"
+        f"{len(phrases)} policies are proposed. Each only reports, until you {condition}. A "
+        "cluster administrator can create them:"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -20,7 +21,10 @@ import yaml
 
 from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, dump
 from webhook.cluster.manifests import read_manifests
+from webhook.cluster.rights import Right
+from webhook.cluster.unread import Unread
 from webhook.core.admission.decider import OperatorSettings
+from webhook.core.defects.versions import Version
 from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
@@ -32,7 +36,7 @@ from webhook.inspect.scan.collect import scan
 from webhook.inspect.scan.dump import DumpReader
 from webhook.inspect.scan.html import render_html
 from webhook.inspect.scan.model import ScanReport, to_json
-from webhook.inspect.scan.summary import symptom_line
+from webhook.inspect.scan.summary import summary_of, symptom_line
 from webhook.inspect.scan.templates import TemplateReader, next_pod_of
 from webhook.inspect.scan.text import render_text
 from webhook.inspect.scan.workload import WorkloadName
@@ -54,14 +58,17 @@ def scan_dump(
     docs_url: str | None = None,
     max_events_bytes: int = 1_000_000,
     templates: TemplateReader | None = None,
+    unread: tuple[Unread, ...] = (),
+    server: Version | None = None,
 ) -> ScanReport:
     """Scan a dump. Kinds that it does not contain count as not looked at."""
     path = directory / "dump.json"
     path.write_text(json.dumps(document))
     manifests = read_manifests([path], bytes)
     cluster = KnownCluster(
-        manifests.view,
+        dataclasses.replace(manifests.view, server_version=server),
         OperatorSettings(linger_image="registry.example/linger:1", docs_url=docs_url),
+        unread=unread,
         created=created or {},
         calls=calls,
         flags=flags,
@@ -322,6 +329,35 @@ def test_policies_are_created_and_not_applied_if_those_in_force_are_unknown(tmp_
     assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl apply -f -")
     document["items"] = [each for each in document["items"] if each["kind"] != "SettlePolicy"]
     assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl create -f -")
+
+
+def test_native_policies_are_proposed_where_podsettle_is_not_installed(tmp_path: Path) -> None:
+    right = Right("list", "podsettle.dev", "settlepolicies")
+    document = json.loads(json.dumps(dump("ci", NOW)))
+
+    def summary(server: Version, *unread: Unread) -> tuple[str, str]:
+        report = scan_dump(tmp_path, document, unread=unread, server=server)
+        found = summary_of(report)
+        return found.command, found.steps[-1]
+
+    absent = Unread("settlepolicies", right, "podsettle is not installed")
+    command, step = summary(Version(1, 36), absent)
+    assert command == "podsettle scan -o policy --native | kubectl apply -f -"
+    assert "Each only reports, until you add `--mutate` to the command." in step
+    for command, step in (
+        summary(Version(1, 35), absent),
+        summary(Version(1, 36), Unread("settlepolicies", right)),
+        summary(Version(1, 36)),
+    ):
+        assert "--native" not in command
+        assert "delete `action: Audit`" in step
+    # No native policy can do what is proposed for the symptom that is left.
+    document["items"] = [
+        each
+        for each in document["items"]
+        if each["kind"] != "Pod" or "255" in each["metadata"]["name"]
+    ]
+    assert "--native" not in summary(Version(1, 36), absent)[0]
 
 
 def test_pods_of_the_cluster_itself_are_in_no_proposed_policy(tmp_path: Path) -> None:
