@@ -85,10 +85,6 @@ class Pool:
     """The operating system's label."""
     nodes: list[Node] = field(default_factory=list)
 
-    def lacks_image_volumes(self, minimum_kubelet: Version) -> bool:
-        """Return whether the nodes do not mount image volumes; see `mounts_image_volumes`."""
-        return not mounts_image_volumes(self.kubelet, self.runtime, minimum_kubelet)
-
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
@@ -103,6 +99,10 @@ class Nodes:
     pools: tuple[Pool, ...] = field(init=False, compare=False, repr=False)
     _by_remedy: Mapping[str, tuple[Pool, ...]] = field(init=False, compare=False, repr=False)
     """The pools that have a defect that a remedy cures, by the remedy's name."""
+    _lacking_image_volumes: Mapping[Version, tuple[Pool, ...]] = field(
+        init=False, compare=False, repr=False
+    )
+    """The pools that do not mount image volumes, by the minimum of `mounts_image_volumes`."""
     _by_label: dict[tuple[str, str], tuple[Node, ...]] = field(
         init=False, compare=False, repr=False
     )
@@ -132,6 +132,15 @@ class Nodes:
         object.__setattr__(self, "defects", defects)
         object.__setattr__(self, "pools", tuple(pools.values()))
         object.__setattr__(self, "_by_remedy", {k: tuple(v) for k, v in by_remedy.items()})
+        lacking_image_volumes = {
+            minimum: tuple(
+                pool
+                for pool in pools.values()
+                if not mounts_image_volumes(pool.kubelet, pool.runtime, minimum)
+            )
+            for minimum in (IMAGE_VOLUMES_ON_BY_DEFAULT, IMAGE_VOLUMES_LOCKED_ON)
+        }
+        object.__setattr__(self, "_lacking_image_volumes", lacking_image_volumes)
         object.__setattr__(self, "_by_label", {})
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
         object.__setattr__(self, "_search", _Search(_Placement()))
@@ -191,13 +200,12 @@ class Nodes:
         A feature gate may switch them off on older nodes. If no known node fits, return False.
         Cordoned nodes count, because a node may be uncordoned before the pod is scheduled.
         """
-        uncertain = [p for p in self.pools if p.lacks_image_volumes(IMAGE_VOLUMES_LOCKED_ON)]
+        uncertain = self._lacking_image_volumes[IMAGE_VOLUMES_LOCKED_ON]
         return not self.any_fits(pod, uncertain) and self.any_fits(pod)
 
     def may_lack_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a known node that does not mount image volumes."""
-        lacking = [p for p in self.pools if p.lacks_image_volumes(IMAGE_VOLUMES_ON_BY_DEFAULT)]
-        return self.any_fits(pod, lacking)
+        return self.any_fits(pod, self._lacking_image_volumes[IMAGE_VOLUMES_ON_BY_DEFAULT])
 
     def may_lack_restart_rules(self, pod: SpecFields, *, among_all: bool) -> bool:
         """Return whether the pod could land on a known node without `restartPolicyRules`.
