@@ -74,7 +74,6 @@ from webhook.server.connections.request_head import (
     HeadParser,
     RequestHead,
     cached_head,
-    refusal_cause,
 )
 from webhook.server.connections.server_clock import ServerClock, response_head
 from webhook.server.connections.uvicorn_connection import Places, UvicornConnection
@@ -380,12 +379,8 @@ class ReviewProtocol(asyncio.Protocol):
         text, rest = bytes(self._buffer[:received_bytes]), bytes(self._buffer[received_bytes:])
         self._drop_buffer()
         if head.error is not None:
-            if log.isEnabledFor(logging.DEBUG):
-                client, cause = (
-                    self._transport.get_extra_info("peername"),
-                    refusal_cause(text, head.error),
-                )
-                log.debug("request from %s: answered 400: %s", client, cause)
+            client, cause = self._transport.get_extra_info("peername"), head.cause or head.error
+            log.debug("request from %s: answered 400: %s", client, cause)
             self._refuse(400, head.error)
         elif head.is_review and self._serves_reviews:
             self._begin_review(head, rest)

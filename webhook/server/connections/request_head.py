@@ -64,6 +64,8 @@ class RequestHead(NamedTuple):
 
     error: str | None = None
     """The text of a 400, if the request is refused."""
+    cause: str = ""
+    """What is wrong with an invalid head, for the log."""
     length: int = 0
     """Content-Length, or 0."""
     is_chunked: bool = False
@@ -80,7 +82,15 @@ class RequestHead(NamedTuple):
     """The time within which podsettle must answer a review."""
 
 
-INVALID_HEAD = RequestHead(_INVALID_ERROR)
+def _invalid_head(cause: str) -> RequestHead:
+    """Return the result for a head that is not valid, or that other servers may read differently.
+
+    All of them get the same answer, so `cause` is for the log.
+    """
+    return RequestHead(_INVALID_ERROR, cause=cause)
+
+
+INVALID_HEAD = _invalid_head("no valid HTTP/1.0 or HTTP/1.1")
 
 
 class HeadParser:
@@ -93,7 +103,8 @@ class HeadParser:
         self._line_end = b""
         """The line feeds and carriage returns at the end of the data so far."""
         self._lines = 0
-        self._is_invalid = False
+        self._error: str | None = None
+        """Why the head is invalid."""
         self._is_upgrade = False
 
     def feed(self, data: bytes) -> None:
@@ -102,32 +113,34 @@ class HeadParser:
         lines = self._line_end + data
         self._line_end = lines[len(lines.rstrip(b"\r\n")) :]
         # A line feed can follow a carriage return at the end.
-        if self._lines > _MAX_LINES or _INVALID_LINE_END.search(lines.removesuffix(b"\r")):
-            self._is_invalid = True
+        if self._lines > _MAX_LINES:
+            self._error = f"more than {MAX_HEADERS} headers"
+            return
+        if _INVALID_LINE_END.search(lines.removesuffix(b"\r")):
+            self._error = "a line end other than CR LF, or a continued line"
             return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._is_upgrade = True
-        except httptools.HttpParserError:
-            self._is_invalid = True
+        except httptools.HttpParserError as error:
+            self._error = str(error)
 
     def head(self) -> RequestHead | None:
         """Return the parsed head, or None if it is valid so far, but not complete."""
         found, parser = self._callbacks, self._parser
-        if self._is_invalid or found.is_ambiguous:
-            return INVALID_HEAD
+        error = found.ambiguity if self._error is None else self._error
+        if error is not None:
+            return _invalid_head(error)
         if not found.complete:
             return None
         version, method, headers = parser.get_http_version(), parser.get_method(), found.headers
         is_chunked = b"transfer-encoding" in headers
         digits = headers.get(b"content-length", b"0").strip()
-        if (
-            version not in _HTTP_VERSIONS
-            or (is_chunked and b"content-length" in headers)
-            or not digits.isdigit()
-        ):
+        if version not in _HTTP_VERSIONS or not digits.isdigit():
             return INVALID_HEAD
+        if is_chunked and b"content-length" in headers:
+            return _invalid_head("both Content-Length and Transfer-Encoding")
         length = int(digits)
         if found.host_count != 1 and (found.host_count or version == "1.1"):
             return RequestHead(_HOST_ERROR)
@@ -165,8 +178,8 @@ class _ParserCallbacks:
         self.url = b""
         self.headers: dict[bytes, bytes] = {}
         """The first header of each name in _DECIDING_HEADERS."""
-        self.is_ambiguous = False
-        """Whether other servers may read the headers differently."""
+        self.ambiguity: str | None = None
+        """Why other servers may read the headers differently."""
         self.host_count = 0
         self.complete = False
 
@@ -176,13 +189,13 @@ class _ParserCallbacks:
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name == b"content-length" and name in self.headers:
-            self.is_ambiguous = True
+            self.ambiguity = "more than one Content-Length"
         elif name in _DECIDING_HEADERS:
             self.headers.setdefault(name, value)
         elif name == b"host":
             self.host_count += 1
         elif not _HEADER_NAME.fullmatch(name):
-            self.is_ambiguous = True
+            self.ambiguity = "an invalid header name"
 
     def on_headers_complete(self) -> None:
         self.complete = True
@@ -204,24 +217,6 @@ def parse_head(head: bytes) -> RequestHead:
     parser = HeadParser()
     parser.feed(head)
     return parser.head() or INVALID_HEAD
-
-
-def refusal_cause(head: bytes, error: str) -> str:
-    """Return why a head is refused with an error, for the log."""
-    if error != _INVALID_ERROR:
-        return error
-    if _INVALID_LINE_END.search(head):
-        return "a line end other than CR LF, or a continued line"
-    if head.count(b"\n") > _MAX_LINES:
-        return f"more than {MAX_HEADERS} headers"
-    names = [line.partition(b":")[0].lower() for line in head.split(b"\r\n")[1:-2]]
-    if names.count(b"content-length") > 1:
-        return "more than one Content-Length"
-    if b"content-length" in names and b"transfer-encoding" in names:
-        return "both Content-Length and Transfer-Encoding"
-    if not all(map(_HEADER_NAME.fullmatch, names)):
-        return "an invalid header name"
-    return "no valid HTTP/1.0 or HTTP/1.1"
 
 
 cached_head = lru_cache(maxsize=_CACHED_HEADS)(parse_head)

@@ -110,7 +110,7 @@ def test_client_that_disconnects_is_not_counted_as_refused(server: InProcess) ->
 @pytest.mark.parametrize(
     ("headers", "cause"),
     [
-        ("Content-Length: 5\r\n", "more than one Content-Length"),
+        ("Content-Length: 5\r\n", "Duplicate Content-Length"),
         ("Upgrade: h2c\r\n", "This server supports HTTP/1.1 only: send no Upgrade header"),
     ],
 )
