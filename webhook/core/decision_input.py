@@ -148,8 +148,11 @@ def facts_of(pod: Pod) -> PodFacts:
             if volume.image is not None and len(volume.image.reference) > MAX_REFERENCE_CHARACTERS:
                 cut = volume.image.reference[: MAX_REFERENCE_CHARACTERS + 1]
                 helper_volume = replace(volume, image=ImageVolume(cut))
-    copying = next((each for each in inits or () if each.name == HELPER), None)
-    copied = (copying.image or "") if copying is not None else ""
+    helper_container_image = ""
+    for container in inits or ():
+        if container.name == HELPER:
+            helper_container_image = (container.image or "")[: MAX_REFERENCE_CHARACTERS + 1]
+            break
     label_count = 0
     annotations: Mapping[str, str] | None = None
     owner_kinds: tuple[str, ...] = ()
@@ -173,7 +176,7 @@ def facts_of(pod: Pod) -> PodFacts:
             None if containers is None else tuple([_container_facts(c) for c in containers]),
             None if volumes is None else len(volumes),
             helper_volume,
-            copied[: MAX_REFERENCE_CHARACTERS + 1],
+            helper_container_image,
             has_persistent_volume,
             metadata is not None,
             label_count,

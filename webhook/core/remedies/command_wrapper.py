@@ -101,14 +101,10 @@ class CommandWrapping:
 
         No sidecar may be passed, because its command is unknown.
         """
-        present = self._patch.wrapper(where, index)
-        if present is not None and self._wrapper.added_to is not None:
-            too_old = self._too_old(container) if present[0] == HELPER_PATH else None
-            if too_old is not None:
-                return too_old
-            self._patch.change_wrapper(where, index, self._wrapper.added_to(present))
-            message = "added to its wrapper"
-            return Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
+        if self._wrapper.added_to is not None:
+            present = self._patch.wrapper(where, index)
+            if present is not None:
+                return self._change(where, index, container, self._wrapper.added_to(present))
         image_command = None
         if container.entrypoint_image is not None:
             images = self._images = self._images or ImageCommands(
@@ -138,6 +134,17 @@ class CommandWrapping:
             self._patch.add_mount(where, index, _HELPER_MOUNT)
         image = self._pod.helper_image or self._context.cluster.linger_image
         return _applied_outcome(target, f"wrapped by the helper from {image}")
+
+    def _change(
+        self, where: ContainerList, index: int, container: ContainerFacts, wrapper: list[str]
+    ) -> Outcome:
+        """Replace the wrapper of an earlier remedy of the decision, and return the outcome."""
+        too_old = self._too_old(container) if wrapper[0] == HELPER_PATH else None
+        if too_old is not None:
+            return too_old
+        self._patch.change_wrapper(where, index, wrapper)
+        message = "added to its wrapper"
+        return Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
 
     def deliver_helper(self, keep_alive: Sequence[str]) -> None:
         """Ensure that the helper is in place before the first container that it wraps starts.
@@ -196,19 +203,21 @@ def _applied_outcome(target: _Target, message: str) -> Outcome:
 
 def selected_containers(
     pod: PodFacts,
-    wants_init_container: Callable[[str], bool],
-    wants_container: Callable[[str], bool],
+    wants_init_container: Callable[[str], bool] | None,
+    wants_container: Callable[[str], bool] | None,
 ) -> Iterator[tuple[ContainerList, int, ContainerFacts]]:
     """Yield each container that settings select, with its list and its index in the list.
 
-    podsettle's own containers are left out.
+    None instead of a predicate selects nothing. podsettle's own containers are left out.
     """
-    for index, container in enumerate(pod.init_containers or ()):
-        if container.name not in OWN_CONTAINERS and wants_init_container(container.name):
-            yield "initContainers", index, container
-    for index, container in enumerate(pod.containers or ()):
-        if wants_container(container.name):
-            yield "containers", index, container
+    if wants_init_container is not None:
+        for index, container in enumerate(pod.init_containers or ()):
+            if container.name not in OWN_CONTAINERS and wants_init_container(container.name):
+                yield "initContainers", index, container
+    if wants_container is not None:
+        for index, container in enumerate(pod.containers or ()):
+            if wants_container(container.name):
+                yield "containers", index, container
 
 
 def layers(command: Sequence[str]) -> Sequence[list[str]]:

@@ -111,9 +111,12 @@ class OpenFiles(StrictModel):
         return self
 
     @cached_property
-    def wants_init_container(self) -> Callable[[str], bool]:
-        """A predicate: whether the settings select the init container with a name."""
-        return compile_globs(self.init_containers)
+    def wants_init_container(self) -> Callable[[str], bool] | None:
+        """A predicate: whether the settings select the init container with a name.
+
+        None if they select no init containers, as most settings of this remedy do.
+        """
+        return compile_globs(self.init_containers) if self.init_containers else None
 
     @cached_property
     def wants_container(self) -> Callable[[str], bool]:

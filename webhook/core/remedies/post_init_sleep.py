@@ -109,9 +109,12 @@ class PostInitSleep(StrictModel):
         return compile_globs(self.init_containers)
 
     @cached_property
-    def wants_container(self) -> Callable[[str], bool]:
-        """A predicate: whether the settings select the regular container with a name."""
-        return compile_globs(self.containers)
+    def wants_container(self) -> Callable[[str], bool] | None:
+        """A predicate: whether the settings select the regular container with a name.
+
+        None if they select no regular containers, as most settings of this remedy do.
+        """
+        return compile_globs(self.containers) if self.containers else None
 
     @cached_property
     def wrapper(self) -> CommandWrapper:
