@@ -706,4 +706,3 @@ _PLAN = (
 _PLAIN_FAMILIES = "plain", "plain, cut off"
 _WAITING_CHANCE = 0.7
 """The share of plain streams whose client waits for each answer, as API servers do."""
-FAMILIES = tuple(_FAMILIES)

@@ -1,6 +1,6 @@
-"""Clients that abuse a server: they send slowly, send without end, do not read, or pipeline.
+"""Clients that abuse a server: they send slowly, send without end, or do not read.
 
-None of the others reads to find out whether the server has closed its connection.
+None of them reads to find out whether the server has closed its connection.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ from pathlib import Path
 
 from tests.support.http_client import Client
 from tests.support.process import RunningServer
-from tests.support.raw_answers import Answer, read_answers
 from tests.support.review_load import connect
 from tests.support.waiting import await_that
 
 _DRIP_SECONDS = 0.05
-_BLOCKED_ROUNDS = 200
 _FLOOD_SECONDS = 0.001
 """For other threads of the test, which would wait for the interpreter's lock."""
-_SENDS_PER_ROUND = 8
-_RECEIVE_BYTES = 64 * 1024
 
 
 class Crowd:
@@ -32,7 +28,6 @@ class Crowd:
     def __init__(self, server: RunningServer) -> None:
         self.clients: list[Client] = []
         self._server = server
-        self._blocked_rounds = 0
         self._context = ssl.create_default_context(cafile=server.ca)
 
     def connect(self, count: int, first: bytes = b"") -> list[Client]:
@@ -71,10 +66,6 @@ class Crowd:
             del by_descriptor[descriptor]
         return list(by_descriptor.values())
 
-    def are_blocked(self) -> bool:
-        """Return whether no client of `flooding` could send anything for many rounds."""
-        return self._blocked_rounds > _BLOCKED_ROUNDS
-
     @contextmanager
     def dripping(self, piece: bytes) -> Iterator[None]:
         """Send a piece on each connection again and again, until the server closes it."""
@@ -99,42 +90,12 @@ class Crowd:
             for client in self.clients:
                 client.socket.setblocking(False)
             while not over.wait(_FLOOD_SECONDS) and (clients := self.open()):
-                self._blocked_rounds += 1
                 for client in clients:
                     with suppress(OSError):
                         sent[client] += client.socket.send(piece[sent[client] % len(piece) :])
-                        self._blocked_rounds = 0
 
         with _thread(flood, over):
             yield
-
-    @contextmanager
-    def pipelining(self, request: bytes) -> Iterator[list[Answer]]:
-        """Send a request on the first connection again and again, and yield its answers so far.
-
-        The client does not wait for an answer before it sends the next request. One thread sends
-        and receives, as a Client demands.
-        """
-        over = threading.Event()
-        client = self.clients[0].socket
-        answers: list[Answer] = []
-
-        def pipeline() -> None:
-            client.setblocking(False)
-            sent, received = 0, b""
-            while not over.wait(_FLOOD_SECONDS):
-                with suppress(ssl.SSLWantWriteError):
-                    for _ in range(_SENDS_PER_ROUND):
-                        sent += client.send(request[sent % len(request) :])
-                with suppress(ssl.SSLWantReadError):
-                    while data := client.recv(_RECEIVE_BYTES):
-                        unread = received + data
-                        found, received = read_answers(unread, len(unread))
-                        answers.extend(found)
-                    return  # The server has closed the connection.
-
-        with _thread(pipeline, over):
-            yield answers
 
 
 @contextmanager

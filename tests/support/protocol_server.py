@@ -106,7 +106,3 @@ class NewNamespaces:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
-
-
-def uid_in(answer: Any) -> str:
-    return str(review_in(answer)["uid"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,16 +42,9 @@ class TektonBuild:
 
 
 def find_tekton(revision: str = RELEASE) -> TektonBuild | None:
-    """Return the build of a revision, or None if `build_tekton` did not build it yet."""
+    """Return the build of a revision, or None if it is not built yet."""
     home = _BUILD.find(revision)
     return TektonBuild(home) if home is not None else None
-
-
-def build_tekton(
-    revision: str = RELEASE, address: str | None = None, announce: Callable[[str], None] = print
-) -> TektonBuild:
-    """Return the build of a revision, made where it is not in the cache."""
-    return TektonBuild(_BUILD.build(revision, address, announce))
 
 
 def _make(tree: Path, output: Path) -> None:

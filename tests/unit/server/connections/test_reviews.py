@@ -30,7 +30,6 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 REVIEW = post(b"review")
 PREVIEW = post(b"body12", path="/preview")
 ECHO = (200, b"echo:review", False)
-LAST_ECHO = (200, b"echo:review", True)
 
 
 @pytest.fixture
