@@ -112,7 +112,7 @@ class HelperDelivery:
         helper's options up to and including `--`, or nothing, for an init container that copies it.
         """
         volume = self._volume
-        if self._patch.adds_volume:
+        if self._patch.adds_volume or self._patch.inserted_init_container(HELPER):
             return  # An earlier remedy of this decision delivers the helper before all containers.
         if template and volume is None:
             if self._uses_image_volume():

@@ -224,6 +224,16 @@ def test_pod_that_an_earlier_call_wrapped_for_one_remedy_gets_the_other_once(
     assert unwrapped(commands(twice)[0]) == program["command"]
 
 
+def test_helper_is_copied_once_for_both_remedies_into_a_volume_of_the_pod() -> None:
+    both = seen(also={"postInitSleep": {"initContainers": ["*"], "when": "Always"}})
+    document = regular(SERVER, initContainers=[container("prepare", "/prepare")])
+    document["spec"]["volumes"] = [HELPER_VOLUME]
+    after = mutate_pod(document, both)
+    assert container_names(after["spec"]["initContainers"]) == [HELPER, "prepare"]
+    assert commands(after)[0][0] == commands(after, "initContainers")[1][0] == "/podsettle/linger"
+    assert decide_pod(after, both).operations == ()
+
+
 def test_helper_that_another_webhook_moved_back_moves_first_once_for_both_remedies() -> None:
     sleep: Json = {"postInitSleep": {"delivery": "Binary"}}
     once = mutate_pod(pod(container("a", "/a")), view(policy(remedies=sleep)))
