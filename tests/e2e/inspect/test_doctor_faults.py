@@ -235,10 +235,6 @@ def helper_of_unknown_version(release: DoctorRelease) -> None:
     set_helper(release, "registry.example/linger:stable")
 
 
-def helper_of_another_version_than_stated(release: DoctorRelease) -> None:
-    set_helper(release, "registry.example/linger:0.1.0", "0.2.0")
-
-
 def unpullable_helper(release: DoctorRelease) -> None:
     """As the kubelet reports it for a pod that got the helper."""
     pod = release.cluster.create_pod(simple_pod("waits", "ci")).body
@@ -319,11 +315,6 @@ FAULTS = (
         "nothing says which version of the helper is in registry.example/linger:stable",
         (f"{POLICIES}/limits",),
     ),
-    Fault(
-        helper_of_another_version_than_stated,
-        "helper image",
-        "stated as 0.2.0, and the tag of registry.example/linger:0.1.0 says 0.1.0",
-    ),
     Fault(unpullable_helper, "helper pull", "Back-off pulling image"),
     Fault(unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",)),
 )
@@ -356,6 +347,25 @@ def test_planted_fault_is_found_alone_and_mended_by_the_advice(
     finally:
         for path in fault.clean_up:
             release.cluster.request("DELETE", path)
+
+
+def test_stated_version_of_the_helper_is_a_warning_if_its_tag_says_another_one(
+    release: DoctorRelease,
+) -> None:
+    def image_check() -> Line:
+        (line,) = (each for each in release.doctor() if each.check == "helper image")
+        return line
+
+    set_helper(release, "registry.example/linger:0.1.0", "0.2.0")
+    await_that(lambda: image_check().state == "warning", "the installation is read")
+    contradicted = image_check()
+    said = "stated as 0.2.0, and the tag of registry.example/linger:0.1.0 says 0.1.0"
+    assert said in contradicted.result
+    for command in contradicted.commands:
+        release.follow(command)
+    set_helper(release, "registry.example/linger:0.2.0")
+    assert release.faults("--wait", "60s") == []
+    assert image_check().state == "ok"
 
 
 def test_refused_pods_are_a_fault_whose_advice_lets_pods_be_created(

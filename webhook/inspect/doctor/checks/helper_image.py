@@ -19,7 +19,7 @@ from webhook.core.types import Json
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.policies import acting
 from webhook.inspect.doctor.commands import helm_upgrade
-from webhook.inspect.doctor.model import Result, fault, ok, unknown
+from webhook.inspect.doctor.model import Result, fault, ok, unknown, warning
 from webhook.inspect.doctor.round_readings import Installed
 from webhook.inspect.doctor.target import find_target
 from webhook.inspect.installation import Installation
@@ -36,10 +36,10 @@ async def _check_named(installed: Installed) -> list[Result]:
     version, tagged = helper_version(image, stated), helper_version(image, None)
     if stated is not None and tagged not in (stated, None):
         return [
-            fault(
+            warning(
                 f"its version is stated as {stated}, and the tag of {image} says {tagged}",
-                "podsettle may use what the helper does not have, and the pod then fails. Let the "
-                "tag say the version.",
+                "If the tag is right, podsettle may use what the helper does not have, and the pod "
+                "then fails. To let the tag say the version:",
                 helm_upgrade(installation, "--set lingerVersion="),
             )
         ]
