@@ -43,9 +43,6 @@ NOT_RUN = {
     "a kubelet, or a webhook": (
         r"podsettle logs|kubectl logs|kubectl exec|/proxy/|/metrics|\btrial\b"
     ),
-    "an API that Kubernetes 1.33 lacks: the tests of exported policies run it": (
-        "delete mutatingadmissionpolicies"
-    ),
     "a registry": r"--look-up-images|imageregistry",
     "a node's files": r"/etc/containerd|/proc/pressure",
     "the API of native policies: tests/e2e/export runs it": (

@@ -106,7 +106,7 @@ def test_two_commands_of_the_page_lead_from_symptoms_to_their_cure(
     assert annotations["try-skip-volume-selinux-label.crio.io"] == "true"
     assert specs["fs-group"]["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
     assert run(f"kubectl get {INSTALLED}").stdout == ""
-    (remove,) = (line for line in lines if "kubectl delete -l" in line)
+    (remove,) = (line for line in lines if "kubectl delete mutating" in line)
     removed = run(remove)
     assert removed.returncode == 0, removed.stderr
     await_that(lambda: not any(map(is_settled, next_pods(cluster).values())), "all are removed")
