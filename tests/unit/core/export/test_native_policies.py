@@ -114,6 +114,13 @@ def test_nodes_decide_for_all_pods_whether_a_remedy_is_exported(
     assert always.policies
 
 
+def test_nodes_decide_nothing_about_a_needed_remedy_that_is_left_out() -> None:
+    by_nodes = policy("p", remedies={"postInitSleep": {"delivery": "Auto"}})
+    found = exported(seen=view(by_nodes, nodes=[node("a", "cri-o://1.33.12")]))
+    assert [each.part for each in found.not_native] == ["postInitSleep"]
+    assert not found.by_nodes
+
+
 @pytest.mark.parametrize(
     ("server", "is_native"), [(None, True), (Version(1, 34), False), (Version(1, 35), True)]
 )
