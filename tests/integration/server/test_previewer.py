@@ -434,7 +434,7 @@ async def main():
     {limits}
     previewer = Previewer(Snapshot, OperatorSettings(), limits=PreviewLimits(start_seconds=600))
     answer = await previewer.preview(PreviewOptions(), [{SMALL!r}])
-    print(answer.length)
+    print(len(b"".join(answer.pieces)))
     await previewer.aclose()
 asyncio.run(main())
 """

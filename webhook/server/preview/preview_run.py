@@ -22,7 +22,7 @@ from webhook.core.policy.plan import compile_policy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE, PodDecider
 from webhook.server.limits import MIB, PreviewLimits
-from webhook.server.preview.answer_memory import PreviewAnswerText
+from webhook.server.preview.answer_memory import PreviewAnswerText, PreviewError
 from webhook.server.preview.frames import (
     MAX_PODS,
     MAX_POLICIES,
@@ -46,10 +46,6 @@ class PreviewOptions:
     namespace: str | None = None
     namespace_labels: list[str] | None = None
     template_path: str | None = None
-
-
-class RefusedPreviewError(Exception):
-    """The text or a parameter is refused. The message says why."""
 
 
 class PreviewRun:
@@ -83,13 +79,13 @@ class PreviewRun:
 
         Image look-ups have a limit of their own, so they extend the deadline.
 
-        Raises RefusedPreviewError, WorkerError, and PreviewError if the answer becomes too long.
+        Raises WorkerError, and PreviewError for a text or a parameter that is refused.
         """
         pairs = self._options.namespace_labels
         try:
             labels = None if pairs is None else parse_labels(pairs)
         except ValueError as error:
-            raise RefusedPreviewError(str(error)) from None
+            raise PreviewError("refused", 422, str(error)) from None
         await self._worker.send(encode(Input(self._options.template_path)))
         await self._worker.send(*body)
         body.clear()
@@ -127,8 +123,8 @@ class PreviewRun:
             nonlocal found_bytes
             found_bytes += byte_count
             if found_bytes > max_bytes:  # The answer has each pod twice.
-                message = f"the answer is longer than {max_bytes // MIB} MiB"
-                raise RefusedPreviewError(f"{message}: send the input in parts")
+                detail = f"the answer is longer than {max_bytes // MIB} MiB"
+                raise PreviewError("refused", 422, f"{detail}: send the input in parts")
 
         while True:
             frame = await self._worker.receive(count_bytes)
@@ -142,7 +138,7 @@ class PreviewRun:
                 case PolicyFound(document):
                     self._policies.append(bytes(document))
                 case Refused(detail):
-                    raise RefusedPreviewError(detail)
+                    raise PreviewError("refused", 422, detail)
                 case _:
                     return
             if (

@@ -20,7 +20,7 @@ from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.metric_labels import PreviewResult
 from webhook.server.preview.answer_memory import PreviewAnswerText, PreviewError
 from webhook.server.preview.frames import OUT_OF_MEMORY_EXIT_CODE
-from webhook.server.preview.preview_run import PreviewOptions, PreviewRun, RefusedPreviewError
+from webhook.server.preview.preview_run import PreviewOptions, PreviewRun
 from webhook.server.preview.worker_process import WorkerError, WorkerProcess
 from webhook.server.reviews.load_shedding import MemoryBudget
 
@@ -60,26 +60,14 @@ class Previewer:
         The body is empty afterwards. Otherwise the frames that an exception refers to would keep
         its megabytes until a garbage collection.
         """
-        if self._waiting_count >= self._limits.max_pending:
-            self._count("overloaded")
-            raise PreviewError(
-                503, f"{self._waiting_count} previews are already waiting; try again in a minute"
-            )
-        self._waiting_count += 1
-        answer = PreviewAnswerText(self._budget, self._count)
         try:
-            async with self._exclusive(), self._worker() as worker:
-                await self._make(worker, options, body, answer)
-        except BaseException as error:
-            answer.release()
-            if isinstance(error, asyncio.CancelledError):
-                self._count("disconnected")
+            answer = await self._preview(options, body)
+        except PreviewError as error:
+            self._count(error.result)
             raise
-        finally:
-            body.clear()
-            self._waiting_count -= 1
-            # Decisions that end in between reviews leave holes in the heap.
-            await asyncio.to_thread(malloc_trim)
+        except asyncio.CancelledError:
+            self._count("disconnected")
+            raise
         self._count("answered")
         return answer
 
@@ -88,6 +76,26 @@ class Previewer:
         if self._running is not None:
             await self._running.end(kill=True)
 
+    async def _preview(self, options: PreviewOptions, body: list[bytes]) -> PreviewAnswerText:
+        """Return the answer. Raises as `preview` does."""
+        if self._waiting_count >= self._limits.max_pending:
+            detail = f"{self._waiting_count} previews are already waiting; try again in a minute"
+            raise PreviewError("overloaded", 503, detail)
+        self._waiting_count += 1
+        answer = PreviewAnswerText(self._budget)
+        try:
+            async with self._exclusive(), self._worker() as worker:
+                await self._make(worker, options, body, answer)
+        except BaseException:
+            answer.release()
+            raise
+        finally:
+            body.clear()
+            self._waiting_count -= 1
+            # Decisions that end in between reviews leave holes in the heap.
+            await asyncio.to_thread(malloc_trim)
+        return answer
+
     @asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[None]:
         """Wait until no other preview is made. Raises PreviewError after a timeout."""
@@ -95,8 +103,8 @@ class Previewer:
             async with asyncio.timeout(self._limits.queue_seconds):
                 await self._worker_lock.acquire()
         except TimeoutError:
-            self._count("overloaded")
-            raise PreviewError(503, "other previews take too long; try again in a minute") from None
+            detail = "other previews take too long; try again in a minute"
+            raise PreviewError("overloaded", 503, detail) from None
         try:
             yield
         finally:
@@ -117,8 +125,8 @@ class Previewer:
         except WorkerError as error:
             code = await worker.end(kill=False)
             if code == OUT_OF_MEMORY_EXIT_CODE:
-                self._count("memory")
                 raise PreviewError(
+                    "memory",
                     422,
                     f"this preview needs more than {self._limits.memory_bytes // MIB} MiB of "
                     "memory: send the input in parts, or use `podsettle preview`, which has no "
@@ -139,18 +147,18 @@ class Previewer:
             async with asyncio.timeout(self._limits.start_seconds):
                 await worker.receive(_expect_empty)
         except TimeoutError:
-            self._count("deadline")
             raise PreviewError(
+                "deadline",
                 503,
                 f"the preview process was not ready within {self._limits.start_seconds:g} s: "
                 "the machine is overloaded; try again later",
             ) from None
 
     def _crashed(self, problem: str) -> PreviewError:
-        """Count and log a failed worker, and return its error."""
-        self._count("crashed")
+        """Log a failed worker, and return its error."""
         log.error("preview: the worker process failed: %s", problem)
         return PreviewError(
+            "crashed",
             500,
             "the preview process ended unexpectedly; try again, and if this happens "
             "again, send the input in parts or use `podsettle preview`",
@@ -169,16 +177,13 @@ class Previewer:
         try:
             async with asyncio.timeout(self._limits.deadline_seconds) as deadline:
                 await run.make(body, answer, deadline)
-        except RefusedPreviewError as error:
-            self._count("refused")
-            raise PreviewError(422, str(error)) from None
         except TimeoutError:
-            self._count("deadline")
             limit = f"{self._limits.deadline_seconds:g} s"
             log.warning(
                 "preview: worker killed after %s; the input has %d bytes", limit, byte_count
             )
             raise PreviewError(
+                "deadline",
                 422,
                 f"this preview takes longer than {limit}: send the input in parts, or use "
                 "`podsettle preview`, which has no such limit",

@@ -49,14 +49,14 @@ async def make(*frames: object) -> PreviewAnswerText:
     """Make a preview with a worker that sends these frames: bytes, or values as JSON."""
     encoded = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in frames]
     budget = MemoryBudget(1024 * 1024)
-    answer = PreviewAnswerText(budget, lambda _result: None)
+    answer = PreviewAnswerText(budget)
     async with worker_that_sends(*encoded) as worker, asyncio.timeout(600) as deadline:
         seen = view()
         run = PreviewRun(worker, PreviewOptions(), lambda: seen, SETTINGS, None, PreviewLimits())
         try:
             await run.make([b"text"], answer, deadline)
         finally:
-            assert budget.used_bytes == answer.length
+            assert budget.used_bytes == sum(map(len, answer.pieces))
     return answer
 
 
