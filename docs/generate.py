@@ -22,6 +22,7 @@ from docs import (
     defects_page,
     export_page,
     limits_page,
+    notices,
     reliability_page,
     scan_page,
     version_copies,
@@ -384,6 +385,9 @@ PAGES: dict[str, Callable[[], str]] = {
         name: _page_with_regions(name)
         for name in dict.fromkeys((*PAGES_WITH_REGIONS, *version_copies.COPIES))
     },
+    "../THIRD_PARTY_NOTICES": lambda: notices.fill_region(
+        (HERE.parent / "THIRD_PARTY_NOTICES").read_text(encoding="utf-8")
+    ),
     "why-was-my-pod-changed.md": lambda: why_page.fill_regions(
         (HERE / "why-was-my-pod-changed.md").read_text(encoding="utf-8")
     ),
