@@ -286,15 +286,25 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict, import-linter, and actionlint and
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 # A release needs root for buildah's chroot isolation, and Debian's buildah. VERSION may be a tag, such as v0.2.0.
+RELEASE_PROGRAMS := tools krew
+
 .PHONY: release-dry-run
 release-dry-run: $(VENV)/.dev ## Make all parts of a release in dist/release, with a registry of this machine (root; VERSION=0.2.0)
-	$(call build,tools)
+	$(call build,$(RELEASE_PROGRAMS))
 	@$(BIN)/python -m release --local-base --version '$(VERSION)'
 
 .PHONY: release
 release: $(VENV)/.dev ## Make a release and push its images and chart (root; VERSION= REPOSITORY=URL REGISTRY=HOST/PATH)
-	$(call build,tools)
+	$(call build,$(RELEASE_PROGRAMS))
 	@$(BIN)/python -m release --version '$(VERSION)' --repository '$(REPOSITORY)' --registry '$(REGISTRY)'
+
+.PHONY: release-compare
+release-compare: $(VENV)/.dev ## Compare dist/release with an earlier run for the same commit (AGAINST=DIR)
+	@$(BIN)/python -m release.compare '$(AGAINST)' dist/release
+
+.PHONY: release-sizes
+release-sizes: $(VENV)/.dev ## Print how much the client, the server and the images of dist/release take, and how fast the client starts
+	@$(BIN)/python -m release.sizes
 
 .PHONY: registry-login
 registry-login: $(VENV)/.dev ## Let buildah and helm push to REGISTRY (REGISTRY_USER= and REGISTRY_TOKEN= in the environment)

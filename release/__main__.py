@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from release.base import pin_base
 from release.distributions import PLATFORMS, build_distributions, build_executable
 from release.images import PushedImage, build_images
-from release.krew import write_krew_manifest
+from release.krew import validate_krew_manifest, write_krew_manifest
 from release.manifests import package_chart, push_chart, write_manifests
 from release.source import Release, ReleaseError, commit_of, release_notes, write_source
 from tests.support.buildah import BuildahError
@@ -39,6 +40,7 @@ def make(release: Release, local_base: bool, out: Path) -> list[PushedImage]:
         scratch = Path(directory)
         source = scratch / "source"
         write_source(ROOT, release, source)
+        base = None if local_base else pin_base(source / "Dockerfile")
         notes = release_notes((source / "CHANGELOG.md").read_text("utf-8"), release.version)
         (out / "notes.md").write_text(f"{notes}\n", "utf-8")
         wheel = build_distributions(source, release, out)
@@ -47,12 +49,13 @@ def make(release: Release, local_base: bool, out: Path) -> list[PushedImage]:
             for platform in PLATFORMS
         }
         write_krew_manifest(executables, source, release, out)
+        validate_krew_manifest(release, out, scratch)
         package = package_chart(source, release, out)
         write_manifests(package, release, out)
         with _serve_local_registry(release, out, scratch):
-            images = build_images(source, release, local_base, scratch)
-            push_chart(package, release)
-    write_sums(out, images, release)
+            images = build_images(source, release, base, scratch)
+            references = [*(image.reference for image in images), push_chart(package, release)]
+        write_sums(out, references)
     return images
 
 
@@ -68,9 +71,8 @@ def _serve_local_registry(
     return serve(data, scratch / "registry.log", address, writable=True)
 
 
-def write_sums(out: Path, images: Sequence[PushedImage], release: Release) -> None:
-    """Write the images with their digests, and the digests of all files for `sha256sum --check`."""
-    references = [f"{release.image(image.name)}@{image.digest}" for image in images]
+def write_sums(out: Path, references: Sequence[str]) -> None:
+    """Write the names of images and chart, and the digests of all files for `sha256sum --check`."""
     (out / "images.txt").write_text("".join(f"{line}\n" for line in references), "utf-8")
     files = sorted(path for path in out.iterdir() if path.is_file())
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in files]
@@ -104,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if path.is_file():
             print(f"{path.stat().st_size:>12,}  {path.name}")
     for image in images:
-        print(f"{image.name} for {', '.join(image.architectures)}: {image.digest}")
+        print(f"{image.name} for {', '.join(image.architectures)}: {image.reference}")
     return 0
 
 

@@ -13,15 +13,21 @@ from pathlib import Path
 from release.source import Release, ReleaseError
 
 
-def run(release: Release, *command: str | Path, directory: Path | None = None) -> str:
+def run(
+    release: Release,
+    *command: str | Path,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Run a program with the release's time as the time of what it writes. Return its output.
 
-    Raises ReleaseError if the program fails.
+    `environment` has variables in addition to those of this process. Raises ReleaseError if the
+    program fails.
     """
     done = subprocess.run(
         [str(word) for word in command],
         cwd=directory,
-        env={**os.environ, "SOURCE_DATE_EPOCH": release.epoch},
+        env={**os.environ, "SOURCE_DATE_EPOCH": release.epoch, "TZ": "UTC", **(environment or {})},
         capture_output=True,
         text=True,
         check=False,

@@ -28,34 +28,41 @@ class PushedImage:
 
     name: str
     architectures: Sequence[str]
-    digest: str
+    reference: str
+    """With the digest of the list of architectures."""
 
 
 def build_images(
-    source: Path, release: Release, local_base: bool, scratch: Path
+    source: Path, release: Release, base: str | None, scratch: Path
 ) -> list[PushedImage]:
     """Build both images and push them, each as a list of its architectures.
 
-    The base image is the Dockerfile's. With `local_base`, it is a Python of this machine, and
-    podsettle's image is built for this machine's architecture only.
+    `base` is the name of the Dockerfile's base image. Without it, the base is a Python of this
+    machine, and podsettle's image is built for this machine's architecture only.
     """
     buildah = Buildah(scratch / "storage")
-    options: list[str] = []
-    if local_base:
-        options = _make_local_base(buildah, release, scratch)
+    options = [] if base else _make_local_base(buildah, release, scratch)
     pushed = []
     for name, architectures in ARCHITECTURES.items():
-        if local_base and name == "podsettle":
+        if base is None and name == "podsettle":
             architectures = (_machine(),)
         for architecture in architectures:
-            _build(buildah, name, architecture, source, release, options)
+            labels = _label_base(base) if base and name == "podsettle" else []
+            _build(buildah, name, architecture, source, release, [*options, *labels])
         digest = scratch / f"{name}.digest"
         insecure = ("--tls-verify=false",) if release.is_insecure else ()
         target = f"docker://{release.image(name)}:{release.version}"
         flags = ("--all", "--format", "oci", "--digestfile", str(digest))
         buildah("manifest", "push", *flags, *insecure, _list_name(name), target)
-        pushed.append(PushedImage(name, architectures, digest.read_text().strip()))
+        reference = f"{release.image(name)}@{digest.read_text().strip()}"
+        pushed.append(PushedImage(name, architectures, reference))
     return pushed
+
+
+def _label_base(base: str) -> list[str]:
+    name, _, digest = base.partition("@")
+    labels = {"base.name": name, "base.digest": digest}
+    return [f"--label=org.opencontainers.image.{key}={value}" for key, value in labels.items()]
 
 
 def _make_local_base(buildah: Buildah, release: Release, scratch: Path) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import yaml
 
 from release.commands import run
-from release.source import Release
+from release.source import Release, ReleaseError
 from tests.support.kube.build import tool
 
 NAMESPACE = "podsettle-system"
@@ -21,10 +23,17 @@ def package_chart(source: Path, release: Release, out: Path) -> Path:
     return out / f"podsettle-{release.version}.tgz"
 
 
-def push_chart(package: Path, release: Release) -> None:
-    """Push the package to the release's registry."""
+def push_chart(package: Path, release: Release) -> str:
+    """Push the package to the release's registry. Return its name with its digest."""
     plain = ("--plain-http",) if release.is_insecure else ()
-    run(release, tool("helm"), "push", package, f"oci://{release.registry}/charts", *plain)
+    # Helm writes the time of the file into the chart's manifest.
+    os.utime(package, (int(release.epoch), int(release.epoch)))
+    repository = f"{release.registry}/charts"
+    pushed = run(release, tool("helm"), "push", package, f"oci://{repository}", *plain)
+    found = re.search(r"^Digest: (sha256:[0-9a-f]{64})$", pushed, re.MULTILINE)
+    if found is None:
+        raise ReleaseError(f"helm push: no digest: {pushed}")
+    return f"{repository}/podsettle@{found[1]}"
 
 
 def write_manifests(package: Path, release: Release, out: Path) -> None:

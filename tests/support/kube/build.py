@@ -18,7 +18,8 @@ same release; `containerd-1` and `containerd-2` build a
 containerd of each major release, with its shim; `peers` builds what the
 benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
 `cri` builds a client of container runtimes from the source in `cri/`;
-`tekton` builds the entrypoint that Tekton copies into the steps of its pods.
+`tekton` builds the entrypoint that Tekton copies into the steps of its pods;
+`krew` builds the validator of the manifests of plugins for kubectl.
 """
 
 from __future__ import annotations
@@ -139,6 +140,15 @@ CRI = ProgramSet(HERE / "cri", {"cri": Program("podsettle.dev/cri")})
 TEKTON = ProgramSet(
     HERE / "tekton", {"entrypoint": Program("github.com/tektoncd/pipeline", "/cmd/entrypoint")}
 )
+# What a release checks its plugin for kubectl with.
+KREW = ProgramSet(
+    HERE / "krew",
+    {
+        # kubectl starts krew as its plugin, by this name.
+        "kubectl-krew": Program("sigs.k8s.io/krew", "/cmd/krew"),
+        "validate-krew-manifest": Program("sigs.k8s.io/krew", "/cmd/validate-krew-manifest"),
+    },
+)
 SETS: Mapping[str, ProgramSet] = {
     "cluster": CLUSTER,
     "node": NODE,
@@ -149,6 +159,7 @@ SETS: Mapping[str, ProgramSet] = {
     "poster": POSTER,
     "cri": CRI,
     "tekton": TEKTON,
+    "krew": KREW,
     **{f"containerd-{major}": wanted for major, wanted in CONTAINERD.items()},
 }
 
@@ -225,6 +236,11 @@ def cri_client(announce: Callable[[str], None] = print) -> Path:
 def tekton_entrypoint(announce: Callable[[str], None] = print) -> Path:
     """Tekton's entrypoint, built first where it is not there yet."""
     return _built(TEKTON, announce) / "entrypoint"
+
+
+def krew_programs(announce: Callable[[str], None] = print) -> Path:
+    """Return a directory with krew and its validator. Build them first if they are missing."""
+    return _built(KREW, announce)
 
 
 def is_built(wanted: ProgramSet) -> bool:

@@ -1,0 +1,87 @@
+"""Tests of what a release compares: two runs, and the base image's digest."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from release.base import pin_base
+from release.compare import digests, main
+from release.source import ReleaseError
+from tests.support.image_fixtures import ca, image, registry, trusting
+from tests.support.registry import Image, RunningRegistry
+
+__all__ = ["ca", "image", "registry", "trusting"]
+
+TAGS = "registry/docker/registry/v2/repositories/podsettle/_manifests/tags"
+
+
+def release_of(directory: Path, wheel: str, signature: str, image: str) -> Path:
+    files = {
+        "podsettle.whl": wheel,
+        "SHA256SUMS.sigstore.json": signature,
+        f"{TAGS}/0.2.0/current/link": image,
+        f"{TAGS}/sha256-12/current/link": signature,
+    }
+    for name, content in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "line"),
+    [
+        (("wheel", "signature", "image"), 0, "4 files and tags are the same"),
+        (("wheel", "other", "image"), 0, "2 files and tags are the same"),
+        (("other", "signature", "image"), 1, "podsettle.whl: differs without a known reason"),
+        (("wheel", "signature", "other"), 1, "0.2.0/current/link: differs without a known reason"),
+    ],
+    ids=["nothing", "signatures", "a file", "an image"],
+)
+def test_second_run_fails_if_anything_but_signatures_differs(
+    second: tuple[str, str, str],
+    code: int,
+    line: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    release_of(tmp_path / "first", "wheel", "signature", "image")
+    release_of(tmp_path / "second", *second)
+    assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == code
+    assert line in capsys.readouterr().out
+
+
+def test_file_that_only_one_run_has_is_a_difference(tmp_path: Path) -> None:
+    release_of(tmp_path / "first", "wheel", "signature", "image")
+    release_of(tmp_path / "second", "wheel", "signature", "image")
+    (tmp_path / "second/install.yaml").write_text("")
+    assert "install.yaml" in digests(tmp_path / "second")
+    assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 1
+
+
+def test_base_image_gets_the_digest_that_its_tag_has_now(
+    registry: RunningRegistry, image: Image, trusting: ssl.SSLContext, tmp_path: Path
+) -> None:
+    digest = registry.push("library/python", "3.13-slim", image)
+    name = f"{registry.host}/library/python:3.13-slim"
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text(f"# The base.\nARG PYTHON={name}\n\nFROM ${{PYTHON}}\n")
+    assert pin_base(dockerfile, trusting) == f"{name}@{digest}"
+    pinned = f"# The base.\nARG PYTHON={name}@{digest}\n\nFROM ${{PYTHON}}\n"
+    assert dockerfile.read_text() == pinned
+    registry.push("library/python", "3.13-slim", image.as_docker)
+    assert pin_base(dockerfile, trusting) == f"{name}@{digest}"
+    assert dockerfile.read_text() == pinned
+
+
+def test_release_stops_if_the_registry_does_not_have_the_base_image(
+    registry: RunningRegistry, trusting: ssl.SSLContext, tmp_path: Path
+) -> None:
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text(f"ARG PYTHON={registry.host}/library/python:none\n")
+    with pytest.raises(ReleaseError, match=r"base image .*library/python:none: "):
+        pin_base(dockerfile, trusting)
