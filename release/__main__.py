@@ -20,6 +20,7 @@ from release.distributions import PLATFORMS, build_distributions, build_executab
 from release.images import PushedImage, build_images
 from release.krew import validate_krew_manifest, write_krew_manifest
 from release.manifests import package_chart, push_chart, write_manifests
+from release.signatures import rehearsal_signer, workflow_signer
 from release.source import Release, ReleaseError, commit_of, release_notes, write_source
 from tests.support.buildah import BuildahError
 from tests.support.kube.build import BuildError
@@ -55,7 +56,13 @@ def make(release: Release, local_base: bool, out: Path) -> list[PushedImage]:
         with _serve_local_registry(release, out, scratch):
             images = build_images(source, release, base, scratch)
             references = [*(image.reference for image in images), push_chart(package, release)]
-        write_sums(out, references)
+            write_sums(out, references)
+            if release.is_insecure:
+                signer = rehearsal_signer(release, out, scratch)
+            else:
+                signer = workflow_signer(release)
+            signer.sign_images(references)
+            signer.sign_file(out / SUMS)
     return images
 
 

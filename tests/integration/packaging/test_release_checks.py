@@ -1,4 +1,4 @@
-"""Tests of what a release compares: two runs, and the base image's digest."""
+"""Tests of a release: two runs compared, the base image's digest, the signer's identity."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 
 from release.base import pin_base
 from release.compare import digests, main
-from release.source import ReleaseError
+from release.signatures import workflow_signer
+from release.source import Release, ReleaseError
 from tests.support.image_fixtures import ca, image, registry, trusting
+from tests.support.paths import ROOT
 from tests.support.registry import Image, RunningRegistry
 
 __all__ = ["ca", "image", "registry", "trusting"]
@@ -85,3 +87,12 @@ def test_release_stops_if_the_registry_does_not_have_the_base_image(
     dockerfile.write_text(f"ARG PYTHON={registry.host}/library/python:none\n")
     with pytest.raises(ReleaseError, match=r"base image .*library/python:none: "):
         pin_base(dockerfile, trusting)
+
+
+def test_release_is_verified_against_the_workflow_and_the_tag_that_made_it() -> None:
+    release = Release("1.2.3", "https://forge.example/team/podsettle", "registry.example", "", "0")
+    (identity, _) = workflow_signer(release).verifying
+    address = identity.removeprefix(f"--certificate-identity={release.repository}/")
+    path, _, tag = address.partition("@")
+    assert tag == "refs/tags/v1.2.3"
+    assert (ROOT / path).is_file()

@@ -19,7 +19,7 @@ containerd of each major release, with its shim; `peers` builds what the
 benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
 `cri` builds a client of container runtimes from the source in `cri/`;
 `tekton` builds the entrypoint that Tekton copies into the steps of its pods;
-`krew` builds the validator of the manifests of plugins for kubectl.
+`cosign` and `krew` build what a release signs its parts with, and checks its plugin with.
 """
 
 from __future__ import annotations
@@ -140,7 +140,17 @@ CRI = ProgramSet(HERE / "cri", {"cri": Program("podsettle.dev/cri")})
 TEKTON = ProgramSet(
     HERE / "tekton", {"entrypoint": Program("github.com/tektoncd/pipeline", "/cmd/entrypoint")}
 )
-# What a release checks its plugin for kubectl with.
+# What a release signs its parts with, and checks its plugin for kubectl with.
+COSIGN = ProgramSet(
+    HERE / "cosign",
+    {
+        "cosign": Program(
+            "github.com/sigstore/cosign/v3",
+            "/cmd/cosign",
+            (("sigs.k8s.io/release-utils/version.gitVersion", "{version}"),),
+        )
+    },
+)
 KREW = ProgramSet(
     HERE / "krew",
     {
@@ -159,6 +169,7 @@ SETS: Mapping[str, ProgramSet] = {
     "poster": POSTER,
     "cri": CRI,
     "tekton": TEKTON,
+    "cosign": COSIGN,
     "krew": KREW,
     **{f"containerd-{major}": wanted for major, wanted in CONTAINERD.items()},
 }
@@ -236,6 +247,11 @@ def cri_client(announce: Callable[[str], None] = print) -> Path:
 def tekton_entrypoint(announce: Callable[[str], None] = print) -> Path:
     """Tekton's entrypoint, built first where it is not there yet."""
     return _built(TEKTON, announce) / "entrypoint"
+
+
+def cosign(announce: Callable[[str], None] = print) -> Path:
+    """Return sigstore's signing program. Build it first if it is missing."""
+    return _built(COSIGN, announce) / "cosign"
 
 
 def krew_programs(announce: Callable[[str], None] = print) -> Path:
