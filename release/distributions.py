@@ -45,9 +45,7 @@ def build_executable(
     locked = ("--only-binary", ":all:", "--require-hashes", "-r")
     run(release, *install, *target, *locked, source / "requirements/client.txt")
     run(release, *install, *target, "--no-deps", wheel)
-    for script in ("bin", "Scripts"):  # They name the Python of this machine.
-        for file in (packages / script).glob("*"):
-            file.unlink()
+    remove_machine_files(packages)
     executable = out / f"podsettle-{release.version}-{platform}.pyz"
     run(
         release,
@@ -56,3 +54,18 @@ def build_executable(
         *("--site-packages", packages, "--output-file", executable),
     )
     return executable
+
+
+def remove_machine_files(packages: Path) -> None:
+    """Remove the installed files that depend on this machine, also from the packages' lists.
+
+    Scripts have the path of Python here, and uv records the wheel's path and time.
+    """
+    names = ("bin/*", "Scripts/*", "*.dist-info/direct_url.json", "*.dist-info/uv_cache.json")
+    for name in names:
+        for file in packages.glob(name):
+            file.unlink()
+    for record in packages.glob("*.dist-info/RECORD"):
+        lines = record.read_text("utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if (packages / line.rsplit(",", 2)[0]).is_file()]
+        record.write_text("".join(kept), "utf-8")

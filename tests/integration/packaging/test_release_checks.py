@@ -9,6 +9,7 @@ import pytest
 
 from release.base import pin_base
 from release.compare import digests, main
+from release.distributions import remove_machine_files
 from release.signatures import workflow_signer
 from release.source import Release, ReleaseError
 from tests.support.image_fixtures import ca, image, registry, trusting
@@ -96,3 +97,22 @@ def test_release_is_verified_against_the_workflow_and_the_tag_that_made_it() -> 
     path, _, tag = address.partition("@")
     assert tag == "refs/tags/v1.2.3"
     assert (ROOT / path).is_file()
+
+
+def test_packages_of_an_executable_keep_nothing_of_the_machine(tmp_path: Path) -> None:
+    metadata = tmp_path / "app-1.dist-info"
+    kept = ("app-1.dist-info/METADATA", "app-1.dist-info/RECORD", "app/cli.py")
+    removed = (
+        "bin/podsettle",
+        f"{metadata.name}/uv_cache.json",
+        f"{metadata.name}/direct_url.json",
+    )
+    for name in (*kept, *removed):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (metadata / "RECORD").write_text("".join(f"{name},sha256=x,1\n" for name in (*kept, *removed)))
+    remove_machine_files(tmp_path)
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == set(kept)
+    listed = [line.split(",")[0] for line in (metadata / "RECORD").read_text().splitlines()]
+    assert listed == list(kept)
