@@ -286,7 +286,7 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict, import-linter, and actionlint and
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 # A release needs root for buildah's chroot isolation, and Debian's buildah. VERSION may be a tag, such as v0.2.0.
-RELEASE_PROGRAMS := tools cosign krew
+RELEASE_PROGRAMS := tools cosign syft krew
 
 .PHONY: release-dry-run
 release-dry-run: $(VENV)/.dev ## Make all parts of a release in dist/release, with a registry of this machine (root; VERSION=0.2.0)
@@ -307,7 +307,7 @@ release-sizes: $(VENV)/.dev ## Print how much the client, the server and the ima
 	@$(BIN)/python -m release.sizes
 
 .PHONY: registry-login
-registry-login: $(VENV)/.dev ## Let buildah, cosign and helm use REGISTRY (REGISTRY_USER= and REGISTRY_TOKEN= in the environment)
+registry-login: $(VENV)/.dev ## Let buildah, cosign, syft and helm use REGISTRY (REGISTRY_USER= and REGISTRY_TOKEN= in the environment)
 	$(call build,tools)
 	@mkdir -p "$$HOME/.docker"
 	@printenv REGISTRY_TOKEN | buildah login --authfile "$$HOME/.docker/config.json" \

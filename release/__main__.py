@@ -17,9 +17,11 @@ from pathlib import Path
 
 from release.base import pin_base
 from release.distributions import PLATFORMS, build_distributions, build_executable
-from release.images import PushedImage, build_images
+from release.helper import components, linked_components
+from release.images import PushedImage, build_images, installed_packages
 from release.krew import validate_krew_manifest, write_krew_manifest
 from release.manifests import package_chart, push_chart, write_manifests
+from release.sboms import check_components, check_packages, describe, describe_helper
 from release.signatures import rehearsal_signer, workflow_signer
 from release.source import Release, ReleaseError, commit_of, release_notes, write_source
 from tests.support.buildah import BuildahError
@@ -51,11 +53,13 @@ def make(release: Release, local_base: bool, out: Path) -> list[PushedImage]:
         }
         write_krew_manifest(executables, source, release, out)
         validate_krew_manifest(release, out, scratch)
+        describe_parts(release, out, scratch)
         package = package_chart(source, release, out)
         write_manifests(package, release, out)
         with _serve_local_registry(release, out, scratch):
             images = build_images(source, release, base, scratch)
             references = [*(image.reference for image in images), push_chart(package, release)]
+            describe_images(images, release, out, scratch)
             write_sums(out, references)
             if release.is_insecure:
                 signer = rehearsal_signer(release, out, scratch)
@@ -64,6 +68,35 @@ def make(release: Release, local_base: bool, out: Path) -> list[PushedImage]:
             signer.sign_images(references)
             signer.sign_file(out / SUMS)
     return images
+
+
+def describe_parts(release: Release, out: Path, scratch: Path) -> None:
+    """Write SBOMs of the client with its locked packages, and of the helper."""
+    packages = scratch / "packages-linux-amd64"
+    client = describe("podsettle-client", f"dir:{packages}", release, out)
+    check_packages(client, packages, release)
+    helper = scratch / "helper"
+    helper.mkdir()
+    linger = describe_helper(components(release), release, out)
+    check_components(linger, linked_components(helper))
+
+
+def describe_images(
+    images: Sequence[PushedImage], release: Release, out: Path, scratch: Path
+) -> None:
+    """Write an SBOM of podsettle's image for each architecture."""
+    (image,) = (each for each in images if each.name == "podsettle")
+    http = {"SYFT_REGISTRY_INSECURE_USE_HTTP": str(release.is_insecure).lower()}
+    for architecture in image.architectures:
+        sbom = describe(
+            f"podsettle-image-{architecture}",
+            f"registry:{image.reference}",
+            release,
+            out,
+            f"--platform=linux/{architecture}",
+            environment=http,
+        )
+        check_packages(sbom, installed_packages(image, architecture, scratch), release)
 
 
 def _serve_local_registry(

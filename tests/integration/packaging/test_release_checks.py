@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from pathlib import Path
 
@@ -10,14 +11,19 @@ import pytest
 from release.base import pin_base
 from release.compare import digests, main
 from release.distributions import remove_machine_files
+from release.sboms import Sbom, check_components, check_packages
 from release.signatures import workflow_signer
-from release.source import Release, ReleaseError
+from release.source import Release, ReleaseError, commit_of
 from tests.support.image_fixtures import ca, image, registry, trusting
 from tests.support.paths import ROOT
 from tests.support.registry import Image, RunningRegistry
+from webhook import __version__
 
 __all__ = ["ca", "image", "registry", "trusting"]
 
+RELEASE = Release(
+    __version__, "https://repository.example/podsettle", "registry.example", *commit_of(ROOT)
+)
 TAGS = "registry/docker/registry/v2/repositories/podsettle/_manifests/tags"
 
 
@@ -64,6 +70,55 @@ def test_file_that_only_one_run_has_is_a_difference(tmp_path: Path) -> None:
     (tmp_path / "second/install.yaml").write_text("")
     assert "install.yaml" in digests(tmp_path / "second")
     assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 1
+
+
+def sbom_of(directory: Path, *packages: str) -> Sbom:
+    sbom = Sbom.named("client", directory)
+    addresses = [f"pkg:pypi/{package}" for package in packages]
+    cyclonedx = {"components": [{"name": each, "purl": each} for each in addresses]}
+    spdx = {
+        "packages": [
+            {"name": each, "externalRefs": [{"referenceLocator": each}]} for each in addresses
+        ]
+    }
+    sbom.cyclonedx.write_text(json.dumps(cyclonedx))
+    sbom.spdx.write_text(json.dumps(spdx))
+    return sbom
+
+
+def installed(directory: Path, name: str, version: str) -> None:
+    folder = directory / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n")
+
+
+def test_sbom_that_names_each_installed_package_is_accepted(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    installed(packages, "Some_Package", "1.2+local")
+    sbom = sbom_of(tmp_path, "some-package@1.2%2Blocal?arch=any", "pip@26.0")
+    check_packages(sbom, packages, RELEASE)
+
+
+def test_sbom_without_an_installed_package_is_refused(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    installed(packages, "some-package", "1.2")
+    installed(packages, "another", "2.0")
+    sbom = sbom_of(tmp_path, "some-package@1.2", "another@1.9")
+    with pytest.raises(ReleaseError, match=r"does not name: another 2\.0$"):
+        check_packages(sbom, packages, RELEASE)
+
+
+def test_sbom_is_not_compared_with_an_empty_list(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match="pip lists no package"):
+        check_packages(sbom_of(tmp_path, "some-package@1.2"), tmp_path, RELEASE)
+
+
+def test_sbom_of_the_helper_names_exactly_what_the_linker_took(tmp_path: Path) -> None:
+    sbom = sbom_of(tmp_path, "musl", "zig")
+    check_components(sbom, {"pkg:pypi/musl", "pkg:pypi/zig"})
+    for names in ({"pkg:pypi/musl"}, {"pkg:pypi/musl", "pkg:pypi/zig", "pkg:pypi/more"}):
+        with pytest.raises(ReleaseError, match="names"):
+            check_components(sbom, names)
 
 
 def test_base_image_gets_the_digest_that_its_tag_has_now(

@@ -19,7 +19,7 @@ containerd of each major release, with its shim; `peers` builds what the
 benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
 `cri` builds a client of container runtimes from the source in `cri/`;
 `tekton` builds the entrypoint that Tekton copies into the steps of its pods;
-`cosign` and `krew` build what a release signs its parts with, and checks its plugin with.
+`cosign`, `syft` and `krew` build what a release signs, lists and checks its parts with.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ CRI = ProgramSet(HERE / "cri", {"cri": Program("podsettle.dev/cri")})
 TEKTON = ProgramSet(
     HERE / "tekton", {"entrypoint": Program("github.com/tektoncd/pipeline", "/cmd/entrypoint")}
 )
-# What a release signs its parts with, and checks its plugin for kubectl with.
+# What a release signs its parts with, lists their contents with, and checks its plugin with.
 COSIGN = ProgramSet(
     HERE / "cosign",
     {
@@ -150,6 +150,10 @@ COSIGN = ProgramSet(
             (("sigs.k8s.io/release-utils/version.gitVersion", "{version}"),),
         )
     },
+)
+SYFT = ProgramSet(
+    HERE / "syft",
+    {"syft": Program("github.com/anchore/syft", "/cmd/syft", (("main.version", "{version}"),))},
 )
 KREW = ProgramSet(
     HERE / "krew",
@@ -170,6 +174,7 @@ SETS: Mapping[str, ProgramSet] = {
     "cri": CRI,
     "tekton": TEKTON,
     "cosign": COSIGN,
+    "syft": SYFT,
     "krew": KREW,
     **{f"containerd-{major}": wanted for major, wanted in CONTAINERD.items()},
 }
@@ -252,6 +257,11 @@ def tekton_entrypoint(announce: Callable[[str], None] = print) -> Path:
 def cosign(announce: Callable[[str], None] = print) -> Path:
     """Return sigstore's signing program. Build it first if it is missing."""
     return _built(COSIGN, announce) / "cosign"
+
+
+def syft(announce: Callable[[str], None] = print) -> Path:
+    """Return a program that lists the contents of images. Build it first if it is missing."""
+    return _built(SYFT, announce) / "syft"
 
 
 def krew_programs(announce: Callable[[str], None] = print) -> Path:
