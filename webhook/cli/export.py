@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import click
 
@@ -19,6 +20,7 @@ from webhook.cli.native_policy_yaml import (
 )
 from webhook.cli.open_cluster import open_cluster
 from webhook.cli.options import InputError, ViewChoice, view_options
+from webhook.cluster.manifest_loader import SUFFIXES
 from webhook.core.export.native_policies import API_VERSIONS, Export
 from webhook.core.export.native_policies import export as export_policies
 from webhook.core.policy.model import SettlePolicy
@@ -76,6 +78,7 @@ def export(
     Exit codes: 0 the policies were printed; 1 nothing was printed, because a policy has a part that
     no native policy can do; 2 another error.
     """
+    _check_no_paths(names)
     with open_cluster(view) as opened:
         known = opened.known
     for problem in known.problems:
@@ -84,7 +87,7 @@ def export(
         raise InputError("export: the manifests have errors, so nothing was printed")
     for note in known.notes:
         echo_message(note)
-    _check_names(names, known.view)
+    _check_names(names, known.title, known.view)
     found = export_policies(
         known.view.policies,
         known.view,
@@ -98,6 +101,8 @@ def export(
             echo_message(f"export: {each.policy}: {each.part}: {each.why}")
         echo_message("export: nothing was printed; --partial leaves these parts out")
         context.exit(1)
+    if not found.policies:
+        echo_message(f"export: no policy is printed: {_why_none(found)}")
     words = ["podsettle export", *names, *view.manifest_flags]
     words += [f"--api-version {api_version}"] if api_version != "v1" else []
     words += ["--partial"] if partial else []
@@ -115,16 +120,34 @@ def export(
     echo_text(as_comment(comments), *documents)
 
 
-def _check_names(names: Iterable[str], view: Snapshot) -> None:
+def _check_no_paths(names: Iterable[str]) -> None:
+    """Raise click.UsageError if a name is the path of a file."""
+    for name in names:
+        # An object may have such a name, but hardly one that is also a file here.
+        if "/" in name or (name.endswith(SUFFIXES) and Path(name).is_file()):
+            raise click.UsageError(
+                f"POLICY is a name, and {name} looks like a path. To read it: --manifests {name}"
+            )
+
+
+def _check_names(names: Iterable[str], title: str, view: Snapshot) -> None:
     """Raise InputError if there is no policy with one of the names, or none at all."""
     known = [policy.metadata.name for policy in view.policies.by_precedence]
     if not known:
-        raise InputError("export: there is no SettlePolicy")
+        raise InputError(
+            f"export: {title}: there is no SettlePolicy. To read one from a file: --manifests FILE"
+        )
     for name in names:
         if name not in known:
             raise InputError(
                 f"export: there is no SettlePolicy {name}; there are: {', '.join(known)}"
             )
+
+
+def _why_none(found: Export) -> str:
+    if found.not_native or found.by_nodes:
+        return "the comment of the output says what is left out"
+    return "policies with action: Audit settle no pods, so they have no guard"
 
 
 def _comments(found: Export, title: str, command: str, needs: str) -> Iterator[str]:

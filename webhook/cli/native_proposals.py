@@ -84,9 +84,22 @@ def _comments(
     mutate: bool,
 ) -> Iterator[str]:
     """Yield what the output does not say itself, a paragraph or an item of a list at a time."""
+    found = proposals.export
     command = f"{report.command} -o policy --native"
-    apply = known.flags.add_to("kubectl apply -f -")
     yield written_line(known.title, f"{command} --mutate" if mutate else command)
+    if found.policies:
+        yield from _about_policies(command, known, version, mutate)
+    yield from left_out_lines(found)
+    if found.not_native:
+        yield f"podsettle's webhook can do it. The policies for it: {report.command} -o policy"
+    if proposals.without_policy:
+        yield "Found, but no policy is proposed:"
+        yield from (f"- {each.id}: {each.advice}" for each in proposals.without_policy)
+    yield from node_decision_lines(found)
+
+
+def _about_policies(command: str, known: KnownCluster, version: str, mutate: bool) -> Iterator[str]:
+    """Yield what the printed policies do and need, and how they are removed."""
     if mutate:
         yield f"The API server evaluates these policies itself. {server_needs(version)}"
     else:
@@ -104,14 +117,6 @@ def _comments(
         "A later scan finds other pods, and proposes other policies. Keep this output in a file, "
         "to remove what it created: kubectl delete -f FILE"
     )
-    found = proposals.export
-    yield from left_out_lines(found)
-    if found.not_native:
-        yield f"podsettle's webhook can do it. The policies for it: {report.command} -o policy"
-    if proposals.without_policy:
-        yield "Found, but no policy is proposed:"
-        yield from (f"- {each.id}: {each.advice}" for each in proposals.without_policy)
-    yield from node_decision_lines(found)
 
 
 def _about(symptom: SymptomReport) -> Iterator[str]:

@@ -116,6 +116,22 @@ def test_unknown_policy_is_an_error_that_names_the_others(tmp_path: Path) -> Non
     assert "there is no SettlePolicy q; there are: p" in done.stderr
 
 
+def test_path_in_place_of_a_name_is_refused_with_the_option_that_reads_it() -> None:
+    path = EXAMPLES / "policies.yaml"
+    done = podsettle("export", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--manifests {path}" in done.stderr
+
+
+def test_empty_export_says_why(tmp_path: Path) -> None:
+    audit = policy_document("p", action="Audit", remedies=FS_GROUP)
+    done = podsettle("export", "--guard", "--manifests", manifests(tmp_path, audit))
+    assert done.returncode == 0
+    assert "policies with action: Audit settle no pods" in done.stderr
+    partly = podsettle("export", "retry-prepare", "--partial", "--manifests", EXAMPLES)
+    assert "the comment of the output says what is left out" in partly.stderr
+
+
 def test_manifests_with_errors_are_not_exported(tmp_path: Path) -> None:
     broken = policy_document("q", remedies={"unknown": {}})
     path = manifests(tmp_path, policy_document("p", remedies=FS_GROUP), broken)

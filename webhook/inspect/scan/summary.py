@@ -17,6 +17,7 @@ from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.model import ScanReport, SymptomReport, count_of
 
 _CERTAINTIES = list(Certainty)
+_UNLOOKED = (Answer.UNKNOWN, Answer.NOT_LOOKED_AT)
 
 
 class Summary(NamedTuple):
@@ -43,7 +44,9 @@ def summary_of(report: ScanReport) -> Summary:
     pods = count_of(report.pods, "pod")
     scanned = f"Scan of {report.cluster}: {count_of(nodes, 'node')}, {pods}{where}"
     found = found_symptoms(report)
-    answer = f"{count_of(len(found), 'symptom')} found:" if found else "No symptom was found."
+    unlooked = [each for each in report.symptoms if each.verdict.answer in _UNLOOKED]
+    nothing = f"No symptom was found{' in what was looked at' if unlooked else ''}."
+    answer = f"{count_of(len(found), 'symptom')} found:" if found else nothing
     steps = list(_steps(report, found))
     steps += _existing_policies(found)
     proposed = [symptom for symptom in found if symptom.policy and not _is_audited(symptom)]
@@ -165,11 +168,7 @@ def _policy_step(proposed: list[SymptomReport], *, native: bool) -> str:
 
 
 def _unknown(report: ScanReport) -> str:
-    unknown = [
-        symptom.id
-        for symptom in report.symptoms
-        if symptom.verdict.answer in (Answer.UNKNOWN, Answer.NOT_LOOKED_AT)
-    ]
+    unknown = [each.id for each in report.symptoms if each.verdict.answer in _UNLOOKED]
     unknown += [defect.id for defect in DEFECTS if defect.invisible is not None]
     if not unknown:
         return ""
