@@ -11,6 +11,7 @@ import yaml
 
 from webhook import __version__
 from webhook.core.export.native_policies import API_VERSIONS, Export, NativePolicy
+from webhook.core.kubectl_yaml import KubectlDumper
 
 VALIDATING_NEEDS = "They need Kubernetes 1.30 or later."
 """What ValidatingAdmissionPolicies need: they are of the API v1 since that release."""
@@ -69,7 +70,7 @@ def as_comment(paragraphs: Iterable[str]) -> str:
     return "".join(f"# {line}\n" for line in lines)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(KubectlDumper):
     """A dumper that writes texts of several lines as blocks, which people can read."""
 
 

@@ -109,6 +109,14 @@ def test_json_is_one_list_with_the_comments_on_standard_error(tmp_path: Path) ->
     assert "podsettle: Written by podsettle" in done.stderr
 
 
+def test_name_that_kubectl_reads_as_a_number_is_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "policies.json"
+    path.write_text(json.dumps(policy_document("1e5", remedies=FS_GROUP)))
+    done = podsettle("export", "--manifests", path)
+    assert done.returncode == 0, done.stderr
+    assert "podsettle.dev/exported-from: '1e5'\n" in done.stdout
+
+
 def test_unknown_policy_is_an_error_that_names_the_others(tmp_path: Path) -> None:
     path = manifests(tmp_path, policy_document("p", remedies=FS_GROUP))
     done = podsettle("export", "q", "--manifests", path)

@@ -11,6 +11,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
+from webhook.core.kubectl_yaml import KubectlDumper
 from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK
 from webhook.core.types import Json
 from webhook.inspect.cluster_flags import ClusterFlags
@@ -67,7 +68,7 @@ class Switch(NamedTuple):
             "metadata": kept,
             "webhooks": webhooks,
         }
-        return yaml.safe_dump(document, sort_keys=False)
+        return yaml.dump(document, Dumper=KubectlDumper, sort_keys=False)
 
     @property
     def file_name(self) -> str:

@@ -20,6 +20,7 @@ from webhook.core.admission.decider import Decider
 from webhook.core.admission.review import GroupVersionResource, Request
 from webhook.core.constants import API_VERSION, KIND, LABEL_NAMESPACE_NAME
 from webhook.core.defects.defect import Defect
+from webhook.core.kubectl_yaml import KubectlDumper
 from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
@@ -279,7 +280,9 @@ def _pod_counts(counter: Counter[str]) -> tuple[PodCount, ...]:
 
 def _as_yaml(document: Mapping[str, Any], found: FoundPods, preview: PolicyPreview) -> str:
     """Return a policy for `kubectl apply`, with comments for the person who reads it."""
-    text: str = yaml.safe_dump(document, sort_keys=False, width=76, default_flow_style=None)
+    text: str = yaml.dump(
+        document, Dumper=KubectlDumper, sort_keys=False, width=76, default_flow_style=None
+    )
     comments = [f"# The policy {preview.phrase}."]
     if preview.warning:
         # Labels in a dump may have any text, and YAML has line breaks that `wrap` does not know.
