@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -499,3 +501,27 @@ async def test_preview_trims_the_heap(
     with suppress(PreviewError):
         (await previewer.preview(PreviewOptions(), [SMALL])).release()
     assert trims == [1]
+
+
+async def test_preview_whose_client_leaves_at_its_end_keeps_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = Previewer(Snapshot, OperatorSettings(), limits=UNHURRIED)
+    length = sum(map(len, (await alone.preview(PreviewOptions(), [SMALL])).pieces))
+    limits = replace(UNHURRIED, answer_bytes=length * 3 // 2)
+    previewer = Previewer(Snapshot, OperatorSettings(), limits=limits)
+    begun, ended = threading.Event(), threading.Event()
+
+    def trim() -> None:
+        begun.set()
+        ended.wait()
+
+    monkeypatch.setattr("webhook.server.preview.previewer.malloc_trim", trim)
+    left = asyncio.create_task(previewer.preview(PreviewOptions(), [SMALL]))
+    await asyncio.to_thread(begun.wait)
+    left.cancel()
+    ended.set()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    # The answers of both do not fit.
+    (await previewer.preview(PreviewOptions(), [SMALL])).release()

@@ -84,16 +84,17 @@ class Previewer:
         self._waiting_count += 1
         answer = PreviewAnswerText(self._budget)
         try:
-            async with self._exclusive(), self._worker() as worker:
-                await self._make(worker, options, body, answer)
+            try:
+                async with self._exclusive(), self._worker() as worker:
+                    await self._make(worker, options, body, answer)
+            finally:
+                body.clear()
+                self._waiting_count -= 1
+                # Decisions that end in between reviews leave holes in the heap.
+                await asyncio.to_thread(malloc_trim)
         except BaseException:
             answer.release()
             raise
-        finally:
-            body.clear()
-            self._waiting_count -= 1
-            # Decisions that end in between reviews leave holes in the heap.
-            await asyncio.to_thread(malloc_trim)
         return answer
 
     @asynccontextmanager
