@@ -22,21 +22,36 @@ class ExportedForPod:
         cluster: KnownCluster,
         namespace: str,
         labels: Labels,
+        opted_out: str,
     ) -> None:
+        """`opted_out` is the text of the pod's annotation ANNOTATION_SKIP."""
         known = cluster.view.namespace(namespace)
         classes = cluster.view.runtime_classes
+        skipped = {part.strip() for part in opted_out.split(",")}
         self._calls = cluster.calls
         self.policies = [
             policy
             for policy in policies
             if known is not None
+            and opted_out.strip() != "true"
             and policy.selects(known, labels, cluster.settings.own_namespace)
             and not (cluster.has_read("runtimeclasses") and policy.missing_class(classes))
         ]
         self.pairs = frozenset(
-            (policy.source, remedy) for policy in self.policies for remedy in policy.remedies
+            (policy.source, remedy)
+            for policy in self.policies
+            for remedy in policy.remedies
+            if remedy not in skipped
         )
         """The SettlePolicy and the name of each remedy that they apply."""
+        mutating = {
+            each.metadata.name
+            for each in cluster.view.policies.documents
+            if each.spec.action == "Mutate"
+        }
+        self.undecided = frozenset(pair for pair in self.pairs if pair[0] not in mutating)
+        """Those about which no decision of today says anything, because the SettlePolicy is not in
+        the cluster, or only reports."""
 
     def changes_some(self, today: PodPreview | None) -> bool:
         """Return whether they apply a remedy that podsettle would apply today."""
@@ -58,10 +73,12 @@ class ExportedForPod:
         `record` and `created` are those of the existing pod.
         """
         for policy in self.policies:
-            yield (
-                f"{policy.title}, {policy.origin}, selects such a pod: the API server itself "
-                f"applies {', '.join(policy.remedies)}."
-            )
+            remedies = [each for each in policy.remedies if (policy.source, each) in self.pairs]
+            if remedies:
+                yield (
+                    f"{policy.title}, {policy.origin}, selects such a pod: the API server itself "
+                    f"applies {', '.join(remedies)}."
+                )
             applied = [
                 remedy
                 for source, remedy in (record.applied if record else ())

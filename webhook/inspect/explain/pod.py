@@ -82,7 +82,7 @@ def explain_pod(
     today = decide_today(cluster, next_document, namespace)
     lacks_remedies = would_change(decide_today(cluster, document, namespace))
     call = call_for(cluster, today)
-    native = ExportedForPod(exported, cluster, namespace, pod.labels or {})
+    native = ExportedForPod(exported, cluster, namespace, pod.labels or {}, record.opted_out)
     outcomes = today.outcomes if today else []
     left_out = [_left_out(each, outcomes) for each in record.skipped]
     relevant = dict.fromkeys([*record.applied, *evaluated_remedies(today)])
@@ -158,6 +158,8 @@ def _why_not_today(
     pair: tuple[str, str], today: PodPreview, call: WebhookCall | None, native: ExportedForPod
 ) -> str:
     """Return why a policy would not apply a remedy today, in a sentence. Empty if it would."""
+    if pair in native.undecided:
+        return ""
     policy, remedy = pair
     of_remedy = [outcome for outcome in today.outcomes if outcome.remedy == remedy]
     in_force = [each for each in of_remedy if each.changed or each.reason in _IN_FORCE]
@@ -197,6 +199,8 @@ def _verdict(
             f"one is not known: {failure}"
         )
     if not would_change(today):
+        if native.undecided:
+            return "podsettle did not change this pod. A native policy selects a new pod like it."
         return (
             "podsettle did not change this pod, and would not change a new pod like this one"
             f"{audit_clause(today)}."

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from webhook.core.constants import ANNOTATION_SKIP
 from webhook.core.pod import Pod
 from webhook.core.preview.model import PodPreview
 from webhook.inspect.cluster_flags import ClusterFlags
@@ -105,8 +106,11 @@ def explain_workload(
     """
     today = decide_today(cluster, document, namespace)
     call = call_for(cluster, today)
-    labels = today.before["metadata"].get("labels") or {} if today else {}
-    native = ExportedForPod(exported if today else (), cluster, namespace, labels)
+    metadata = today.before["metadata"] if today else {}
+    opted_out = (metadata.get("annotations") or {}).get(ANNOTATION_SKIP, "")
+    native = ExportedForPod(
+        exported if today else (), cluster, namespace, metadata.get("labels") or {}, opted_out
+    )
     return WorkloadExplanation(
         kind=target.kind.kind,
         namespace=namespace,
@@ -136,6 +140,8 @@ def _verdict(today: PodPreview | None, call: WebhookCall | None, native: Exporte
     if failure := missing_decision(today):
         return f"What podsettle would do to the next pod is not known: {failure}"
     if not would_change(today):
+        if native.undecided:
+            return "A native policy selects the next pod of this workload."
         return f"podsettle would not change the next pod of this workload{audit_clause(today)}."
     if call is None or call.called is Called.YES:
         return "podsettle would change the next pod of this workload."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -156,3 +157,49 @@ def test_next_pod_of_a_workload_is_changed_by_the_exported_policy() -> None:
     assert found.notes[0].startswith(SELECTS)
     without = explain(target, Found(deployment, "ci"), cluster)
     assert "because the API server does not call podsettle" in without.verdict
+
+
+@pytest.mark.parametrize("action", [None, "Audit"])
+def test_native_policy_is_in_the_verdict_if_no_settle_policy_settles(action: str | None) -> None:
+    """As after `podsettle scan -o policy --native --mutate`."""
+    own = [policy("quick", remedies=REMEDIES, action=action)] if action else []
+    seen = view(*own, namespaces=[NAMESPACE])
+    found = explained(PLAIN, NOT_CALLED, seen=seen)
+    assert found.verdict == (
+        "podsettle did not change this pod. A native policy selects a new pod like it."
+    )
+    assert [each.today for each in explained(SETTLED, NOT_CALLED, seen=seen).applied] == [""]
+    without = explained(PLAIN, NOT_CALLED, seen=seen, exported=())
+    assert "would not change a new pod like this one" in without.verdict
+
+
+def test_native_policy_is_in_the_verdict_on_a_workload_without_settle_policies() -> None:
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": PLAIN["spec"]}
+    deployment = {
+        "metadata": {"name": "web", "namespace": "ci"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "spec": {"template": template},
+    }
+    target = parse_target("deploy/web")
+    assert isinstance(target, ObjectTarget)
+    cluster = KnownCluster(view(namespaces=[NAMESPACE]), calls=NOT_CALLED)
+    found = explain(target, Found(deployment, "ci", exported=in_force(OWN)), cluster)
+    assert isinstance(found, WorkloadExplanation)
+    assert found.verdict == "A native policy selects the next pod of this workload."
+
+
+def test_native_policy_does_not_apply_what_the_pod_opts_out_of() -> None:
+    own = policy("quick", remedies={**REMEDIES, "fsGroupChangePolicy": "OnRootMismatch"})
+    seen = view(own, namespaces=[NAMESPACE])
+
+    def selects(skip: str) -> list[str]:
+        plain = deepcopy(PLAIN)
+        plain["metadata"]["annotations"] = {"podsettle.dev/skip": skip}
+        notes = explained(plain, NOT_CALLED, exported=in_force(own), seen=seen).notes
+        return [each for each in notes if each.startswith(SELECTS)]
+
+    assert selects("true") == []
+    assert selects("postInitSleep, fsGroupChangePolicy") == []
+    (one,) = selects(" postInitSleep")
+    assert one.endswith("the API server itself applies fsGroupChangePolicy.")
