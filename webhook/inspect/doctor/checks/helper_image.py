@@ -34,12 +34,16 @@ async def _check_named(installed: Installed) -> list[Result]:
     installation = installed.installation
     image, stated = installation.linger_image, installation.linger_version
     version, tagged = helper_version(image, stated), helper_version(image, None)
-    if stated is not None and tagged not in (stated, None):
+    if stated is not None and tagged is not None and tagged != stated:
+        consequence = (
+            "podsettle may use what the helper does not have, and the pod then fails"
+            if tagged < stated
+            else "podsettle does without what the helper has"
+        )
         return [
             warning(
                 f"its version is stated as {stated}, and the tag of {image} says {tagged}",
-                "If the tag is right, podsettle may use what the helper does not have, and the pod "
-                "then fails. To let the tag say the version:",
+                f"If the tag is right, {consequence}. To let the tag say the version:",
                 helm_upgrade(installation, "--set lingerVersion="),
             )
         ]
