@@ -96,7 +96,7 @@ def describe_images(
             f"--platform=linux/{architecture}",
             environment=http,
         )
-        check_packages(sbom, installed_packages(image, architecture, scratch), release)
+        check_packages(sbom, installed_packages(image, architecture, release, scratch), release)
 
 
 def _serve_local_registry(
@@ -138,6 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.registry.rstrip("/").lower(),  # Names of images have no capitals.
             *commit_of(ROOT),
         )
+        if not release.is_insecure and release.repository in ("", NO_REPOSITORY):
+            raise ReleaseError("release: name the page of the repository by --repository")
         images = make(release, options.local_base, OUT)
     except (ReleaseError, BuildError, BuildahError) as error:
         print(error, file=sys.stderr)

@@ -35,7 +35,11 @@ def digests(directory: Path) -> dict[str, str]:
 def differences(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str | None]:
     """Return the names of what differs, each with its reason, or None if there is no reason."""
     names = sorted(first.keys() | second.keys())
-    return {name: _reason(name) for name in names if first.get(name) != second.get(name)}
+    return {
+        name: _reason(name) if name in first and name in second else None
+        for name in names
+        if first.get(name) != second.get(name)
+    }
 
 
 def _reason(name: str) -> str | None:

@@ -65,10 +65,12 @@ def _label_base(base: str) -> list[str]:
     return [f"--label=org.opencontainers.image.{key}={value}" for key, value in labels.items()]
 
 
-def installed_packages(image: PushedImage, architecture: str, scratch: Path) -> Path:
+def installed_packages(
+    image: PushedImage, architecture: str, release: Release, scratch: Path
+) -> Path:
     """Pull podsettle's image, and return the directory of the Python packages in it."""
     buildah = Buildah(scratch / f"pulled-{architecture}")
-    insecure = ("--tls-verify=false",) if image.reference.startswith("127.0.0.1:") else ()
+    insecure = ("--tls-verify=false",) if release.is_insecure else ()
     container = buildah("from", "--arch", architecture, *insecure, image.reference)
     root = Path(buildah("mount", container))
     (packages,) = root.glob("opt/podsettle/lib/python*/site-packages")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from release.__main__ import NO_REPOSITORY
+from release.__main__ import main as make_release
 from release.base import pin_base
 from release.compare import digests, main
 from release.distributions import remove_machine_files
@@ -70,6 +72,22 @@ def test_file_that_only_one_run_has_is_a_difference(tmp_path: Path) -> None:
     (tmp_path / "second/install.yaml").write_text("")
     assert "install.yaml" in digests(tmp_path / "second")
     assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 1
+
+
+def test_signature_that_only_one_run_has_is_a_difference(tmp_path: Path) -> None:
+    release_of(tmp_path / "first", "wheel", "signature", "image")
+    release_of(tmp_path / "second", "wheel", "signature", "image")
+    (tmp_path / "second/SHA256SUMS.sigstore.json").unlink()
+    assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 1
+
+
+@pytest.mark.parametrize("repository", ["", NO_REPOSITORY])
+def test_release_that_is_published_names_its_repository(
+    repository: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--registry", "registry.example/team", "--repository", repository]
+    assert make_release(["--version", "0.0.0", *where]) == 1
+    assert "by --repository" in capsys.readouterr().err
 
 
 def sbom_of(directory: Path, *packages: str) -> Sbom:
