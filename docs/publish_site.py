@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m docs.publish_site", description=main.__doc__)
     parser.add_argument("--version", required=True, help="or a tag such as v0.1.0, or a branch")
     version = parser.parse_args(arguments).version
-    if not re.fullmatch(r"[\w.-]+", version):
+    if not re.fullmatch(r"\w[\w.-]*", version):
         sys.exit(f"--version: {version!r} is no name of a directory")
     publish(re.sub(r"^v(?=\d)", "", version), HTML, ROOT)
 

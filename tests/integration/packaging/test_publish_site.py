@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.publish_site import BRANCH, publish
+from docs.publish_site import BRANCH, main, publish
 
 
 def git(directory: Path, *arguments: str) -> str:
@@ -46,3 +46,9 @@ def test_published_versions_stay_beside_one_another_and_the_newest_release_comes
     assert "url=0.10.0/" in read("index.html")
     assert git(remote, "rev-list", "--count", BRANCH).strip() == "4"
     assert git(clone, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("version", ["..", ".", ".git", "-x", "a/b", ""])
+def test_version_that_is_no_directory_of_the_site_is_refused(version: str) -> None:
+    with pytest.raises(SystemExit, match="is no name of a directory"):
+        main([f"--version={version}"])
