@@ -63,15 +63,16 @@ def first_policies(
     policy: SettlePolicy, by_precedence: Sequence[SettlePolicy]
 ) -> Mapping[str, list[SettlePolicy]]:
     """Return for each remedy of a policy the policies that come first if they cover the pod."""
-    given = policy.spec.settings()
+    given, name = policy.spec.settings(), policy.metadata.name
     same_action = [each for each in by_precedence if each.spec.action == policy.spec.action]
-    earlier = same_action[: same_action.index(policy)]
+    # By name: two models are compared field by field, and there may be hundreds.
+    own_rank = [each.metadata.name for each in same_action].index(name)
     return {
         remedy: [
             each
-            for each in same_action
-            if (each in earlier and remedy in each.spec.settings())
-            or (each is not policy and _sets_other_class(each, remedy, settings))
+            for rank, each in enumerate(same_action)
+            if (rank < own_rank and remedy in each.spec.settings())
+            or (rank != own_rank and _sets_other_class(each, remedy, settings))
         ]
         for remedy, settings in given.items()
     }
