@@ -15,6 +15,7 @@ from webhook.cli.echo import echo_text
 from webhook.cli.options import InputError
 from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME
 from webhook.core.defects.versions import Version
+from webhook.core.kubectl_yaml import KubectlDumper
 from webhook.core.labels import parse_labels
 from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
@@ -414,4 +415,7 @@ def _to_yaml(comments: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:
         wrapped = paragraph.splitlines() if "\n" in paragraph else textwrap.wrap(paragraph, 98)
         lines += wrapped or [""]
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
-    return comment + yaml.safe_dump_all(objects, sort_keys=False, explicit_start=bool(comment))
+    text: str = yaml.dump_all(
+        objects, Dumper=KubectlDumper, sort_keys=False, explicit_start=bool(comment)
+    )
+    return comment + text

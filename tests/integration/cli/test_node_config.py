@@ -278,3 +278,8 @@ def test_missing_or_unsupported_option_is_refused_with_its_name() -> None:
     assert "--volatile" in refused("containerd", "--oldest", "2.1.0")
     assert "--node-selector" in refused("containerd", "--volatile")
     assert "'pool' is not of the form key=value" in refused(*CRIO, "--node-selector", "pool")
+
+
+def test_label_that_kubectl_reads_as_a_boolean_is_quoted() -> None:
+    text = printed(*CONTAINERD, "--node-selector", "fast=y", "-o", "runtimeclass")
+    assert "    fast: 'y'\n" in text
