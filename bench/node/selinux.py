@@ -26,7 +26,7 @@ from tests.support.node.crio_build import AFFECTED
 from tests.support.node_config import CRIO as NODE_CONFIG
 from tests.support.node_config import printed
 from tests.support.vm.image import RELEASES, SIZES
-from tests.support.vm.machine import MachineError, running_machine
+from tests.support.vm.machine import MachineError, selinux_machine
 
 _FULL = Profile(sizes=SIZES, later_starts=5)
 _SHORT = Profile(sizes=(min(SIZES), max(SIZES)), later_starts=2)
@@ -93,7 +93,7 @@ def _measure(image: Path, short: bool) -> tuple[ReportTable, list[Case], dict[st
     # The load average must be read before the machine loads the host.
     facts = describe_environment()
     environment = {key: facts[key] for key in _FACTS}
-    with tempfile.TemporaryDirectory() as directory, running_machine(image) as machine:
+    with tempfile.TemporaryDirectory() as directory, selinux_machine(image) as machine:
         node = CrioNode(machine)
         drop_in = printed(*NODE_CONFIG, "--oldest", AFFECTED, "-o", "dropin")
         version = node.restart(AFFECTED, drop_in)

@@ -1,4 +1,4 @@
-"""The kernel, the initramfs and the disk of the machine: `python -m tests.support.vm.image`.
+"""The disk of the machine with CRI-O, and a kernel: `python -m tests.support.vm.image`.
 
 All of it comes from Debian packages, except CRI-O and a client of its API, which are built from
 source. The disk also has an image of BusyBox in CRI-O's storage, and volumes full of files.
@@ -17,14 +17,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.support.base_image import BUSYBOX
 from tests.support.buildah import Buildah, BuildahError
 from tests.support.kube.build import BuildError, cri_client
 from tests.support.node.crio_build import AFFECTED, FIXED, NEW_SPELLING, build_crio
 from tests.support.node.image_files import IMAGES
 from tests.support.node.linux import Namespace, unshare
-from tests.support.node.source import cache_directory, exclusive
+from tests.support.node.source import cache_directory
 from tests.support.node.source_build import run_step
+from tests.support.vm.kernel import GUEST, built_kernel, made_once, mmdebstrap, require_programs
 
 BUSYBOX_IMAGE = "localhost/busybox:latest"
 """In CRI-O's storage."""
@@ -42,16 +42,8 @@ VOLUME_FILES: Mapping[str, int] = {
 """The number of files of each volume. Their files have no label."""
 FILES_PER_DIRECTORY = 1000
 
-# Each program that makes or runs the machine, with its Debian package.
-_PROGRAMS: Mapping[str, str] = {
-    BUSYBOX: "busybox-static",
-    "buildah": "buildah",
-    "mke2fs": "e2fsprogs",
-    "mmdebstrap": "mmdebstrap",
-    "qemu-system-x86_64": "qemu-system-x86",
-}
-_SUITE = "bookworm"
-_KERNEL = "linux-image-amd64"
+# Each program that makes the disk, with its Debian package.
+_PROGRAMS: Mapping[str, str] = {"buildah": "buildah", "mke2fs": "e2fsprogs"}
 _PACKAGES = (
     "conmon",
     "containernetworking-plugins",
@@ -60,93 +52,46 @@ _PACKAGES = (
     "runc",
     "selinux-policy-default",
 )
-# Each module is after those that it needs.
-_MODULES = (
-    *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
-    *("virtio_blk", "crc16", "crc32c_generic", "mbcache", "jbd2", "ext4"),
-    *("netfs", "fscache", "9pnet", "9pnet_virtio", "9p", "overlay", "veth"),
-)
-_GUEST = Path(__file__).with_name("guest")
 # Sparse. The spare inodes are for the packages, and for what CRI-O writes.
 _DISK_SIZE, _SPARE_INODES = "4G", 100_000
 
 
-def missing_packages() -> list[str]:
-    """Return the Debian packages without which the machine cannot be made."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    return sorted(
-        package for name, package in _PROGRAMS.items() if not shutil.which(name, path=path)
-    )
-
-
 def _built(announce: Callable[[str], None]) -> Path:
     """Return a directory with `kernel`, `initramfs` and `disk`, made if it is not in the cache."""
-    if missing := missing_packages():
-        raise BuildError(f"vm: not installed: on Debian: apt install {' '.join(missing)}")
+    require_programs(_PROGRAMS)
+    kernel = built_kernel(announce)
     crio = {revision: build_crio(revision, announce=announce) for revision in RELEASES}
     client = cri_client(announce)
-    parts = [*(build.directory.name for build in crio.values()), client.parent.name]
-    sources = [path.read_bytes() for path in (Path(__file__), *sorted(_GUEST.iterdir()))]
+    parts = [kernel.name, client.parent.name, *(build.directory.name for build in crio.values())]
+    sources = [path.read_bytes() for path in (Path(__file__), GUEST / "container.cil")]
     key = hashlib.sha256(repr((parts, sources)).encode()).hexdigest()[:16]
     home = cache_directory() / "vm" / key
-    with exclusive(home):
-        if not home.is_dir():
-            scratch = home.with_name("unfinished")
-            # A killed build left it.
-            shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir()
-            try:
-                announce("building the virtual machine: some minutes, once on this machine")
-                _write_kernel(scratch / "result", scratch)
-                root = scratch / "root"
-                _install(root, scratch)
-                for revision, build in crio.items():
-                    shutil.copytree(build.directory, root / CRIO.relative_to("/") / revision)
-                shutil.copy2(client, root / "usr/local/bin/cri")
-                _write_storage(root / "var/lib/containers/storage", scratch)
-                for name, files in VOLUME_FILES.items():
-                    _fill(root / VOLUMES.relative_to("/") / name, files)
-                _write_disk(scratch / "result/disk", root, scratch)
-                (scratch / "result").rename(home)
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
-            announce("built the virtual machine")
+    with made_once(home) as scratch:
+        if scratch is None:
+            return home
+        announce("building the virtual machine: some minutes, once on this machine")
+        root = scratch / "root"
+        _install(root, scratch)
+        for revision, build in crio.items():
+            shutil.copytree(build.directory, root / CRIO.relative_to("/") / revision)
+        shutil.copy2(client, root / "usr/local/bin/cri")
+        _write_storage(root / "var/lib/containers/storage", scratch)
+        for name, files in VOLUME_FILES.items():
+            _fill(root / VOLUMES.relative_to("/") / name, files)
+        _write_disk(scratch / "result/disk", root, scratch)
+        for name in ("kernel", "initramfs"):
+            os.link(kernel / name, scratch / "result" / name)
+    announce("built the virtual machine")
     return home
-
-
-def _write_kernel(result: Path, scratch: Path) -> None:
-    """Write the kernel, and an initramfs that mounts the disk."""
-    packages, initramfs = scratch / "kernel", scratch / "initramfs"
-    result.mkdir()
-    _mmdebstrap("extract", packages, _KERNEL)
-    (image,) = packages.glob("boot/vmlinuz-*")
-    shutil.copy2(image, result / "kernel")
-    (initramfs / "bin").mkdir(parents=True)
-    (initramfs / "modules").mkdir()
-    shutil.copy2(BUSYBOX, initramfs / "bin/busybox")
-    shutil.copy2(_GUEST / "init", initramfs / "init")
-    for number, name in enumerate(_MODULES):
-        (module,) = packages.glob(f"lib/modules/*/kernel/**/{name}.ko")
-        shutil.copy2(module, initramfs / "modules" / f"{number:02}-{name}.ko")
-    pack = f"find . | {BUSYBOX} cpio -o -H newc > {result / 'initramfs'}"
-    run_step(["sh", "-ec", pack], initramfs)
 
 
 def _install(root: Path, scratch: Path) -> None:
     """Install the packages, and the types of containers into the policy."""
-    _mmdebstrap("minbase", root, *_PACKAGES)
-    shutil.copy2(_GUEST / "container.cil", root / "tmp")
+    mmdebstrap("minbase", root, *_PACKAGES)
+    shutil.copy2(GUEST / "container.cil", root / "tmp")
     run_step(
         ["chroot", str(root), "semodule", "--noreload", "--install=/tmp/container.cil"], scratch
     )
-    shutil.copy2(_GUEST / "boot.sh", root)
-    (root / "share").mkdir()
-
-
-def _mmdebstrap(variant: str, target: Path, *packages: str) -> None:
-    include = f"--include={','.join(packages)}"
-    command = ["mmdebstrap", f"--variant={variant}", include, _SUITE, str(target)]
-    run_step(command, target.parent)
 
 
 def _write_storage(storage: Path, scratch: Path) -> None:

@@ -9,19 +9,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 _DIE_WITH_PARENT = Path(__file__).parents[1] / "die_with_parent.py"
 _PROGRAM = "/usr/bin/qemu-system-x86_64"
-# SELinux is permissive: it labels files, and denies nothing. On a loaded machine, the kernel takes
-# the emulated timer for broken, and does not boot.
-_KERNEL_ARGUMENTS = (
-    "console=ttyS0 quiet panic=-1 no_timer_check lsm=selinux security=selinux selinux=1 enforcing=0"
-)
-_MEBIBYTES = 1024
+# On a loaded machine, the kernel takes the emulated timer for broken, and does not boot.
+_KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 no_timer_check"
+# SELinux is permissive: it labels files, and denies nothing.
+_SELINUX = "lsm=selinux security=selinux selinux=1 enforcing=0"
 # On a machine with ten busy processes for each core, a boot takes minutes.
 _TIMEOUT_SECONDS = 600.0
+_FOLLOW_SECONDS = 0.5
 _TAIL_LINES = 30
 
 
@@ -30,22 +29,24 @@ class MachineError(Exception):
 
 
 class Machine:
-    """A virtual machine of one processor, without a network."""
+    """A virtual machine without a network."""
 
-    def __init__(self, image: Path, directory: Path) -> None:
-        """`image` is what `python -m tests.support.vm.image` prints. `directory` is empty."""
+    def __init__(self, kernel: Path, directory: Path, arguments: str, *options: str) -> None:
+        """Start QEMU with the kernel and the initramfs of a directory. The other one is empty.
+
+        `arguments` are the kernel's, and `options` are QEMU's.
+        """
         self.share = directory
         """In the machine it is `/share`."""
         self._console = directory / "console.log"
         self._scripts = 0
         self._buffer = b""
         share = f"local,path={directory},mount_tag=share,security_model=none"
-        disk = f"file={image / 'disk'},if=virtio,format=raw,cache=unsafe"
         command = [
-            *(_PROGRAM, "-accel", "tcg", "-cpu", "max", "-m", str(_MEBIBYTES), "-nic", "none"),
-            *("-kernel", str(image / "kernel"), "-initrd", str(image / "initramfs")),
-            *("-append", _KERNEL_ARGUMENTS, "-no-reboot", "-display", "none", "-monitor", "none"),
-            *("-drive", disk, "-snapshot", "-virtfs", share),
+            *(_PROGRAM, "-accel", "tcg", "-cpu", "max", "-nic", "none", *options),
+            *("-kernel", str(kernel / "kernel"), "-initrd", str(kernel / "initramfs")),
+            *("-append", f"{_KERNEL_ARGUMENTS} {arguments}", "-no-reboot"),
+            *("-display", "none", "-monitor", "none", "-virtfs", share),
             *("-serial", f"file:{self._console}", "-serial", "stdio"),
         ]
         # QEMU, which the terminal's Ctrl-C does not reach, ends with this process.
@@ -69,29 +70,55 @@ class Machine:
 
         Raises MachineError if the exit code is not 0.
         """
-        self._scripts += 1
-        name = f"script-{self._scripts}"
-        (self.share / name).write_text(script)
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{name}\n".encode())
-        self._process.stdin.flush()
+        name = self._send(script)
         code = self._read_line()
         output = (self.share / f"{name}.out").read_text(errors="replace")
         if code != "0":
             raise MachineError(f"vm: exit code {code}:\n{script}\n{output}")
         return output
 
+    def follow(self, script: str) -> int:
+        """Run a script of `sh -e`, print its output as it comes, and return its exit code."""
+        output = self.share / f"{self._send(script)}.out"
+        with output.open("a+b") as file:
+            file.seek(0)
+            while not self._is_readable(_FOLLOW_SECONDS):
+                self._print(file.read())
+            code = self._read_line()
+            self._print(file.read())
+        return int(code)
+
     def stop(self) -> None:
         """End the machine. Nothing of its disk is kept."""
         self._process.kill()
         self._process.wait()
+
+    def _send(self, script: str) -> str:
+        """Let the machine run a script, and return its name in the share."""
+        self._scripts += 1
+        name = f"script-{self._scripts}"
+        (self.share / name).write_text(script)
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{name}\n".encode())
+        self._process.stdin.flush()
+        return name
+
+    def _is_readable(self, seconds: float) -> bool:
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], seconds)
+        return bool(readable)
+
+    @staticmethod
+    def _print(output: bytes) -> None:
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()
 
     def _read_line(self) -> str:
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while b"\n" not in self._buffer:
-            readable, _, _ = select.select([descriptor], [], [], deadline - time.monotonic())
+            readable = self._is_readable(max(deadline - time.monotonic(), 0))
             received = os.read(descriptor, 4096) if readable else b""
             if not received:
                 cause = "it ended" if readable else f"no answer in {_TIMEOUT_SECONDS:.0f} s"
@@ -111,11 +138,25 @@ class Machine:
         return "\n".join(lines[-_TAIL_LINES:])
 
 
+def selinux_machine(image: Path) -> AbstractContextManager[Machine]:
+    """Run the machine with SELinux that `python -m tests.support.vm.image` prints."""
+    drive = f"file={image / 'disk'},if=virtio,format=raw,cache=unsafe"
+    return _running(image, _SELINUX, "-m", "1G", "-drive", drive, "-snapshot")
+
+
+def host_machine(kernel: Path) -> AbstractContextManager[Machine]:
+    """Run a machine on the file system of its host. All changes stay in its memory.
+
+    It has cgroup v2, and neither SELinux nor AppArmor.
+    """
+    host = "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
+    return _running(kernel, "lsm=capability root_on=host", "-smp", "2", "-m", "6G", "-virtfs", host)
+
+
 @contextmanager
-def running_machine(image: Path) -> Iterator[Machine]:
-    """Start a machine, and end it with the block."""
+def _running(kernel: Path, arguments: str, *options: str) -> Iterator[Machine]:
     with tempfile.TemporaryDirectory(prefix="podsettle-vm-") as directory:
-        machine = Machine(image, Path(directory))
+        machine = Machine(kernel, Path(directory), arguments, *options)
         try:
             machine.await_boot()
             yield machine

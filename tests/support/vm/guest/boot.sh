@@ -5,15 +5,17 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/r
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-mkdir -p /dev/shm /dev/pts
+mkdir -p /dev/shm /dev/pts /share
 mount -t tmpfs shm /dev/shm
 mount -t devpts pts /dev/pts
 mount -t tmpfs run /run
 mount -t cgroup2 cgroup /sys/fs/cgroup
-mount -t selinuxfs selinux /sys/fs/selinux
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 share /share
 ip link set lo up
-load_policy -i
+if [ -d /sys/fs/selinux ]; then
+  mount -t selinuxfs selinux /sys/fs/selinux
+  load_policy -i
+fi
 exec 3<>/dev/ttyS1
 stty raw -echo <&3
 echo ready >&3
