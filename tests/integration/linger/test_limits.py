@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.support.container_state import await_ready
+from tests.support.node import cgroups
 from tests.support.runc import MIB, TIGHT, Container, Machine, with_limits
 from tests.support.wrappers import Wrapper
 
@@ -42,6 +43,25 @@ def test_container_above_the_memory_limit_is_killed(machine: Machine) -> None:
     command = Wrapper("linger").around(hungry)
     code, out, _ = machine.run(command, resources={"memory": {"limit": 5 * MIB}})
     assert (code, out) == (137, "")
+
+
+@with_limits
+def test_memory_kill_ends_a_wrapped_command_as_the_command_alone(
+    machine: Machine, wrapper: Wrapper
+) -> None:
+    """The kernel kills one process, or with cgroup v2 all of the container, also the wrapper."""
+    all_die = cgroups.hierarchies()[0].is_version_2
+    resources: dict[str, object] = {"memory": {"limit": 8 * MIB}}
+    if all_die:
+        # As a kubelet sets it.
+        resources["unified"] = {"memory.oom.group": "1"}
+    script = "dd if=/dev/zero of=/dev/null bs=32M count=1; echo $?; exit 5"
+    alone, wrapped = (
+        machine.run(command, resources=resources)[:2]
+        for command in ([wrapper.shell, "-c", script], wrapper.script(script))
+    )
+    assert alone == ((137, "") if all_die else (5, "137\n"))
+    assert wrapped == alone
 
 
 def test_linger_uses_less_than_one_mebibyte(machine: Machine) -> None:
