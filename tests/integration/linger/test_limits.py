@@ -51,11 +51,12 @@ def test_memory_kill_ends_a_wrapped_command_as_the_command_alone(
 ) -> None:
     """The kernel kills one process, or with cgroup v2 all of the container, also the wrapper."""
     all_die = cgroups.hierarchies()[0].is_version_2
-    resources: dict[str, object] = {"memory": {"limit": 8 * MIB}}
+    # runc, which starts the container, counts too.
+    resources: dict[str, object] = {"memory": {"limit": 32 * MIB}}
     if all_die:
         # As a kubelet sets it.
         resources["unified"] = {"memory.oom.group": "1"}
-    script = "dd if=/dev/zero of=/dev/null bs=32M count=1; echo $?; exit 5"
+    script = "dd if=/dev/zero of=/dev/null bs=128M count=1; echo $?; exit 5"
     alone, wrapped = (
         machine.run(command, resources=resources)[:2]
         for command in ([wrapper.shell, "-c", script], wrapper.script(script))
