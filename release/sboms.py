@@ -92,6 +92,8 @@ def _fix_identity(sbom: Sbom, release: Release) -> None:
     cyclonedx = json.loads(sbom.cyclonedx.read_bytes())
     cyclonedx["serialNumber"] = f"urn:uuid:{identifier}"
     cyclonedx["metadata"]["timestamp"] = time
+    # syft takes a hash of the directory that it has scanned. Nothing refers to it.
+    cyclonedx["metadata"]["component"]["bom-ref"] = str(identifier)
     spdx = json.loads(sbom.spdx.read_bytes())
     spdx["documentNamespace"] = f"{release.downloads}/{sbom.spdx.name}"
     spdx["creationInfo"]["created"] = time
