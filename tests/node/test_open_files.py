@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 
@@ -29,17 +28,13 @@ PROBED = "until [ -s /tmp/limits ]; do sleep 0.1; done; cat /tmp/limits; exec sl
 
 
 RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
-    "containerd 2": lambda: Containerd(2),
-    "containerd 1.7": lambda: Containerd(1),
+    "containerd-2": lambda: Containerd(2),
+    "containerd-1.7": lambda: Containerd(1),
     "CRI-O": lambda: Crio(crio_or_skip(FIXED)),
 }
 
 
-# CRI-O has to be built, and containerd 1.7 mounts no image volumes. CI runs no tests that skip.
-_CHOSEN = [*RUNTIMES][:1] if os.environ.get("CI") == "true" else [*RUNTIMES]
-
-
-@pytest.fixture(scope="module", params=_CHOSEN)
+@pytest.fixture(scope="module", params=[*RUNTIMES])
 def node(nodes: NodePool, request: pytest.FixtureRequest) -> RealNode:
     return nodes.shared(RUNTIMES[request.param]())
 
