@@ -129,6 +129,14 @@ umount: $(VENV)/.dev ## Let init containers hang in umounts on a slow disk, unse
 test-in-vm: $(VENV)/.dev ## Run tests of containers in a virtual machine with cgroup v2 (root; TESTS=path)
 	$(BIN)/python -m tests.support.vm -- $(BIN)/python -m pytest $(or $(TESTS),tests/integration/linger/test_limits.py)
 
+.PHONY: node-in-vm
+node-in-vm: $(VENV)/.dev ## Run tests on a real node in a virtual machine with cgroup v2 and SELinux (root; CRIO_SOURCE=DIR TESTS=path)
+	@$(BIN)/python -m tests.support.node.requirements crio
+	@$(MAKE) --no-print-directory node-programs linger crio
+	@machine=$$($(BIN)/python -m tests.support.vm.image) && images=$$($(BIN)/python -m tests.support.node.images) && \
+	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.vm --selinux "$$machine" -- \
+	  $(BIN)/python -m tests.support.node -- $(BIN)/python -m pytest $(or $(TESTS),tests/node/test_pods.py)
+
 .PHONY: selinux
 selinux: $(VENV)/.dev ## Let CRI-O relabel volumes in a virtual machine, unsettled and settled (root; CRIO_SOURCE=DIR SELINUX=--short)
 	$(any-go)
@@ -194,7 +202,7 @@ matrix: $(VENV)/.dev linger ## Run the end-to-end tests on seven releases of Kub
 # `node` skips the tests on CRI-O and of Tekton unless both are built, so they come first.
 .PHONY: nightly
 nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
-	@failed=; for check in test-long test-lowest test-image-python crio tekton node test-in-vm 'umount UMOUNT=--short' \
+	@failed=; for check in test-long test-lowest test-image-python crio tekton node test-in-vm node-in-vm 'umount UMOUNT=--short' \
 	  'selinux SELINUX=--short' race matrix \
 	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' \
 	  'soak MINUTES=1' 'faults FAULTS=--short' 'fuzz SECONDS=60' mutants; do \

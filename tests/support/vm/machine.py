@@ -140,17 +140,25 @@ class Machine:
 
 def selinux_machine(image: Path) -> AbstractContextManager[Machine]:
     """Run the machine with SELinux that `python -m tests.support.vm.image` prints."""
-    drive = f"file={image / 'disk'},if=virtio,format=raw,cache=unsafe"
-    return _running(image, _SELINUX, "-m", "1G", "-drive", drive, "-snapshot")
+    return _running(image, _SELINUX, "-m", "1G", *_disk(image))
 
 
-def host_machine(kernel: Path) -> AbstractContextManager[Machine]:
+def host_machine(kernel: Path, selinux: Path | None = None) -> AbstractContextManager[Machine]:
     """Run a machine on the file system of its host. All changes stay in its memory.
 
-    It has cgroup v2, and neither SELinux nor AppArmor.
+    It has cgroup v2, and no AppArmor. With the directory of a machine with SELinux, it has SELinux
+    too, and that machine's disk as `/dev/vda`.
     """
     host = "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
-    return _running(kernel, "lsm=capability root_on=host", "-smp", "2", "-m", "6G", "-virtfs", host)
+    modules = "lsm=capability" if selinux is None else _SELINUX
+    disk = () if selinux is None else _disk(selinux)
+    size = ("-smp", "2", "-m", "8G")
+    return _running(kernel, f"{modules} root_on=host", *size, "-virtfs", host, *disk)
+
+
+def _disk(image: Path) -> tuple[str, ...]:
+    drive = f"file={image / 'disk'},if=virtio,format=raw,cache=unsafe"
+    return ("-drive", drive, "-snapshot")
 
 
 @contextmanager
