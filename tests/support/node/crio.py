@@ -25,6 +25,7 @@ from tests.support.node.drop_ins import DropIns
 from tests.support.node.images import NodeImages, directory
 from tests.support.node.network import CNI_PLUGINS
 from tests.support.node.registry_server import ADDRESS
+from tests.support.waiting import TIMEOUT_SECONDS
 
 Json = dict[str, Any]
 
@@ -101,8 +102,13 @@ class Crio:
 
     def _inspect(self, path: str) -> Json:
         """Query the interface of `crio status`, which is not a part of CRI."""
-        transport = httpx.HTTPTransport(uds=str(self.socket))
-        with httpx.Client(base_url="http://crio", transport=transport) as client:
+        # On an emulated processor, the first answer may take longer than httpx waits by default.
+        client = httpx.Client(
+            base_url="http://crio",
+            transport=httpx.HTTPTransport(uds=str(self.socket)),
+            timeout=TIMEOUT_SECONDS,
+        )
+        with client:
             answer = client.get(f"/{path}")
         answer.raise_for_status()
         found: Json = answer.json()

@@ -10,12 +10,15 @@ from pathlib import Path
 from tests.support.helm import NAMESPACE, run
 from tests.support.helm_release import RELEASE
 from tests.support.kube.cluster import Json, KubeCluster
-from tests.support.node.node import TIMEOUT_SECONDS, RealNode
+from tests.support.node.node import RealNode
 from tests.support.paths import CHART
 from tests.support.policy_objects import POLICIES
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
 from webhook import __version__
+
+# On an emulated processor, the pull of podsettle's image alone takes three minutes.
+_TIMEOUT_SECONDS = 600.0
 
 
 def image_values(node: RealNode) -> tuple[str, ...]:
@@ -50,7 +53,7 @@ def await_deployment(node: RealNode, namespace: str, name: str) -> None:
         return bool(found["status"].get("availableReplicas") == wanted)
 
     with events_on_failure(node.cluster, namespace):
-        await_that(is_available, f"Deployment {namespace}/{name} is available", TIMEOUT_SECONDS)
+        await_that(is_available, f"Deployment {namespace}/{name} is available", _TIMEOUT_SECONDS)
 
 
 @contextmanager
