@@ -129,16 +129,18 @@ umount: $(VENV)/.dev ## Let init containers hang in umounts on a slow disk, unse
 test-in-vm: $(VENV)/.dev ## Run tests of containers in a virtual machine with cgroup v2 (root; TESTS=path)
 	$(BIN)/python -m tests.support.vm -- $(BIN)/python -m pytest $(or $(TESTS),tests/integration/linger/test_limits.py)
 
-# The processor is emulated, so tests that have to be fast are not among them.
+# The processor is emulated, so tests that have to be fast are not among them. Each file has a machine
+# of its own, because what it writes stays in the machine's memory.
 NODE_IN_VM_TESTS := $(patsubst %,tests/node/test_%.py,pods containerd_volatile crio_selinux relabel_deadline)
+node-in-vm = PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.vm --selinux "$$machine" -- \
+  $(BIN)/python -m tests.support.node -- $(BIN)/python -m pytest $(1)
 
 .PHONY: node-in-vm
 node-in-vm: $(VENV)/.dev ## Run tests on a real node in a virtual machine with cgroup v2 and SELinux (root; CRIO_SOURCE=DIR TESTS=path)
 	@$(BIN)/python -m tests.support.node.requirements crio
 	@$(MAKE) --no-print-directory node-programs linger crio
 	@machine=$$($(BIN)/python -m tests.support.vm.image) && images=$$($(BIN)/python -m tests.support.node.images) && \
-	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.vm --selinux "$$machine" -- \
-	  $(BIN)/python -m tests.support.node -- $(BIN)/python -m pytest $(or $(TESTS),$(NODE_IN_VM_TESTS))
+	  $(if $(TESTS),$(call node-in-vm,$(TESTS)),$(foreach file,$(NODE_IN_VM_TESTS),$(call node-in-vm,$(file)) &&) true)
 
 .PHONY: selinux
 selinux: $(VENV)/.dev ## Let CRI-O relabel volumes in a virtual machine, unsettled and settled (root; CRIO_SOURCE=DIR SELINUX=--short)
