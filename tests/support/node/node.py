@@ -59,15 +59,13 @@ class RealNode:
         cls,
         runtime: Runtime,
         *,
-        kubelet: Mapping[str, Any] | None = None,
         approve: bool = True,
         images: NodeImages | None = None,
     ) -> Iterator[Self]:
         """Start a node, and remove it when the block ends.
 
         Without `images`, whose registry the caller runs, the node has a registry of its own.
-        `kubelet` has values of the kubelet's configuration. Without `approve`, the kubelet's
-        serving certificate waits for `approve_certificates`.
+        Without `approve`, the kubelet's serving certificate waits for `approve_certificates`.
         """
         require_inside()
         with ExitStack() as stack:
@@ -81,7 +79,7 @@ class RealNode:
             stack.enter_context(serving_names(cluster, NODE_ADDRESS))
             stack.callback(runtime.stop)
             runtime.start()
-            agent = Kubelet(cluster, NODE_NAME, runtime.socket, kubelet)
+            agent = Kubelet(cluster, NODE_NAME, runtime.socket)
             node = cls(cluster, images, runtime, agent)
             stack.callback(node.kubelet.stop)
             node.kubelet.start()
