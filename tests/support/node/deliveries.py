@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.support.helm import NAMESPACE, run, set_flags
+from tests.support.helm import NAMESPACE, run
 from tests.support.helm_release import POLICIES, RELEASE, policy
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.node.containerd import Containerd
 from tests.support.node.delivery_cases import RESTRICTED, in_shell
 from tests.support.node.images import NodeImages
-from tests.support.node.node import TIMEOUT_SECONDS, RealNode
+from tests.support.node.node import RealNode
 from tests.support.node.pods import all_ended, pod_path
+from tests.support.node.release import await_deployment, image_values
 from tests.support.paths import CHART
 from tests.support.waiting import await_that
-from webhook import __version__
 from webhook.core.constants import ANNOTATION_APPLIED, LABEL_POLICY
 
 DELIVERIES = ("Shell", "Binary", "ImageVolume")
@@ -137,24 +137,11 @@ class Settled:
 def _install(node: RealNode) -> None:
     """Install the chart with the images that were built from this checkout."""
     node.namespace(NAMESPACE)
-    values = {
-        "image.repository": node.images.repository("podsettle"),
-        "image.tag": node.images.tag,
-        "lingerImage": node.images.linger,
-        "lingerVersion": __version__,
-        # A second replica would only share the cores with the tests' pods.
-        "replicas": 1,
-    }
-    flags = ("--install", "--namespace", NAMESPACE, *set_flags(values))
+    # A second replica would only share the cores with the tests' pods.
+    flags = ("--install", "--namespace", NAMESPACE, *image_values(node), "--set=replicas=1")
     done = run("helm", "upgrade", RELEASE, CHART, *flags, kubeconfig=node.cluster.kubeconfig)
     assert done.returncode == 0, done.stderr
-    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
-
-    def is_available() -> bool:
-        status = node.cluster.request("GET", path).body["status"]
-        return bool(status.get("availableReplicas"))
-
-    await_that(is_available, "podsettle is available", TIMEOUT_SECONDS)
+    await_deployment(node, NAMESPACE, RELEASE)
 
 
 def _remedies(delivery: str) -> Json:
