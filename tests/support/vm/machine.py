@@ -22,6 +22,8 @@ _SELINUX = "lsm=selinux security=selinux selinux=1 enforcing=0"
 # On a machine with ten busy processes for each core, a boot takes minutes.
 _TIMEOUT_SECONDS = 600.0
 _FOLLOW_SECONDS = 0.5
+# The longest test prints nothing for a quarter of an hour. A guest that hangs never prints again.
+_SILENCE_SECONDS = 2400.0
 _TAIL_LINES = 30
 
 
@@ -79,12 +81,21 @@ class Machine:
         return output
 
     def follow(self, script: str) -> int:
-        """Run a script of `sh -e`, print its output as it comes, and return its exit code."""
+        """Run a script of `sh -e`, print its output as it comes, and return its exit code.
+
+        Raises MachineError if there is no output for 40 minutes.
+        """
         output = self.share / f"{self._send(script)}.out"
+        deadline = time.monotonic() + _SILENCE_SECONDS
         with output.open("a+b") as file:
             file.seek(0)
             while not self._is_readable(_FOLLOW_SECONDS):
-                self._print(file.read())
+                if printed := file.read():
+                    self._print(printed)
+                    deadline = time.monotonic() + _SILENCE_SECONDS
+                elif time.monotonic() > deadline:
+                    silence = f"no output for {_SILENCE_SECONDS:.0f} s"
+                    raise MachineError(f"vm: {silence}:\n{self._tail()}")
             code = self._read_line()
             self._print(file.read())
         return int(code)
