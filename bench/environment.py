@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.support.kube import build
-from tests.support.kube.versions import MODULES, chosen, releases
-from tests.support.pythons import dockerfile_version
+from tools import build
+from tools.kube_versions import MODULES, chosen, releases
+from tools.pythons import dockerfile_version
 
 _ROOT = Path(__file__).parents[1]
 PROCESSOR = "processor"

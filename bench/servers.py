@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from bench.errors import BenchError
 from bench.process import Process, running_process
-from tests.support.kube import build
 from tests.support.paths import ROOT
 from tests.support.process import free_port, podsettle
+from tools import build
 
 # The timeout of a server's start and of each request. A busy machine may need many seconds.
 _TIMEOUT_SECONDS = 60.0

@@ -19,9 +19,9 @@ from race.plot import render_chart
 from race.report import as_text
 from race.results import Results, RuntimeResult, as_json
 from race.targets import evaluate_targets, exit_code
-from tests.support.kube.build import BuildError
-from tests.support.node.crio_build import AFFECTED, FIXED
 from tests.support.node.images import ImageBuildError, NodeImages, directory
+from tools.build import BuildError
+from tools.crio import AFFECTED, FIXED
 
 
 @click.command()

@@ -18,9 +18,9 @@ from race.provocation import (
 )
 from tests.support.node.containerd import Containerd
 from tests.support.node.crio import Crio
-from tests.support.node.crio_build import find_commit, find_crio
 from tests.support.node.images import NodeImages
 from tests.support.node.node import RealNode
+from tools.crio import find_commit, find_crio
 
 _RUNTIME_ROOT = Path("/run/runc")
 _DROP_IN = "90-race"
@@ -46,9 +46,7 @@ class CrioSubject:
         """Start a node. The provocations are compiled into the directory."""
         build = find_crio(self.revision)
         if build is None:
-            raise RaceError(
-                f"{self} is not built: python -m tests.support.node.crio_build {self.revision}"
-            )
+            raise RaceError(f"{self} is not built: python -m tools.crio {self.revision}")
         provoked = build_for_crio(_program("runc"), directory)
         runtime = Crio(build, images.pause)
         drop_in = crio_drop_in(provoked, _RUNTIME_ROOT, _program("conmon"))

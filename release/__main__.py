@@ -24,10 +24,10 @@ from release.manifests import package_chart, push_chart, write_manifests
 from release.sboms import check_components, check_packages, describe, describe_helper
 from release.signatures import rehearsal_signer, workflow_signer
 from release.source import Release, ReleaseError, commit_of, release_notes, write_source
-from tests.support.buildah import BuildahError
-from tests.support.kube.build import BuildError
 from tests.support.node.registry_server import ADDRESS, serve
 from tests.support.paths import ROOT
+from tools.build import BuildError
+from tools.buildah import BuildahError
 
 OUT = ROOT / "dist/release"
 # RFC 2606 reserves the domain `example`.

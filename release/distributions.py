@@ -8,7 +8,7 @@ from pathlib import Path
 
 from release.commands import run
 from release.source import Release
-from tests.support.pythons import dockerfile_version
+from tools.pythons import dockerfile_version
 
 # The names that uv has for the platforms, each by the name in the executable's file.
 PLATFORMS: Mapping[str, str] = {

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from release.source import Release
-from tests.support.base_image import PATH, write_root_fs
-from tests.support.buildah import Buildah
 from tests.support.node.images import local_packages
-from tests.support.pythons import dockerfile_python
+from tools.base_image import PATH, write_root_fs
+from tools.buildah import Buildah
+from tools.pythons import dockerfile_python
 
 ARCHITECTURES: Mapping[str, Sequence[str]] = {
     "podsettle": ("amd64", "arm64"),

@@ -14,8 +14,8 @@ import yaml
 
 from release.commands import run, write_archive
 from release.source import Release
-from tests.support.kube.build import krew_programs
-from tests.support.pythons import dockerfile_version
+from tools.build import krew_programs
+from tools.pythons import dockerfile_version
 
 _PLUGIN = "settle"
 # The validator runs `kubectl krew`. kubectl itself would only start this plugin.

@@ -10,7 +10,7 @@ import yaml
 
 from release.commands import run
 from release.source import Release, ReleaseError
-from tests.support.kube.build import tool
+from tools.build import tool
 
 NAMESPACE = "podsettle-system"
 

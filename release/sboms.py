@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from release.commands import run
 from release.source import Release, ReleaseError
-from tests.support.kube.build import syft
+from tools.build import syft
 
 Packages = set[tuple[str, str]]
 """Names and versions of Python packages."""

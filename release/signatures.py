@@ -8,7 +8,7 @@ from pathlib import Path
 
 from release.commands import run
 from release.source import Release
-from tests.support.kube.build import cosign
+from tools.build import cosign
 
 PUBLIC_KEY = "cosign.pub"
 _ISSUER = "https://token.actions.githubusercontent.com"

@@ -21,9 +21,9 @@ from bench.errors import BenchError
 from bench.node.price_pods import AT_ONCE, measure
 from bench.node.price_report import MIN_PODS, Prices, as_json, as_text, write_docs
 from race.errors import RaceError
-from tests.support.kube.build import BuildError
-from tests.support.node.crio_build import AFFECTED
 from tests.support.node.images import ImageBuildError
+from tools.build import BuildError
+from tools.crio import AFFECTED
 
 _FACTS = ("commit", "date", "processor", "memory", "system", "load average before", "Kubernetes")
 

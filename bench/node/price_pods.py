@@ -19,9 +19,9 @@ from race.cells import DEFAULT_LIFETIME_MS, Condition, Delivery, Kind, Provocati
 from race.nodes import CrioSubject
 from race.pods import POLICY_LABEL, policy_name
 from race.podsettle import NAMESPACE, running_podsettle
-from tests.support.node.crio_build import AFFECTED
 from tests.support.node.images import NodeImages, directory
 from tests.support.node.node import RealNode
+from tools.crio import AFFECTED
 
 Json = dict[str, Any]
 Announce = Callable[[str], None]

@@ -22,11 +22,11 @@ from bench.node.selinux_cases import Case, run_cases
 from bench.node.selinux_node import CrioNode
 from bench.node.selinux_starts import Profile, measure
 from bench.report_table import ReportTable
-from tests.support.node.crio_build import AFFECTED
 from tests.support.node_config import CRIO as NODE_CONFIG
 from tests.support.node_config import printed
 from tests.support.vm.image import RELEASES, SIZES
 from tests.support.vm.machine import MachineError, selinux_machine
+from tools.crio import AFFECTED
 
 _FULL = Profile(sizes=SIZES, later_starts=5)
 _SHORT = Profile(sizes=(min(SIZES), max(SIZES)), later_starts=2)

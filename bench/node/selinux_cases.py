@@ -15,9 +15,9 @@ import yaml
 
 from bench.node.selinux_node import FILE_TYPE, WRONG_TYPE, CrioNode, Start
 from bench.node.selinux_pods import LEVEL, OTHER_LEVEL, settled, start_request, volume_pod
-from tests.support.node.crio_build import NEW_SPELLING
 from tests.support.node_config import CRIO as NODE_CONFIG
 from tests.support.node_config import printed
+from tools.crio import NEW_SPELLING
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 
 Json = dict[str, Any]

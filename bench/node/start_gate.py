@@ -24,8 +24,8 @@ from bench.node.start_gate_report import (
     as_text,
     write_docs,
 )
-from tests.support.kube.build import BuildError
 from tests.support.node.images import ImageBuildError
+from tools.build import BuildError
 
 _FACTS = ("commit", "date", "processor", "memory", "system", "load average before", "Kubernetes")
 

@@ -18,8 +18,8 @@ import click
 from bench.errors import BenchError
 from bench.node import umount_report
 from bench.node.umount_tables import FULL, SHORT, measure
-from tests.support.kube.build import BuildError
 from tests.support.node.write_limit import LimitError
+from tools.build import BuildError
 
 
 @click.command()

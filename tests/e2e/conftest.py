@@ -11,11 +11,11 @@ from tests.support.e2e_pods import HEAVY, Json, is_called
 from tests.support.factories import node
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.kube.versions import server_minor
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
+from tools.kube_versions import server_minor
 
 POLICIES = """\
 apiVersion: podsettle.dev/v1alpha1

@@ -25,11 +25,11 @@ from tests.support.e2e_pods import (
     wrappers,
 )
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kube.versions import server_minor
 from tests.support.other_webhook import start_other_webhook
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
+from tools.kube_versions import server_minor
 
 
 def is_wrappable(container: Json, *, init: bool) -> bool:

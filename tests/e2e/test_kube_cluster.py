@@ -24,9 +24,9 @@ import trustme
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.fixtures import load_pods, prepare_for_fixture_pods
 from tests.support.kube.server import ServerError
-from tests.support.kube.versions import MODULES, chosen, releases, server_minor
 from tests.support.paths import ROOT
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
+from tools.kube_versions import MODULES, chosen, releases, server_minor
 
 CONTAINER: Json = {"name": "main", "image": "registry.example/main:1"}
 FIXTURES = load_pods()

@@ -14,12 +14,12 @@ from tests.data.invalid_policies import WRONG
 from tests.support.e2e_pods import Json, fresh, is_called, simple_pod
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kube.versions import MODULES, chosen
 from tests.support.paths import CHART, DOCS
 from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
+from tools.kube_versions import MODULES, chosen
 
 REMEDIES: dict[str, Json] = {
     "remedy `seLinuxChangePolicy`": {"seLinuxChangePolicy": "Recursive"},

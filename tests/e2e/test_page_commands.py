@@ -16,7 +16,6 @@ import pytest
 
 from tests.support import planted_cluster
 from tests.support.factories import Json
-from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.custom_resources import create_crd
 from tests.support.markdown import ALL, Page
@@ -25,6 +24,7 @@ from tests.support.planted_symptoms import CONTAINERD, RUNTIME_CLASS, ended
 from tests.support.policy_objects import install_crd
 from tests.support.process import PODSETTLE
 from tests.support.waiting import TIMEOUT_SECONDS
+from tools.build import programs
 
 AVAILABLE = {"podsettle", "kubectl", "oc", "grep", "jq", "awk"}
 PLACEHOLDERS = {

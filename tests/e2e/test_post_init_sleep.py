@@ -15,11 +15,11 @@ from tests.support.e2e_pods import Json, fresh, init_names, is_called, normal
 from tests.support.factories import LINGER, in_shell, node, policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.kube.versions import chosen, server_minor
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
+from tools.kube_versions import chosen, server_minor
 
 DELIVERIES = ("Auto", "Binary", "ImageVolume")
 MOUNTED = ("Auto", "ImageVolume") if server_minor() >= 36 else ("ImageVolume",)

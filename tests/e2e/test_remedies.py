@@ -26,12 +26,12 @@ from tests.support.e2e_pods import (
 from tests.support.factories import node
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.kube.versions import server_minor
 from tests.support.other_webhook import start_other_webhook
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
+from tools.kube_versions import server_minor
 
 GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}]

@@ -17,9 +17,9 @@ import pytest
 from bench.environment import checked_out_commit
 from tests.matrix.results import FILE, Results
 from tests.support.junit import read_report
-from tests.support.kube.build import BuildError, built_for
-from tests.support.kube.versions import KUBE_VERSION, MODULES
 from tests.support.paths import ROOT
+from tools.build import BuildError, built_for
+from tools.kube_versions import KUBE_VERSION, MODULES
 
 E2E = "tests/e2e"
 OF_THIS_MACHINE = "tests/e2e/bench"

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.support.junit import Counts
-from tests.support.kube.versions import MODULES, releases
 from tests.support.paths import DOCS, ROOT
+from tools.kube_versions import MODULES, releases
 
 FILE = DOCS / "kubernetes-versions.json"
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.base_image import PATH, copy_libraries, write_root_fs
-from tests.support.buildah import Buildah
 from tests.support.helm_release import Installation
 from tests.support.markdown import Page
 from tests.support.node.image_files import IMAGES
@@ -24,8 +22,10 @@ from tests.support.node.network import NODE_ADDRESS
 from tests.support.node.node import RealNode
 from tests.support.node.registry_server import serve
 from tests.support.paths import DOCS
-from tests.support.pythons import dockerfile_python
 from tests.support.wheels import downloaded_wheels
+from tools.base_image import PATH, copy_libraries, write_root_fs
+from tools.buildah import Buildah
+from tools.pythons import dockerfile_python
 from webhook import __version__
 
 PORT = 5001

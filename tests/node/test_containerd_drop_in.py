@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.kube.build import containerd
 from tests.support.process import podsettle
+from tools.build import containerd
 
 OVERLAYFS = "io.containerd.snapshotter.v1.overlayfs"
 MAIN_FILES = {

@@ -15,13 +15,13 @@ import yaml
 
 from tests.support.factories import policy_document
 from tests.support.node.crio import Crio
-from tests.support.node.crio_build import AFFECTED
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.release import previewed
 from tests.support.node_config import CRIO, printed
 from tests.support.waiting import await_that
+from tools.crio import AFFECTED
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.node_config.crio import DROP_IN
 

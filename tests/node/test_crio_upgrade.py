@@ -10,13 +10,13 @@ import pytest
 from tests.support.factories import policy_document
 from tests.support.helm import NAMESPACE
 from tests.support.node.crio import Crio
-from tests.support.node.crio_build import AFFECTED, FIXED, CrioBuild
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.release import condition, install_podsettle, previewed
 from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that
+from tools.crio import AFFECTED, FIXED, CrioBuild
 from webhook.core.constants import ANNOTATION_APPLIED
 
 Json = dict[str, Any]

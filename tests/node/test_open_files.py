@@ -10,7 +10,6 @@ import pytest
 from tests.support.kube.cluster import Json
 from tests.support.node.containerd import Containerd
 from tests.support.node.crio import Crio
-from tests.support.node.crio_build import FIXED
 from tests.support.node.deliveries import LIMITED, LIMITS, PLAIN, Settled, namespace_of
 from tests.support.node.delivery_cases import in_shell
 from tests.support.node.node import RealNode
@@ -18,6 +17,7 @@ from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.pods import states
 from tests.support.node.runtime import Runtime
+from tools.crio import FIXED
 
 SHOW = ("cat", "/proc/self/limits")
 USERS: Mapping[str, Json] = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.kube.build import containerd
 from tests.support.node.containerd import Containerd
 from tests.support.node.node import RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.shim import shim_process
+from tools.build import containerd
 
 
 @pytest.fixture(scope="module", params=[1, 2])

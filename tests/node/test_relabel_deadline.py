@@ -16,7 +16,6 @@ import yaml
 
 from tests.support.factories import policy_document
 from tests.support.node.crio import Crio
-from tests.support.node.crio_build import AFFECTED
 from tests.support.node.node import RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
@@ -25,6 +24,7 @@ from tests.support.node_config import CRIO, printed
 from tests.support.policy_objects import POLICIES
 from tests.support.vm.image import SIZES, VOLUMES
 from tests.support.waiting import await_that
+from tools.crio import AFFECTED
 from webhook.node_config.crio import DROP_IN
 
 Json = dict[str, Any]

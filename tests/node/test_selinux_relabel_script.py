@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from bench.node.selinux_relabel import NO_VOLUME, RELABELLED, SKIPPED
-from tests.support.kube.build import programs
 from tests.support.node.node import RealNode
 from tests.support.paths import ROOT
+from tools.build import programs
 
 CLASS = "selinux-fix-runtime-class"
 FILES = 3000

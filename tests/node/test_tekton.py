@@ -18,7 +18,6 @@ from race.pods import runtime_class, runtime_class_name
 from race.provocation import build_for_crio, crio_drop_in
 from tests.support.factories import policy_document
 from tests.support.node.crio import Crio
-from tests.support.node.crio_build import AFFECTED
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip, tekton_or_skip
@@ -34,6 +33,7 @@ from tests.support.node.tekton import (
 )
 from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that
+from tools.crio import AFFECTED
 from webhook.core.constants import ANNOTATION_APPLIED
 
 Json = dict[str, Any]

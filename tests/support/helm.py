@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from tests.support.kube.build import tool
 from tests.support.paths import CHART, DATA
+from tools.build import tool
 
 Json: TypeAlias = dict[str, Any]
 

@@ -28,11 +28,11 @@ import httpx
 
 from tests.support.factories import policy_document
 from tests.support.helm import NAMESPACE, run
-from tests.support.kube.build import programs, tool
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import CHART, DOCS, ROOT
 from tests.support.process import PODSETTLE, free_port
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
+from tools.build import programs, tool
 
 Json: TypeAlias = dict[str, Any]
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from tests.support.e2e_pods import Json, simple_pod
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kube.versions import server_minor
 from tests.support.waiting import await_that
+from tools.kube_versions import server_minor
 from webhook.core.export.native_policies import API_VERSIONS
 
 API_VERSION = "v1" if server_minor() >= API_VERSIONS["v1"].minor else "v1beta1"

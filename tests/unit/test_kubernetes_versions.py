@@ -14,10 +14,9 @@ from tests.matrix.__main__ import main as matrix
 from tests.matrix.results import FILE, Results
 from tests.support import junit
 from tests.support.junit import Counts
-from tests.support.kube import versions
-from tests.support.kube.build import CLUSTERS, SETS
-from tests.support.kube.versions import MODULES, chosen, releases
 from tests.support.paths import ROOT
+from tools.build import CLUSTERS, SETS
+from tools.kube_versions import KUBE_VERSION, MODULES, chosen, releases
 
 REPORT = """\
 <testsuites><testsuite name="pytest">
@@ -99,7 +98,7 @@ def test_matrix_refuses_single_tests_because_the_table_counts_whole_files(
 def test_unknown_kubernetes_version_is_an_error_that_names_the_known_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(versions.KUBE_VERSION, "1.29")
+    monkeypatch.setenv(KUBE_VERSION, "1.29")
     with pytest.raises(SystemExit, match=r"^kube: KUBE_VERSION=1\.29: choose one of 1\.31, 1\.32"):
         chosen()
 

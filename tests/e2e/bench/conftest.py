@@ -9,7 +9,7 @@ import pytest
 
 from bench.errors import BenchError
 from bench.servers import non_loopback_address
-from tests.support.kube import build
+from tools import build
 
 
 @pytest.fixture(scope="session")

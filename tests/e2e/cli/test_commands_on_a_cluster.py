@@ -13,14 +13,14 @@ import pytest
 import yaml
 
 from tests.support.factories import policy_document
-from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kube.versions import server_minor
 from tests.support.live_cluster import account_with, add_node
 from tests.support.markdown import Page
 from tests.support.paths import DOCS, EXAMPLES
 from tests.support.process import PODSETTLE, podsettle
 from tests.support.reviews import load_pod
+from tools.build import programs
+from tools.kube_versions import server_minor
 
 SETTLE = Path(PODSETTLE).with_name("kubectl-settle")
 QUICK = {"name": "quick", "image": "example/app:1", "command": ["/bin/quick"]}

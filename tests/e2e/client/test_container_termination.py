@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kubelet_status import RUNNING, Pod, Run, running, terminated, waiting
 from tests.support.process import PODSETTLE, free_port, podsettle
+from tools.build import programs
 
 WAIT = ("wait", "step-1", "--for=terminated")
 QUICK = ("--backoff-first", "10ms", "--backoff-total", "200ms")

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from tests.support.fake_kubelet import Kubelet, Record
-from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kubelet_status import RUNNING, Command, Pod, running, terminated
 from tests.support.paths import DOCS
 from tests.support.process import PODSETTLE
 from tests.support.waiting import await_that
+from tools.build import programs
 
 PAGE = (DOCS / "wait-and-logs.md").read_text()
 T = 1_780_000_000_000_000_000

@@ -18,11 +18,11 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.custom_resources import create_crd
-from tests.support.kube.versions import MODULES, chosen, releases
 from tests.support.policy_objects import POLICIES
 from tests.support.process import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
+from tools.kube_versions import MODULES, chosen, releases
 from webhook.cluster import client_configuration
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable

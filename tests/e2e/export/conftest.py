@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.engines import Engines, running_engines
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kube.versions import server_minor
 from tests.support.native_policies import FLAGS
+from tools.kube_versions import server_minor
 
 # Kubernetes 1.33 and earlier have no API that the exported policies could use.
 collect_ignore_glob = [] if server_minor() >= 34 else ["test_*.py"]

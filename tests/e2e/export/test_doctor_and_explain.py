@@ -17,7 +17,6 @@ from click.testing import CliRunner
 
 from tests.support.e2e_pods import Json, create, simple_pod
 from tests.support.factories import policy_document
-from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
 from tests.support.live_cluster import account_with
 from tests.support.markdown import Page
@@ -27,6 +26,7 @@ from tests.support.paths import DOCS
 from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import PODSETTLE
 from tests.support.waiting import await_that
+from tools.build import programs
 from webhook.cli import main
 
 OBJECT = f"{POLICIES}/fields"

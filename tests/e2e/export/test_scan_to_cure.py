@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from tests.support.e2e_pods import Json, create
-from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
 from tests.support.markdown import Page
 from tests.support.native_policies import API_VERSION, FLAGS
@@ -22,6 +21,7 @@ from tests.support.planted_cluster import plant
 from tests.support.planted_symptoms import PLANTS, RUNTIME_CLASS
 from tests.support.process import PODSETTLE
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
+from tools.build import programs
 
 Run: TypeAlias = Callable[[str], subprocess.CompletedProcess[str]]
 SYMPTOMS = {"umount": "slow-umount", "relabel": "selinux-relabel", "fs-group": "fs-group"}

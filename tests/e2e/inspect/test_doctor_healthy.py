@@ -33,11 +33,11 @@ from tests.support.helm_release import (
 )
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.custom_resources import create_crd
-from tests.support.kube.versions import server_minor
 from tests.support.process import podsettle
 from tests.support.pull_secrets import docker_config
 from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
 from tests.support.service_accounts import await_grant
+from tools.kube_versions import server_minor
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 from webhook.inspect.doctor.checks import CHECKS
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kube.versions import server_minor
 from tests.support.waiting import TIMEOUT_SECONDS
+from tools.kube_versions import server_minor
 from webhook.cluster.client import ApiServer
 from webhook.core.pod import WireStruct
 from webhook.inspect.findings import Looked

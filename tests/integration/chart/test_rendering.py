@@ -22,8 +22,8 @@ from tests.support.helm import (
     set_flags,
     template,
 )
-from tests.support.kube.versions import MODULES
 from tests.support.paths import CHART, ROOT
+from tools.kube_versions import MODULES
 from webhook.cli import main
 from webhook.cli.serve import serve
 

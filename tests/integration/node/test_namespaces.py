@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kube.versions import NODE_LINE
 from tests.support.node import cgroups
 from tests.support.node.drop_ins import DropIns
 from tests.support.node.inside import OutsideError
@@ -20,6 +19,7 @@ from tests.support.node.leftovers import remove_leftovers
 from tests.support.node.requirements import missing_requirements
 from tests.support.paths import ROOT
 from tests.support.waiting import await_that
+from tools.kube_versions import NODE_LINE
 
 OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 # On a machine with ten busy processes for each core, an entry takes more than a minute.
@@ -225,7 +225,7 @@ def test_another_mount_namespace_is_not_taken_for_a_node(tmp_path: Path) -> None
 
 
 def test_api_server_on_a_node_is_of_the_release_of_the_kubelet(tmp_path: Path) -> None:
-    script = "from tests.support.kube.versions import chosen; print(chosen())"
+    script = "from tools.kube_versions import chosen; print(chosen())"
     found = run(tmp_path, entry(sys.executable, "-c", script))
     assert found.stdout == f"{NODE_LINE}\n"
 

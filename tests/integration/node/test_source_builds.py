@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kube.build import BuildError
-from tests.support.node.source import Project
-from tests.support.node.source_build import SourceBuild
+from tools.build import BuildError
+from tools.source import Project
+from tools.source_build import SourceBuild
 
 VARIABLE = "PROGRAM_SOURCE"
 

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.base_image import BUSYBOX, PATH, write_root_fs
-from tests.support.buildah import Buildah
 from tests.support.company_network import INDEX_HOST, PASSWORD, Company, company
 from tests.support.paths import ROOT
-from tests.support.pythons import dockerfile_python
 from tests.support.wheels import downloaded_wheels
+from tools.base_image import BUSYBOX, PATH, write_root_fs
+from tools.buildah import Buildah
+from tools.pythons import dockerfile_python
 from webhook import __version__
 
 BASE = "localhost/company-python"

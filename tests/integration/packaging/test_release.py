@@ -16,8 +16,8 @@ from release.krew import write_krew_manifest
 from release.manifests import NAMESPACE, package_chart, write_manifests
 from release.source import Release, ReleaseError, commit_of, release_notes, write_source
 from tests.support.helm import run
-from tests.support.kube.build import programs
 from tests.support.paths import ROOT
+from tools.build import programs
 from webhook import __version__
 
 REPOSITORY = "https://repository.example/podsettle"

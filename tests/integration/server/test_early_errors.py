@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kube.build import poster
 from tests.support.limited_server import limited_server
 from tests.support.process import RunningServer
 from tests.support.waiting import TIMEOUT_SECONDS
+from tools.build import poster
 
 MIB = 1024 * 1024
 REQUESTS = 20

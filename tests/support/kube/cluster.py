@@ -38,8 +38,8 @@ from typing import Any, NamedTuple, Self
 import httpx
 import trustme
 
-from tests.support.kube.build import Programs, programs
 from tests.support.kube.server import Server
+from tools.build import Programs, programs
 
 Json = dict[str, Any]
 
@@ -116,7 +116,7 @@ class KubeCluster:
         At an address other than loopback, the Service `kubernetes` leads to the API server, and the
         API server verifies the certificates of kubelets.
 
-        Builds the programs where they are not there yet: see `tests.support.kube.build`.
+        Builds the programs where they are not there yet: see `tools.build`.
         """
         found = programs()
         with ExitStack() as stack:
@@ -301,7 +301,7 @@ class KubeCluster:
         self, *arguments: str | Path, input: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as the administrator."""
-        assert self._programs.kubectl, "there is no kubectl: see tests.support.kube.build"
+        assert self._programs.kubectl, "there is no kubectl: see tools.build"
         cache = self.directory / "kubectl"
         flags = [f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}"]
         return subprocess.run(

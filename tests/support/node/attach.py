@@ -6,8 +6,8 @@ import os
 import pty
 import subprocess
 
-from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
+from tools.build import programs
 
 TIMEOUT_SECONDS = 60.0
 
@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 60.0
 def type_into(cluster: KubeCluster, namespace: str, pod: str, text: str) -> tuple[int, str]:
     """Attach to a pod's container, type a text, and return kubectl's exit code and output."""
     kubectl = programs().kubectl
-    assert kubectl, "there is no kubectl: see tests.support.kube.build"
+    assert kubectl, "there is no kubectl: see tools.build"
     options = [f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}"]
     ours, theirs = pty.openpty()
     try:

@@ -8,12 +8,12 @@ import shutil
 import socket
 import subprocess
 
-from tests.support.kube.build import containerd
 from tests.support.kube.server import Server
 from tests.support.node.drop_ins import DropIns
 from tests.support.node.images import NodeImages, directory
 from tests.support.node.network import CNI_PLUGINS
 from tests.support.node.node_paths import USUAL, NodePaths
+from tools.build import containerd
 
 # `opt` is /opt/containerd by default, a directory of the machine. A containerd with AppArmor loads
 # a profile into the kernel, where it would stay. Where root lacks CAP_SYS_RESOURCE, no process can

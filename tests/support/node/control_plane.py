@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support.kube.build import node_programs
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.server import Server
 from tests.support.node.kubelet import VOLUME_PLUGINS
 from tests.support.node.network import POD_CIDR
+from tools.build import node_programs
 
 
 @contextmanager

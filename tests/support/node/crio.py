@@ -20,12 +20,12 @@ import httpx
 
 from tests.support.kube.server import Server
 from tests.support.node import cgroups
-from tests.support.node.crio_build import CrioBuild
 from tests.support.node.drop_ins import DropIns
 from tests.support.node.images import NodeImages, directory
 from tests.support.node.network import CNI_PLUGINS
 from tests.support.node.registry_server import ADDRESS
 from tests.support.waiting import TIMEOUT_SECONDS
+from tools.crio import CrioBuild
 
 Json = dict[str, Any]
 

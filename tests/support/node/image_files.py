@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.base_image import BUSYBOX, copy_libraries
-from tests.support.kube.build import tekton_entrypoint
+from tools.base_image import BUSYBOX, copy_libraries
+from tools.build import tekton_entrypoint
 from webhook.linger.build import TARGETS, compile_c, host_arch
 
 BASH = "/bin/bash"

@@ -23,15 +23,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.base_image import BUSYBOX, PATH, write_root_fs
-from tests.support.buildah import Buildah, BuildahError
-from tests.support.kube.build import BuildError
 from tests.support.node.image_files import BASH, IMAGES
 from tests.support.node.registry_server import ADDRESS, PROGRAM, serve
 from tests.support.paths import ROOT
 from tests.support.process import free_port
-from tests.support.pythons import dockerfile_python
 from tests.support.wheels import downloaded_wheels
+from tools.base_image import BUSYBOX, PATH, write_root_fs
+from tools.build import BuildError
+from tools.buildah import Buildah, BuildahError
+from tools.pythons import dockerfile_python
 
 IMAGES_VARIABLE = "PODSETTLE_NODE_IMAGES"
 """A directory that this module printed. A process without network cannot build the images."""

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tests.support.kube.versions import KUBE_VERSION, NODE_LINE
 from tests.support.node import cgroups, mounts, network, write_limit
 from tests.support.node.inside import mark
 from tests.support.node.linux import Namespace, end_with_parent, unshare
 from tests.support.node.work_directory import cgroups_of, limited_devices
+from tools.kube_versions import KUBE_VERSION, NODE_LINE
 
 NODE_NAME = "node"
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.kube.build import node_programs
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.server import Server
 from tests.support.node.network import NODE_ADDRESS
 from tests.support.node.node_paths import USUAL, NodePaths
+from tools.build import node_programs
 
 Json = dict[str, Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.node.crio_build import CrioBuild, find_crio
 from tests.support.node.tekton_build import RELEASE, TektonBuild, find_tekton
+from tools.crio import CrioBuild, find_crio
 
 
 def crio_or_skip(revision: str) -> CrioBuild:

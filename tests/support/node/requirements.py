@@ -12,12 +12,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.kube.versions import KUBE_VERSION, NODE_LINE
-from tests.support.node import cgroups, crio_build
+from tests.support.node import cgroups
 from tests.support.node.images import missing_packages
 from tests.support.node.network import CNI_PLUGINS
 from tests.support.node.slow_disk import LOOP_CONTROL
 from tests.support.node.work_directory import parent as work_directories
+from tools import crio
+from tools.kube_versions import KUBE_VERSION, NODE_LINE
 
 # Programs that a node starts, each with its Debian package.
 _PROGRAMS: Mapping[str, str] = {
@@ -30,7 +31,7 @@ _PROGRAMS: Mapping[str, str] = {
 }
 _MORE_PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "crio": {
-        **crio_build.PACKAGES,
+        **crio.PACKAGES,
         "conmon": "conmon",
     },
     "umount": {"mkfs.ext4": "e2fsprogs"},
@@ -58,7 +59,7 @@ def missing_requirements(*purposes: str) -> list[str]:
     packages = {
         package for name, package in wanted.items() if shutil.which(name, path=path) is None
     }
-    if "crio" in purposes and not crio_build.HEADER.exists():
+    if "crio" in purposes and not crio.HEADER.exists():
         packages.add("libseccomp-dev")
     if packages:
         found.append(f"node: not installed: on Debian: apt install {' '.join(sorted(packages))}")

@@ -10,12 +10,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.buildah import Buildah
 from tests.support.node.registry_server import PROGRAM as REGISTRY
 from tests.support.node.registry_server import serve
-from tests.support.node.source import Project
-from tests.support.node.source_build import SourceBuild, build_go
 from tests.support.process import free_port
+from tools.buildah import Buildah
+from tools.source import Project
+from tools.source_build import SourceBuild, build_go
 
 RELEASE = "v1.15.0"
 _PINS = {RELEASE: "70f730815249a12aa725266fba7f3ff39653aaea"}

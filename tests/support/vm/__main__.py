@@ -16,10 +16,10 @@ from pathlib import Path
 
 import click
 
-from tests.support.base_image import BUSYBOX
-from tests.support.kube.build import BuildError
 from tests.support.vm.kernel import built_kernel
 from tests.support.vm.machine import MachineError, host_machine
+from tools.base_image import BUSYBOX
+from tools.build import BuildError
 
 # The policy of SELinux and the volumes are on the disk of the machine with CRI-O.
 _LOAD_POLICY = """\

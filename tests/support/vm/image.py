@@ -17,14 +17,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.support.buildah import Buildah, BuildahError
-from tests.support.kube.build import BuildError, cri_client
-from tests.support.node.crio_build import AFFECTED, FIXED, NEW_SPELLING, build_crio
 from tests.support.node.image_files import IMAGES
 from tests.support.node.linux import Namespace, unshare
-from tests.support.node.source import cache_directory
-from tests.support.node.source_build import run_step
 from tests.support.vm.kernel import GUEST, built_kernel, made_once, mmdebstrap, require_programs
+from tools.build import BuildError, cri_client
+from tools.buildah import Buildah, BuildahError
+from tools.cache import cache_directory
+from tools.crio import AFFECTED, FIXED, NEW_SPELLING, build_crio
+from tools.source_build import run_step
 
 BUSYBOX_IMAGE = "localhost/busybox:latest"
 """In CRI-O's storage."""

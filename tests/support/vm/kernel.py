@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.base_image import BUSYBOX
-from tests.support.kube.build import BuildError
-from tests.support.node.source import cache_directory, exclusive
-from tests.support.node.source_build import run_step
+from tools.base_image import BUSYBOX
+from tools.build import BuildError
+from tools.cache import cache_directory, exclusive
+from tools.source_build import run_step
 
 # Each program that makes or runs a machine, with its Debian package.
 _PROGRAMS: Mapping[str, str] = {

@@ -67,7 +67,7 @@ def copy_libraries(binaries: Iterable[Path], root: Path) -> None:
 
 
 def _prefix(python: Path) -> tuple[Path, str]:
-    """The directory that a Python is installed in, and its name there, such as `python3.13`."""
+    """Return the directory of a Python, and its name there, such as `python3.13`."""
     code = "import sys; print(sys.base_prefix); print('python%d.%d' % sys.version_info[:2])"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     prefix, name = done.stdout.splitlines()
@@ -75,7 +75,7 @@ def _prefix(python: Path) -> tuple[Path, str]:
 
 
 def _libraries(binaries: Iterable[Path]) -> set[Path]:
-    """What the dynamic linker loads for the binaries, by the paths under which it finds them."""
+    """Return what the dynamic linker loads for the binaries, as paths."""
     done = subprocess.run(
         ["ldd", *map(str, binaries)],
         capture_output=True,

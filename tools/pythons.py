@@ -13,14 +13,14 @@ DOCKERFILE = ROOT / "Dockerfile"
 
 
 def dockerfile_version() -> str:
-    """The Python of the default base image, such as `3.13`."""
+    """Return the Python of the default base image, such as `3.13`."""
     found = re.search(r"^ARG PYTHON=python:(\d+\.\d+)", DOCKERFILE.read_text(), re.MULTILINE)
     assert found is not None
     return found[1]
 
 
 def dockerfile_python() -> Path | None:
-    """A Python of that version on this machine: on the PATH, or installed by pyenv."""
+    """Return a Python of that version from PATH or from pyenv, or None."""
     version = dockerfile_version()
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     installed = sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.kube.build import BuildError, find_go
-from tests.support.node.source import Project, cache_directory, exclusive
+from tools.build import BuildError, find_go
+from tools.cache import cache_directory, exclusive
+from tools.source import Project
 
 _TAIL_LINES = 40
 _SOURCE = "source"

@@ -1,4 +1,4 @@
-"""CRI-O, built from its source: `python -m tests.support.node.crio_build`.
+"""CRI-O, built from its source: `python -m tools.crio`.
 
 CRI-O is neither a Debian package nor a program that `go install` can build: its repository vendors
 its dependencies, and its program `pinns` is written in C.
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.kube.build import BuildError
-from tests.support.node.source import Project
-from tests.support.node.source_build import SourceBuild, build_go, run_step, search
+from tools.build import BuildError
+from tools.source import Project
+from tools.source_build import SourceBuild, build_go, run_step, search
 
 # The last release with the lost exit code (cri-o issue 9840), and the first without it.
 AFFECTED, FIXED = "v1.33.12", "v1.33.13"

@@ -1,4 +1,4 @@
-"""The maker of the Go module of one release: `python -m tests.support.kube.new_module 1.33.4`.
+"""The maker of the Go module of one release: `python -m tools.new_module 1.33.4`.
 
 A module that has more programs than the API server, see build.py, keeps them. Not every patch
 release has all its staging modules on the Go module proxy. If one is missing, take another.
@@ -13,8 +13,8 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.support.kube.build import CLUSTER, SETS
-from tests.support.kube.versions import HERE
+from tools.build import CLUSTER, SETS
+from tools.kube_versions import GO_MODULES
 
 TEMPLATE = """\
 // The programs of Kubernetes {line} that the tests run against, built from source: see build.py.
@@ -45,7 +45,7 @@ def main() -> int:
     release: str = parser.parse_args().release
     line, _, patch = release.rpartition(".")
     staging = f"v0.{line.partition('.')[2]}.{patch}"
-    module = HERE / "versions" / f"v{line}"
+    module = GO_MODULES / "kube" / f"v{line}"
     module.mkdir(parents=True, exist_ok=True)
     programs = {*CLUSTER.programs.values()}
     programs.update(*(each.programs.values() for each in SETS.values() if each.module == module))

@@ -1,6 +1,6 @@
 """The releases of Kubernetes that the tests run on.
 
-Each has a Go module in `versions/v1.NN`, which `new_module.py` makes. The environment variable
+Each has a Go module in `go/kube/v1.NN`, which `new_module.py` makes. The environment variable
 `KUBE_VERSION`, such as `1.33`, chooses one.
 """
 
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+GO_MODULES = Path(__file__).resolve().parent / "go"
 KUBE_VERSION = "KUBE_VERSION"
 NODE_LINE = "1.36"
 """The release line of a real node and its control plane. Only its Go module has a kubelet.
@@ -42,7 +42,7 @@ def _minor(line: str) -> int:
 
 
 def _modules() -> dict[str, Path]:
-    found = {path.name[1:]: path for path in (HERE / "versions").glob("v*")}
+    found = {path.name[1:]: path for path in (GO_MODULES / "kube").glob("v*")}
     return dict(sorted(found.items(), key=lambda item: _minor(item[0])))
 
 

@@ -9,17 +9,16 @@ A tag in a clone can be another commit than the released one, so the commits of 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.kube.build import BuildError
+from tools.build import BuildError
+from tools.cache import cache_directory, exclusive
 
 # A connection that transfers nothing for so long has failed.
 _STALLED_SECONDS = 60
@@ -155,17 +154,3 @@ def _last_line(output: str) -> str:
     """Return the last line of git's errors that names a cause."""
     lines = [line for line in output.splitlines() if line.startswith("fatal: ")]
     return lines[0].removeprefix("fatal: ") if lines else output.strip() or "git failed"
-
-
-def cache_directory() -> Path:
-    """Return the directory for builds, which is outside of the checkout."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podsettle"
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Keep other processes that call this for the same path waiting until the block ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f"{path.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

