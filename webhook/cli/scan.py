@@ -100,7 +100,7 @@ def scan(
     -o json`. `--manifests -` reads this output from a pipe. JSON is read much faster than YAML.
 
     The policies that it proposes report what they would do, and change nothing until their line
-    `action: Audit` is deleted. To create them: `podsettle scan -o policy | kubectl apply -f -`.
+    `action: Audit` is deleted. To create them: `podsettle scan -o policy | kubectl create -f -`.
     Without a webhook: `podsettle scan -o policy --native --mutate | kubectl apply -f -`.
 
     Exit codes: 0 nothing was found; 1 a symptom was found, or a pod is not settled; 2 an error, or

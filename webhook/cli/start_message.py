@@ -44,7 +44,7 @@ def banner(
     """
     # The certificate does not contain a wildcard address, so clients could not verify its URL.
     url = _url("localhost" if host in _WILDCARD_ADDRESSES else host, listener.getsockname()[1])
-    curl = f"curl --cacert {CertificateDirectory(certs_dir).ca}"
+    curl = f"curl -sS --cacert {CertificateDirectory(certs_dir).ca}"
     certificate = " --cert FILE --key FILE" if needs_certificate else ""
     policies = len(source.view.policies)
     count = "1 policy" if policies == 1 else f"{policies} policies"
@@ -60,7 +60,7 @@ podsettle serves {url} on {count} in {source.title}
 
   page      {url}/
   preview   {curl} --data-binary @{pod} {url}/preview \\
-              | python3 -m json.tool | grep -E '"(reason|remedy|container|message)":'
+              | python3 -m json.tool | sed -nE '/"(detail|summary)":/p; /"outcomes":/,/^ *\\]/p'
   webhook   {curl}{certificate} -H 'Content-Type: application/json' \\
               --data @{review} {url}/mutate
 """

@@ -90,9 +90,6 @@ async def scan(
     for area in reader.areas.all:
         areas.record(area)
     policies = cluster.view.policies.documents
-    # `kubectl apply` would replace a policy of the same name that the scan has not seen.
-    knows_policies = cluster.has_read("settlepolicies") and (cluster.is_live or bool(policies))
-    verb = "apply" if knows_policies else "create"
     seconds = bin_length(tally)
     report = ScanReport(
         cluster=cluster.title,
@@ -108,8 +105,9 @@ async def scan(
         bin_seconds=seconds,
         notes=tuple(_notes(cluster)),
         command=cluster.flags.add_to(f"podsettle scan{arguments}"),
+        # `kubectl apply` would replace a policy of the same name that the scan has not seen.
         apply_command=cluster.flags.add_to(
-            f"podsettle scan{arguments} -o policy | kubectl {verb} -f -"
+            f"podsettle scan{arguments} -o policy | kubectl create -f -"
         ),
     )
     if not _needs_native_policies(cluster):

@@ -172,7 +172,7 @@ class ScanReport(_Part, frozen=True):
     notes: tuple[str, ...]
     command: str = "podsettle scan"
     """The command that makes this scan again."""
-    apply_command: str = "podsettle scan -o policy | kubectl apply -f -"
+    apply_command: str = "podsettle scan -o policy | kubectl create -f -"
     """The command that creates the proposed policies."""
     native: bool = False
     """Whether it creates native policies, because the cluster has no SettlePolicies."""

@@ -149,7 +149,7 @@ def _priority_below(remedy: str, policies: PolicySet) -> int | None:
 
 
 def _free_name(base: str, document: Mapping[str, Any], policies: PolicySet) -> str:
-    """Return a name that no policy with another spec has, because `kubectl apply` replaces it.
+    """Return a name that no policy with another spec has: `kubectl create` would refuse it.
 
     Raises InvalidPolicyError.
     """
@@ -279,7 +279,7 @@ def _pod_counts(counter: Counter[str]) -> tuple[PodCount, ...]:
 
 
 def _as_yaml(document: Mapping[str, Any], found: FoundPods, preview: PolicyPreview) -> str:
-    """Return a policy for `kubectl apply`, with comments for the person who reads it."""
+    """Return a policy for `kubectl create`, with comments for the person who reads it."""
     text: str = yaml.dump(
         document, Dumper=KubectlDumper, sort_keys=False, width=76, default_flow_style=None
     )

@@ -324,9 +324,9 @@ def test_proposed_policy_replaces_no_policy_with_another_spec(tmp_path: Path) ->
     assert proposed(other)["metadata"]["name"] == first["metadata"]["name"] + "-2"
 
 
-def test_policies_are_created_and_not_applied_if_those_in_force_are_unknown(tmp_path: Path) -> None:
+def test_proposed_policies_are_created_and_replace_none(tmp_path: Path) -> None:
     document = json.loads(json.dumps(dump("ci", NOW)))
-    assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl apply -f -")
+    assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl create -f -")
     document["items"] = [each for each in document["items"] if each["kind"] != "SettlePolicy"]
     assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl create -f -")
 
