@@ -9,16 +9,18 @@ that is not a loopback one, which no endpoint may have.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -64,11 +66,35 @@ def policy(name: str, **spec: Any) -> Json:
 
 
 def own_address() -> str:
-    """Return an address of this machine other than loopback. Sends nothing."""
+    """Return an address of this machine other than 127.0.0.1. Sends nothing.
+
+    The API server refuses endpoints with loopback addresses, so without a default route, the
+    address is one of an interface.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))
-        address: str = probe.getsockname()[0]
-        return address
+        try:
+            probe.connect(("192.0.2.1", 9))
+            address: str = probe.getsockname()[0]
+        except OSError:
+            address = _address_of_an_interface(probe)
+    return address
+
+
+_SIOCGIFADDR = 0x8915  # netdevice(7)
+
+
+def _address_of_an_interface(probe: socket.socket) -> str:
+    for _, name in socket.if_nameindex():
+        request = struct.pack("256s", name.encode()[:15])
+        with suppress(OSError):  # an interface without an address
+            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+            address = socket.inet_ntoa(answer[20:24])
+            if not address.startswith("127."):
+                return address
+    raise AssertionError(
+        "this machine has no IPv4 address but loopback, and the API server refuses that one for "
+        "endpoints: ip link add dummy0 type dummy; ip address add 198.51.100.1/32 dev dummy0"
+    )
 
 
 class Installation:

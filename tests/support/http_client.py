@@ -125,7 +125,9 @@ def in_process(
     listener = listen("127.0.0.1", 0)
     server = InProcess(components, listener.getsockname(), trustme.CA())
     app = app or create_app(components)
-    context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if context is None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python has no default
     server.ca.issue_cert("127.0.0.1").configure_cert(context)
     server.thread = threading.Thread(target=serve, args=(app, components, context, listener))
     threshold = gc.get_threshold()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -26,6 +26,8 @@ from webhook.server.limits import Limits, PreviewLimits
 SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:0.2.0")
 
 
+CERTIFICATE_EXPIRES = datetime.now(UTC).replace(microsecond=0) + timedelta(days=365)
+
 UNHURRIED = PreviewLimits(start_seconds=600, deadline_seconds=600, queue_seconds=600)
 """The worker for previews has a low priority. Beside other busy processes, its start takes twenty
 times as long as on a quiet machine."""
@@ -43,7 +45,7 @@ def make_components(
 ) -> Components:
     """The components of a server whose certificate and shutdown do not end."""
     defaults: dict[str, Any] = {
-        "certificate_expires": lambda: datetime(2027, 1, 1, tzinfo=UTC),
+        "certificate_expires": lambda: CERTIFICATE_EXPIRES,
         "certificate_fingerprint": lambda: "ab" * 32,
         "drain": Drain(idle_seconds=3600, timeout_seconds=3600),
     }

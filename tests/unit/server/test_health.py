@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from tests.support.server_fixtures import CERTIFICATE_EXPIRES
 from webhook import __version__
 from webhook.cluster.manifest_files_source import ManifestsSource
 
@@ -22,7 +23,7 @@ async def test_version_is_that_of_the_package(client: httpx.AsyncClient) -> None
 
 async def test_version_describes_the_served_certificate(client: httpx.AsyncClient) -> None:
     certificate = (await client.get("/version")).json()["certificate"]
-    assert certificate == {"notAfter": "2027-01-01T00:00:00+00:00", "sha256": "ab" * 32}
+    assert certificate == {"notAfter": CERTIFICATE_EXPIRES.isoformat(), "sha256": "ab" * 32}
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/version"])

@@ -51,17 +51,6 @@ def test_header_timeout_closes_only_the_slow_connections(serve: Serve) -> None:
     assert is_settled(between)
 
 
-def test_idle_timeout_closes_connections_without_requests(serve: Serve) -> None:
-    server = serve(idle_timeout_seconds=3)
-    unused, idle, noisy = (server.connect() for _ in range(3))
-    for client in (idle, noisy):
-        assert is_settled(client)
-    noisy.send("\r\n")
-    assert unused.is_closed()
-    assert idle.is_closed()
-    assert noisy.is_closed()
-
-
 # The deadline
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.http_client import InProcess
 from tests.support.memory_transport import MemoryTransport
-from tests.support.waiting import eventually
+from tests.support.waiting import await_that, eventually
 from webhook.server.connections.failed_handshakes import FailedHandshakes
 from webhook.server.connections.handshakes import Handshakes
 from webhook.server.limits import DEFAULT_LIMITS
@@ -60,7 +60,15 @@ def test_handshake_timeout_closes_silent_connections(serve: Serve, sockets: Sock
     begun.sendall(b"\x16\x03\x01")
     assert is_closed(sockets.connect(server))
     assert is_closed(begun)
-    assert server.connect().get("/livez").status == 200
+
+    def is_served() -> bool:
+        # On a busy machine, a handshake may take longer than the timeout.
+        try:
+            return server.connect().get("/livez").status == 200
+        except OSError:
+            return False
+
+    await_that(is_served, "a client that completes its handshake in time is served")
 
 
 def test_oldest_handshake_is_ended_if_there_are_too_many(serve: Serve, sockets: Sockets) -> None:

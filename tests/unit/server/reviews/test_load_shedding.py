@@ -10,7 +10,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
-from http.client import HTTPResponse, IncompleteRead
+from http.client import IncompleteRead
 
 import pytest
 
@@ -129,11 +129,13 @@ def test_answer_counts_against_the_budget_until_it_is_read(
 
 
 def test_client_that_reads_no_answer_is_disconnected(serve: Serve) -> None:
-    server = serve(write_timeout_seconds=2)
+    server = serve(write_timeout_seconds=0.2)
     components = server.components
     client = reading_little(server)
     client.send(SLOW_ANSWER)
-    await_that(lambda: components.review_budget.used_bytes > 700_000, "the answer is made")
+    # On a busy machine, this thread may not run while the answer is held.
+    await_that(lambda: server.drain.reviews == 1, "the review has arrived")
+    await_that(lambda: not components.review_server.connections, "the client is disconnected")
     await_that(lambda: components.review_budget.used_bytes == 0, "the answer is dropped")
     with pytest.raises((IncompleteRead, ConnectionError, ssl.SSLError)):
         client.answer()
@@ -152,21 +154,6 @@ def test_client_that_reads_none_of_many_short_answers_is_disconnected(
     await_that(lambda: components.in_flight.requests == 0, "all requests have ended")
     await_that(lambda: components.review_budget.used_bytes == 0, "the bytes are returned")
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
-
-
-def test_client_that_reads_slowly_stays_connected(serve: Serve) -> None:
-    """Each read restarts the write timeout, however long the whole answer takes."""
-    server = serve(write_timeout_seconds=3)
-    client = reading_little(server)
-    client.send(SLOW_ANSWER)
-    begun = time.monotonic()
-    answer = HTTPResponse(client.socket)
-    answer.begin()
-    while answer.length:
-        assert answer.read(50_000)
-        time.sleep(0.3)
-    assert time.monotonic() - begun > server.components.limits.write_timeout_seconds
-    assert is_settled(client)
 
 
 @pytest.mark.parametrize(("length", "settled"), [(200_000, True), (300_000, False)])

@@ -1,0 +1,187 @@
+"""Rights that a value of the chart grants: to write Events, and to read pull secrets."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import trustme
+
+from tests.support.chart_release import RBAC, events_of_podsettle, opted_in, restart, right
+from tests.support.e2e_pods import is_called, simple_pod
+from tests.support.helm_release import (
+    ACCOUNT,
+    OWN,
+    POLICIES,
+    RELEASE,
+    REQUIRED,
+    Installation,
+    policy,
+)
+from tests.support.paths import CHART
+from tests.support.pull_secrets import docker_config
+from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
+from tests.support.waiting import await_that
+from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
+
+pytestmark = pytest.mark.slow
+
+Json: TypeAlias = dict[str, Any]
+
+
+def test_events_are_written_with_the_rights_that_a_value_grants(
+    changed_release: Installation,
+) -> None:
+    """A real request gives an Event on the pod's Job, and a dry run gives none."""
+    release, cluster = changed_release, changed_release.cluster
+    release.helm("upgrade", RELEASE, CHART, REQUIRED, "--set=events.enabled=true")
+    restart(release)
+    namespace = opted_in(cluster, "events-")
+    assert {each["sideEffects"] for each in release.webhooks().values()} == {"NoneOnDryRun"}
+
+    def create(job: str, *, dry_run: bool = False) -> None:
+        pod = simple_pod(f"{job}-{uuid.uuid4()}", namespace)
+        # Without a command, podsettle cannot wrap the container.
+        del pod["spec"]["initContainers"][0]["command"]
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-of-{job}"}
+        pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        status, made, warnings = cluster.create_pod(pod, dry_run=dry_run)
+        assert status == 201, made
+        assert "NoCommand" in " ".join(warnings)
+
+    def events() -> dict[str, tuple[str, int]]:
+        found = release.get(f"/api/v1/namespaces/{namespace}/events")["items"]
+        return {each["involvedObject"]["name"]: (each["reason"], each["count"]) for each in found}
+
+    create("tried", dry_run=True)
+    create("build")
+    await_that(lambda: events() == {"build": ("NoCommand", 1)}, "the Event is written")
+    # Another replica does not know of it.
+    restart(release)
+    await_that(lambda: is_called(cluster, namespace), "the other replica is called")
+    create("build")
+    await_that(lambda: events() == {"build": ("NoCommand", 2)}, "it is counted")
+
+    (rule,) = release.get(f"{RBAC}/clusterroles/{RELEASE}-events")["rules"]
+    granted = {("", "events", verb) for verb in rule["verbs"]}
+    of_account = [event for event in events_of_podsettle(release) if "objectRef" in event]
+    used = {right(event) for event in of_account if event["objectRef"]["resource"] == "events"}
+    assert used == granted
+
+
+@contextmanager
+def private_registry(directory: Path, ca: trustme.CA) -> Iterator[tuple[str, str]]:
+    """A registry that wants a password: an image in it, and what a pull secret for it holds."""
+    directory.mkdir()
+    with start_registry(directory, ca, authorize=basic, auth=htpasswd(directory)) as registry:
+        registry.push("team/private", "1", made_image(directory, entrypoint=["/bin/app"]))
+        config = docker_config({registry.host: (USER, PASSWORD)}).content
+        yield f"{registry.host}/team/private:1", base64.b64encode(config).decode()
+
+
+@pytest.mark.needs("docker-registry", "umoci")
+def test_pull_secrets_are_read_where_a_value_allows_it(
+    changed_release: Installation, tmp_path: Path
+) -> None:
+    """A private image is looked up there, and nowhere else; and no other right is there.
+
+    Its registry has a private CA, which a value names, too.
+    """
+    release, cluster, ca = changed_release, changed_release.cluster, trustme.CA()
+    bundle = {"metadata": {"name": "registry-ca"}, "data": {"ca.crt": ca.cert_pem.bytes().decode()}}
+    cluster.create(f"{OWN}/configmaps", bundle)
+    trusted = "--set=extraCA.configMap=registry-ca"
+    release.helm("upgrade", RELEASE, CHART, REQUIRED, trusted)
+    labels = {"podsettle.dev/policy": "private"}
+    with private_registry(tmp_path / "registry", ca) as (image, secret):
+        restart(release)
+        images = {"lookup": "Registry", "registries": [image.partition("/")[0]]}
+        cluster.create(POLICIES, policy("private", imageConfig=images))
+        ci, other = (cluster.namespace("private-", labels=labels) for _ in range(2))
+        for namespace in (ci, other):
+            made: Json = {
+                "metadata": {"name": "registry"},
+                "type": DOCKER_CONFIG_JSON,
+                "data": {".dockerconfigjson": secret},
+            }
+            cluster.create(f"/api/v1/namespaces/{namespace}/secrets", made)
+
+        def warning(namespace: str, *pull_secrets: str) -> str:
+            """Return the warnings of podsettle: "" if the wrapper runs the image's entrypoint."""
+            pod = simple_pod("pod", namespace, image=image)
+            del pod["spec"]["initContainers"][0]["command"]
+            pod["spec"]["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
+            status, created, warnings = cluster.create_pod(pod, dry_run=True)
+            assert status == 201, created
+            (*_, own) = created["spec"]["initContainers"]
+            if not warnings:
+                # Not covered yet, or wrapped.
+                return "" if own.get("command", [""])[-1] == "/bin/app" else "nothing"
+            return " ".join(warnings)
+
+        def upgrade(*flags: str) -> None:
+            release.helm("upgrade", RELEASE, CHART, REQUIRED, trusted, *flags)
+
+        refused = "pull secret 'registry' may not be read by podsettle"
+        for namespace in (ci, other):
+            await_that(lambda n=namespace: refused in warning(n, "registry"), "it says so")  # type: ignore[misc]
+        assert "service account 'default' may not be read by podsettle" in warning(ci)
+
+        allow = "--set=imageConfig.pullSecrets=true"
+        upgrade(allow, f"--set=imageConfig.pullSecretNamespaces={{{ci}}}")
+        await_that(lambda: warning(ci, "registry") == "", "the private image is looked up")
+        assert refused in warning(other, "registry")
+        # Without credentials: a missing Secret is no problem here.
+        await_that(lambda: "service account" not in warning(ci), "the account is read")
+        assert "ImageConfigUnavailable" in warning(ci)
+        assert _granted(release, ci) == {("secrets", "get"), ("serviceaccounts", "get")}
+        assert _granted(release, other) == set()
+
+        def read() -> set[tuple[str, str, str]]:
+            return {
+                right(event)
+                for event in events_of_podsettle(release)
+                if event.get("objectRef", {}).get("namespace") == ci
+                and event["objectRef"]["resource"] != "namespaces"
+                and event["responseStatus"]["code"] == 200
+            }
+
+        await_that(lambda: len(read()) == 2, "the audit log has both")
+        assert read() == {("", "secrets", "get"), ("", "serviceaccounts", "get")}
+
+        upgrade(allow)
+        await_that(lambda: warning(other, "registry") == "", "it is looked up everywhere")
+        assert _granted(release, "kube-system") == _granted(release, ci)
+        upgrade()
+        await_that(lambda: _granted(release, ci) == set(), "the right is taken back")
+
+
+def _granted(release: Installation, namespace: str) -> set[tuple[str, str]]:
+    """Return what RBAC allows the account for Secrets and ServiceAccounts of others."""
+
+    def may(resource: str, verb: str) -> bool:
+        asked = {"namespace": namespace, "verb": verb, "resource": resource, "name": "any"}
+        status, answer, _ = release.cluster.request(
+            "POST",
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {"user": ACCOUNT, "resourceAttributes": asked},
+            },
+        )
+        assert status == 201, answer
+        return bool(answer["status"]["allowed"])
+
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
+    return {
+        (resource, verb)
+        for resource in ("secrets", "serviceaccounts")
+        for verb in verbs
+        if may(resource, verb)
+    }
