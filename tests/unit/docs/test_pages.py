@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.support.markdown import ALL, Block, Page, Typed, commands_of, parse
 from tests.support.page_commands import commands_of_script, write_files
-from tests.support.paths import DOCS, EXAMPLES, ROOT
+from tests.support.paths import DOCS, ROOT
 from webhook.cli import main
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.model import parse_policy
@@ -153,28 +153,6 @@ def test_policies_that_pages_propose_only_report_at_first(page: Page) -> None:
     assert {each["spec"].get("action") for each in page.policies} == {"Audit"}
 
 
-def test_sample_in_the_readme_is_the_output_of_the_command() -> None:
-    readme = Page(ROOT / "README.md")
-    (typed,) = (c for c in readme.commands if c.arguments[0] == "preview" and c.output)
-    done = CliRunner().invoke(main, [word.replace("examples", str(EXAMPLES))
-                                     for word in typed.arguments])  # fmt: skip
-    assert done.exit_code == 0
-    rest = iter(done.stdout.splitlines())
-    omitted = False
-    for line in typed.output:
-        if line == "…":
-            omitted = True
-            continue
-        # Lines may be shortened. Omitted lines must be marked.
-        begin = line.removesuffix("…").rstrip()
-        found = next(rest)
-        while omitted and not found.startswith(begin):
-            found = next(rest)
-        assert found.startswith(begin) if line.endswith("…") else found == line
-        omitted = False
-    assert omitted or next(rest, None) is None
-
-
 def _increments(page: str) -> dict[str, float]:
     """The milliseconds that each tool adds to a pod's creation, from the table of the page."""
     table = page.split("## Pod creation")[1].split("##")[0]
@@ -205,10 +183,6 @@ def test_quoted_ratios_are_those_of_the_performance_page(name: str, count: int) 
     assert len(quoted) == count
     assert set(quoted) <= measured
     assert name != "limits.md" or missed <= set(quoted)
-
-
-def test_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
 GUIDES = [page for page in PAGES if DOCS in page.path.parents and page.path.name[:2] != "00"]
