@@ -65,12 +65,12 @@ demo: $(VENV)/.run ## Show how podsettle changes the pods in examples/pods, with
 # Install Go if a set of programs for the tests has to be built and there is no Go.
 define go
 @if $(BIN)/python -m tools.build --lacks-go $(1); then \
-  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
+  $(PIP_INSTALL) --require-hashes -r requirements/go.txt || { $(no-packages); }; fi
 endef
 # Install Go if there is none, for builds from the clones of other projects.
 define any-go
 @[ -x $(BIN)/go ] || command -v go >/dev/null || \
-  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt
+  $(PIP_INSTALL) --require-hashes -r requirements/go.txt || { $(no-packages); }
 endef
 define build
 $(call go,$(1))
@@ -100,7 +100,7 @@ ci: ## Run all checks that have to pass before a change lands (an hour; as root,
 	.ci/run
 
 .PHONY: kube
-kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
+kube: $(VENV)/.test ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
 	$(call build,cluster kubectl helm kubeconform poster)
 
 # CRI-O is neither a Debian package nor on the Go module proxy. `make node` builds it if CRIO_SOURCE is
@@ -184,20 +184,36 @@ linger: $(VENV)/.dev ## Build the helper, a static program, for amd64, arm64, s3
 	@$(BIN)/python -m webhook.linger.build
 
 .PHONY: unit
-unit: $(VENV)/.dev ## Run the unit tests, which need nothing but Python packages (a minute of CPU)
-	$(BIN)/python -m pytest tests/unit --hypothesis-profile=quick
+unit: $(VENV)/.test ## Run the unit tests, which need nothing but Python packages (a minute of CPU)
+	$(BIN)/python -m pytest tests/unit --hypothesis-profile=quick -m 'not lab'
 
+# Half of the time, a test waits for a server, so four of them share two processors.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile
+# The marked tests: tests/support/selection.py has the same expression.
+MARKED := slow or lab or needs
+
+# The build needs only Python's standard library, so it runs beside pip and the unit tests. A test that
+# needs a program waits for it.
 .PHONY: test
-test: kube linger ## Install and build everything that the tests need, and run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: $(VENV)/.python ## Run the tests with a real API server (13 minutes with all that it sets up, six the second time; no root)
+	$(call go,cluster kubeconform)
+	@mkdir -p dist; $(BIN)/python -m tools.build cluster kubeconform >dist/build.log 2>&1 & build=$$!; \
+	  trap 'kill $$build 2>/dev/null' INT TERM; \
+	  $(MAKE) --no-print-directory $(VENV)/.test || { kill $$build 2>/dev/null; exit 1; }; \
+	  $(PYTEST) --hypothesis-profile=quick -m 'not ($(MARKED))' $(TESTS); status=$$?; \
+	  wait $$build || { cat dist/build.log >&2; exit 1; }; exit $$status
+
+.PHONY: test-all
+test-all: $(VENV)/.dev kube linger ## Run all tests with many generated examples (REST=1: without those of make test; Debian packages, root)
+	$(PYTEST) $(if $(REST),-m '$(MARKED)') $(TESTS)
 
 # The tests of what differs between API servers.
 SHORT_TESTS := $(patsubst %,tests/e2e/test_%.py,kube_cluster kubernetes_versions admission crd policies remedies \
-  post_init_sleep chart)
+  post_init_sleep) tests/e2e/chart
 
 .PHONY: test-short
 test-short: kube linger ## Run a part of the end-to-end tests, with KUBE_VERSION=1.33 on an older API server
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(SHORT_TESTS)
+	$(PYTEST) $(SHORT_TESTS)
 
 # Tests that repeat something: `make test` runs a short form of them.
 LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale)
@@ -217,7 +233,7 @@ matrix: $(VENV)/.dev linger ## Run the end-to-end tests on seven releases of Kub
 # `node` skips the tests on CRI-O and of Tekton unless both are built, so they come first.
 .PHONY: nightly
 nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
-	@failed=; for check in test-long test-lowest test-image-python crio tekton node test-in-vm node-in-vm 'umount UMOUNT=--short' \
+	@failed=; for check in test-all test-long test-lowest test-image-python crio tekton node test-in-vm node-in-vm 'umount UMOUNT=--short' \
 	  'selinux SELINUX=--short' race matrix \
 	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' \
 	  'soak MINUTES=1' 'faults FAULTS=--short' 'fuzz SECONDS=60' mutants; do \

@@ -142,7 +142,9 @@ CONTAINERD: Mapping[int, ProgramSet] = {
     )
 }
 # A client of Go's standard library, which an API server uses as well.
-POSTER = ProgramSet(GO_MODULES / "poster", {"poster": Program("podsettle.dev/poster")})
+POSTER = ProgramSet(
+    GO_MODULES / "poster", {"poster": Program("podsettle.dev/poster")}, inlined=False
+)
 # A client of the CRI, which prints how long calls take.
 CRI = ProgramSet(GO_MODULES / "cri", {"cri": Program("podsettle.dev/cri")})
 TEKTON = ProgramSet(
@@ -452,8 +454,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         for name in names:
-            if name == "cluster":
-                print(programs(announce).etcd.parent)
+            assets = os.environ.get(ASSETS)
+            if name == "cluster" and assets:
+                print(_from_assets(Path(assets)).etcd.parent)
             elif found := _ready_made(name):
                 print(found.parent)
             else:

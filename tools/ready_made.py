@@ -35,10 +35,11 @@ def ready_made(name: str) -> Path | None:
     except PackageNotFoundError:
         return None
     home = cache_directory() / "kube" / f"kubectl-helm-{found.version}"
-    with exclusive(home):
-        if not home.is_dir():
-            (archive,) = (file for file in found.files or () if file.name.endswith(".jsii.tgz"))
-            _unpack(Path(str(archive.locate())), home)
+    if not home.is_dir():
+        with exclusive(home):
+            if not home.is_dir():
+                (archive,) = (each for each in found.files or () if each.name.endswith(".jsii.tgz"))
+                _unpack(Path(str(archive.locate())), home)
     return home / name
 
 

@@ -35,6 +35,8 @@ from tests.support.process import podsettle
 from tests.support.waiting import await_that
 from webhook.core.policy.crd import CRD_NAME
 
+pytestmark = pytest.mark.slow
+
 CRD = f"{DEFINITIONS}/{CRD_NAME}"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.data.invalid_policies import (
     EXAMPLE_POLICIES,
@@ -166,7 +166,8 @@ def test_api_server_and_model_accept_the_same_generated_documents(served: KubeCl
         seen[policy is not None] += 1
 
     check_agreement()
-    assert min(seen[True], seen[False]) > 20, seen
+    # A seventh of the examples, or one where there are few.
+    assert min(seen[True], seen[False]) > settings().max_examples // 8 - 2, seen
 
 
 # What people do with kubectl.

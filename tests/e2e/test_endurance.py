@@ -16,6 +16,8 @@ from tests.support.process import RunningServer, start_server
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.slow
+
 BAD_DAYS = 4
 REVIEWS = 1000
 

@@ -25,6 +25,8 @@ from tests.support.helm_release import (
 from tests.support.kube.cluster import KubeCluster
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.slow
+
 OLD = "4207e51d9add2b446881c7024e1cbe779a4bd7d3"
 # Every remedy that the older chart's CRD has.
 REMEDIES: Json = {

@@ -53,7 +53,7 @@ def test_version_endpoint_reports_the_built_release(cluster: KubeCluster) -> Non
     assert version["gitVersion"] == f"v{release}"
     assert (version["major"], version["minor"]) == ("1", str(server_minor()))
     said = cluster.kubectl("version", "--output=json")
-    assert json.loads(said.stdout)["clientVersion"]["gitVersion"] == f"v{release}", said.stderr
+    assert json.loads(said.stdout)["serverVersion"]["gitVersion"] == f"v{release}", said.stderr
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -275,6 +275,7 @@ def await_webhook(cluster: KubeCluster, namespace: str) -> None:
     assert warnings == [f"called for {namespace}"]
 
 
+@pytest.mark.slow
 def test_restarted_servers_keep_their_data() -> None:
     with KubeCluster.start() as own:
         namespace = own.namespace("kept")
@@ -298,6 +299,7 @@ def test_failed_start_shows_the_log() -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="it is Linux that kills them")
 def test_a_killed_test_run_leaves_no_servers() -> None:
     script = """

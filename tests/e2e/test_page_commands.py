@@ -26,6 +26,8 @@ from tests.support.process import PODSETTLE
 from tests.support.waiting import TIMEOUT_SECONDS
 from tools.build import programs
 
+pytestmark = pytest.mark.slow
+
 AVAILABLE = {"podsettle", "kubectl", "oc", "grep", "jq", "awk"}
 PLACEHOLDERS = {
     "POD": "ended",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -15,10 +13,13 @@ import pytest
 from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.kube.cluster import KubeCluster
 from tests.support.long_forms import IS_LONG
+from tests.support.needs import path_of
 from tests.support.pod_load import creating_pods
 from tests.support.process import free_port, start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
+
+pytestmark = pytest.mark.slow
 
 RESTARTS = 20 if IS_LONG else 6
 PER_SECOND = 100
@@ -72,20 +73,9 @@ class Balancer:
         return {row[1] for row in rows if row[1] in "ab" and row[17].startswith("UP")}
 
 
-def find_haproxy() -> str:
-    """Skips the test where it is missing, but fails it in CI."""
-    found = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
-    if found:
-        return found
-    missing = "haproxy is not installed (Debian: haproxy)"
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        pytest.fail(missing)
-    pytest.skip(missing)
-
-
 @contextmanager
 def balancer(directory: Path, a: int, b: int) -> Iterator[Balancer]:
-    program = find_haproxy()
+    program = path_of("haproxy")
     port = free_port()
     configuration = directory / "haproxy.cfg"
     configuration.write_text(HAPROXY.format(directory=directory, port=port, a=a, b=b))

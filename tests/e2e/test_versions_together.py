@@ -34,6 +34,8 @@ from tests.support.paths import CHART, ROOT
 from tests.support.pod_load import Load, creating_pods
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.slow
+
 Json: TypeAlias = dict[str, Any]
 
 OLD = "39d233fc82d43c443b0b133fe384ff4bf166ac1c"

@@ -27,6 +27,8 @@ from webhook.core.admission.summary import parse_skipped
 from webhook.core.reasons import NOT_EVALUATED, Reason
 from webhook.core.remedies import REMEDIES
 
+pytestmark = pytest.mark.needs("chromium", "chromedriver")
+
 ALL = [
     *PODS,
     *sorted((EXAMPLES / "pods").glob("*.yaml")),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
+from tests.support.needs import path_of
 from tests.support.waiting import TIMEOUT_SECONDS
 
 CONTROL, SHIFT, ENTER, TAB, END, LEFT = "\ue009", "\ue008", "\ue007", "\ue004", "\ue010", "\ue012"
@@ -46,21 +44,6 @@ _NOTE_CLICK = """
     const note = (event) => { window.clickReached = event.composedPath().includes(element); };
     addEventListener("click", note, { capture: true, once: true });
 """
-
-
-def find_chromium() -> tuple[str, str]:
-    """Return the paths of Chromium and chromedriver.
-
-    If one is missing, the test is skipped, but fails in CI.
-    """
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if browser and driver:
-        return browser, driver
-    missing = "chromium and chromedriver are not installed (Debian: chromium chromium-driver)"
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        pytest.fail(missing)
-    pytest.skip(missing)
 
 
 class Chromium:
@@ -192,7 +175,7 @@ class Chromium:
 @contextmanager
 def start_chromium(profile: Path) -> Iterator[Chromium]:
     """Start a browser with a new profile. It accepts self-signed certificates."""
-    browser, driver = find_chromium()
+    browser, driver = path_of("chromium"), path_of("chromedriver")
     options = {
         "binary": browser,
         "args": [

@@ -20,9 +20,9 @@ from tests.support.paths import CHART, EXAMPLES, ROOT
 from tests.support.process import (
     RunningServer,
     free_port,
-    podsettle,
     process_status,
     run_server,
+    write_certificates,
 )
 from tests.support.server_fixtures import make_components
 from tests.support.stream_server import NoAccess
@@ -51,8 +51,7 @@ def limited_server(
     All other timeouts are an hour, so that none of them ends an abuse in place of a given limit. At
     the end, fail if the process has used more memory than the chart allows.
     """
-    made = podsettle("certs", "--certs-dir", directory)
-    assert made.returncode == 0, made.stderr
+    write_certificates(directory)
     port = free_port()
     given = json.dumps(_hours(Limits) | {"preview": _hours(PreviewLimits)} | limits)
     tokens = str(int(checks_tokens))

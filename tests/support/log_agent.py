@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
+from tests.support.needs import path_of
 from tests.support.runc import Machine
 from tests.support.waiting import await_that
 
@@ -24,15 +25,6 @@ template(name="line" type="string" string="%msg%\\n")
 input(type="imfile" file="{home}/pods/*.log" tag="pods")
 action(type="omfile" file="{home}/shipped" template="line")
 """
-
-
-def missing() -> str | None:
-    """Return the reason why this machine has no log agent, or None."""
-    return None if _rsyslogd() else "rsyslogd is not installed"
-
-
-def _rsyslogd() -> str | None:
-    return shutil.which("rsyslogd", path="/usr/sbin:/usr/bin:/sbin:/bin")
 
 
 @dataclass
@@ -51,7 +43,7 @@ class LogAgent:
         config = home / "rsyslog.conf"
         config.write_text(_CONFIG.format(home=home, interval=INTERVAL_SECONDS))
         program = home / "rsyslogd"  # AppArmor's profile restricts /usr/sbin/rsyslogd
-        shutil.copy2(_rsyslogd() or "", program)
+        shutil.copy2(path_of("rsyslogd"), program)
         process = subprocess.Popen(
             [program, "-n", "-f", str(config), "-i", str(home / "pid")],
             stdout=subprocess.DEVNULL,

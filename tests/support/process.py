@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import httpx
+import trustme
+from click.testing import CliRunner
 
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
+from webhook.cli import main
 
 PODSETTLE = str(Path(sys.executable).with_name("podsettle"))
 
 
 def podsettle(
-    *arguments: str | Path, stdin: str | None = None, env: dict[str, str] | None = None
+    *arguments: str | Path, stdin: str | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command in this process, and return what a process of its own would.
+
+    `env` is the whole environment of the command. A command that starts an event loop cannot run in
+    a test that is a coroutine. There, and where signals, log handlers or the start itself count,
+    call `podsettle_process`.
+    """
+    words = [str(argument) for argument in arguments]
+    changes = {**dict.fromkeys(os.environ), **env} if env is not None else None
+    result = CliRunner().invoke(main, words, input=stdin, env=changes, prog_name="podsettle")
+    return subprocess.CompletedProcess(words, result.exit_code, result.stdout, result.stderr)
+
+
+def podsettle_process(
+    *arguments: str | Path, stdin: str | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command as a process to its end."""
     return subprocess.run(
         [PODSETTLE, *map(str, arguments)],
         input=stdin,
@@ -68,19 +86,40 @@ class RunningServer:
             )
 
 
-# Below those that Linux gives away by default (`ip_local_port_range`), to whoever connects to
-# anything; and each of the two workers has its own.
-_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_ports = iter(random.sample(range(20_000 + _worker % 2, 32_000, 2), 6_000))
+# Bound and not listening: Linux gives these ports to no other process that asks for any port, and a
+# server that sets SO_REUSEADDR, as asyncio and Go do, can bind one by its number.
+_kept: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """Return an unused port of the loopback address, another one each time."""
-    for port in _ports:
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("all ports are taken")
+    """Return a port of the loopback address that is kept free until this process ends."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    _kept.append(kept)
+    port: int = kept.getsockname()[1]
+    return port
+
+
+@cache
+def _authority() -> trustme.CA:
+    """Return the CA of all servers that this process starts. A key takes longer than a copy."""
+    return trustme.CA()
+
+
+@cache
+def _certificate() -> trustme.LeafCert:
+    return _authority().issue_cert("localhost", "127.0.0.1", "::1")
+
+
+def write_certificates(directory: Path) -> None:
+    """Write what `podsettle certs` writes, with a CA that all servers of this process share."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _authority().cert_pem.write_to_path(directory / "ca.crt")
+    certificate, key = directory / "tls.crt", directory / "tls.key"
+    _certificate().cert_chain_pems[0].write_to_path(certificate)
+    _certificate().private_key_pem.write_to_path(key)
+    key.chmod(0o600)
 
 
 @contextmanager
@@ -91,9 +130,8 @@ def start_server(
     kubeconfig: Path | None = None,
     port: int | None = None,
 ) -> Iterator[RunningServer]:
-    """A server on manifests or a cluster, with development certificates of its own."""
-    made = podsettle("certs", "--certs-dir", certs)
-    assert made.returncode == 0, made.stderr
+    """Start a server on manifests or a cluster."""
+    write_certificates(certs)
     port = port or free_port()
     command = [PODSETTLE, "serve", "--certs-dir", str(certs), "--port", str(port), *arguments]
     if manifests is not None:

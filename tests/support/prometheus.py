@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx
-import pytest
 
 from tests.support.process import free_port
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
@@ -22,16 +20,13 @@ Json: TypeAlias = dict[str, Any]
 @contextmanager
 def prometheus(directory: Path, configuration: Json) -> Iterator[httpx.Client]:
     """A running Prometheus, by its API."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("there is no prometheus: install the package `prometheus`")
     (directory / "prometheus.yml").write_text(json.dumps(configuration))
     address = f"127.0.0.1:{free_port()}"
     log = directory / "prometheus.log"
     with log.open("w") as output:
         process = subprocess.Popen(
             [
-                program,
+                "prometheus",
                 f"--config.file={directory}/prometheus.yml",
                 f"--storage.tsdb.path={directory}/data",
                 f"--web.listen-address={address}",

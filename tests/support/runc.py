@@ -26,14 +26,6 @@ from tests.support.waiting import await_that
 TIMEOUT_SECONDS = 180.0
 
 
-def missing() -> str | None:
-    """Return the reason why this machine cannot run containers, or None."""
-    for program in ("runc", "busybox", "dash", "bash"):
-        if shutil.which(program) is None:
-            return f"{program} is not installed"
-    return None if os.geteuid() == 0 else "runc needs root here"
-
-
 def make_rootfs(directory: Path, linger: Path) -> Path:
     """Fill a directory with the three shells, BusyBox' applets and linger, and return it."""
     directory.chmod(0o755)
@@ -275,8 +267,4 @@ MIB = 1024 * 1024
 # The limits of Woodpecker's permission container: 5Mi of memory and 5m of CPU, for which the
 # kubelet sets the smallest possible quota.
 TIGHT = {"memory": {"limit": 5 * MIB}, "cpu": {"quota": 1_000, "period": 100_000}}
-_CGROUPS = Path("/sys/fs/cgroup")
-with_limits = pytest.mark.skipif(
-    not any(os.access(path, os.W_OK) for path in (_CGROUPS, _CGROUPS / "memory")),
-    reason="cgroups cannot be written here",
-)
+with_limits = pytest.mark.needs("cgroups")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,20 +14,7 @@ import pytest
 _ADDRESS = f"127.66.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
 
 
-def _why_not() -> str:
-    """Return why this machine cannot give a process its own name servers, or an empty text."""
-    command = ["unshare", "--mount", "mount", "--bind", "/etc/hosts", "/etc/resolv.conf"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True)
-    except FileNotFoundError as error:
-        return str(error)
-    return done.stderr
-
-
-_REASON = _why_not()
-silent_dns_needed = pytest.mark.skipif(
-    bool(_REASON), reason=f"no mount namespace for another resolv.conf: {_REASON}"
-)
+silent_dns_needed = pytest.mark.needs("unshare")
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.node.requirements import missing_requirements
 
+pytestmark = pytest.mark.lab
+
 
 def named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("TMPDIR", str(directory))

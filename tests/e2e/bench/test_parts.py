@@ -14,6 +14,8 @@ import pytest
 from bench import core
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.lab
+
 
 def bench(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.live_cluster import environment_with
-from tests.support.process import podsettle
+from tests.support.process import podsettle, podsettle_process
 from tests.support.service_accounts import await_grant
 from webhook import __version__
 
@@ -91,7 +91,7 @@ def test_commands_have_the_rights_of_the_user_of_the_flag(admin: dict[str, str])
 
 
 def test_verbose_names_each_request(admin: dict[str, str]) -> None:
-    done = podsettle("version", "-v", env=admin)
+    done = podsettle_process("version", "-v", env=admin)
     assert done.stdout.startswith(f"client: {__version__}\n")
     assert "GET https://" in done.stderr
     assert " 200 in " in done.stderr

@@ -16,6 +16,8 @@ from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.rights import Right, access_to
 from webhook.cluster.view_reader import ALL, ReadView, read_view, unread_note
 
+pytestmark = pytest.mark.slow
+
 LIST_PODS = Right("list", "", "pods")
 PODS_IN_CI = Right("list", "", "pods", "ci")
 

@@ -254,6 +254,7 @@ def test_pauses_grow_by_the_factor_up_to_the_longest(
         assert len(said) > 3
 
 
+@pytest.mark.slow
 def test_wait_survives_a_restart_of_the_api_server(tmp_path: Path) -> None:
     with KubeCluster.start() as own:
         pod = Pod(own, "default")

@@ -18,6 +18,8 @@ from tests.support.process import PODSETTLE
 from tests.support.waiting import await_that
 from tools.build import programs
 
+pytestmark = pytest.mark.slow
+
 PAGE = (DOCS / "wait-and-logs.md").read_text()
 T = 1_780_000_000_000_000_000
 

@@ -16,6 +16,8 @@ from tests.support.kubelet_status import RUNNING, Pod, Run, running, terminated,
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.slow
+
 FOLLOW = ("logs", "step-1", "-f", "--backoff-first", "50ms", "--backoff-factor", "1")
 T = 1_780_000_000_000_000_000
 SECOND = 1_000_000_000

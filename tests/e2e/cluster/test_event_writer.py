@@ -17,6 +17,8 @@ from webhook.cluster.event_writer import EventWriter
 from webhook.core.admission.review import Request
 from webhook.core.reasons import Outcome, Reason
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 UNMET = (

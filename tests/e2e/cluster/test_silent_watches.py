@@ -112,22 +112,7 @@ async def test_proxy_that_closes_silent_watches_is_no_error(
 _IN_A_NETWORK_NAMESPACE = ("unshare", "--net")
 
 
-def _skip_reason() -> str:
-    """Return why this machine cannot drop packets in a network namespace, or an empty text."""
-    command = "ip link set lo up && iptables -A INPUT -p tcp --dport 9 -j DROP"
-    try:
-        done = subprocess.run(
-            [*_IN_A_NETWORK_NAMESPACE, "sh", "-c", command], capture_output=True, text=True
-        )
-    except FileNotFoundError as error:
-        return str(error)
-    return done.stderr if done.returncode else ""
-
-
-_REASON = _skip_reason()
-
-
-@pytest.mark.skipif(bool(_REASON), reason=f"cannot drop packets in a network namespace: {_REASON}")
+@pytest.mark.needs("unshare", "ip", "iptables")
 def test_watch_whose_packets_are_dropped_fails_and_resumes() -> None:
     """Neither end receives a FIN or a reset, and new connections hang."""
     done = subprocess.run(

@@ -29,6 +29,8 @@ from tests.support.waiting import await_that
 from tools.build import programs
 from webhook.cli import main
 
+pytestmark = pytest.mark.slow
+
 OBJECT = f"{POLICIES}/fields"
 NATIVE = "MutatingAdmissionPolicy fields.podsettle.dev, exported by podsettle "
 API = "" if API_VERSION == "v1" else f" --api-version {API_VERSION}"

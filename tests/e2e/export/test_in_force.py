@@ -20,6 +20,8 @@ from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.export.native_policies import export
 from webhook.core.policy.model import SettlePolicy
 
+pytestmark = pytest.mark.slow
+
 SELINUX = {"seLinuxChangePolicy": "Recursive"}
 OWN = "test-own-namespace"
 

@@ -21,6 +21,8 @@ from tests.support.strategies import PODS as HOSTILE_PODS
 from webhook.core.preview.pods_in_document import Workload, pods_of
 from webhook.core.remedies.shell_wrapper import WRAPPER_LENGTH
 
+pytestmark = pytest.mark.slow
+
 APPLIED, SUMMARY = "podsettle.dev/applied", "podsettle.dev/summary"
 SKIPPED = "podsettle.dev/skipped"
 

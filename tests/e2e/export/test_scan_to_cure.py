@@ -23,6 +23,8 @@ from tests.support.process import PODSETTLE
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from tools.build import programs
 
+pytestmark = pytest.mark.slow
+
 Run: TypeAlias = Callable[[str], subprocess.CompletedProcess[str]]
 SYMPTOMS = {"umount": "slow-umount", "relabel": "selinux-relabel", "fs-group": "fs-group"}
 """The symptoms of reports 003 and 004 and of a change of owners, by the planted pod's name."""

@@ -32,6 +32,8 @@ from tests.support.paths import CHART
 from tests.support.waiting import await_that
 from webhook.tls.issuing import issue_ca
 
+pytestmark = pytest.mark.slow
+
 Json: TypeAlias = dict[str, Any]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

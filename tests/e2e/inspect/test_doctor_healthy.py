@@ -211,6 +211,7 @@ def test_replicas_that_are_not_ready_are_found_without_the_right_to_ask_them(
     assert readiness() == [("fault", "0 of 2 replicas are ready")]
 
 
+@pytest.mark.needs("docker-registry", "umoci")
 def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
     fresh: Installation, tmp_path: Path
 ) -> None:
@@ -257,6 +258,7 @@ def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(server_minor() < 36, reason="the API server has no MutatingAdmissionPolicies")
 def test_native_policy_and_webhook_that_act_on_the_same_pods_are_no_fault(
     fresh: Installation, tmp_path: Path
@@ -276,6 +278,7 @@ def test_native_policy_and_webhook_that_act_on_the_same_pods_are_no_fault(
     assert (line.state, line.result) == ("ok", "there is none")
 
 
+@pytest.mark.slow
 def test_doctor_waits_until_a_fault_is_mended(fresh: Installation, tmp_path: Path) -> None:
     release = DoctorRelease(fresh, tmp_path)
     release.install(*release.values)

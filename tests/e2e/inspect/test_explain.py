@@ -15,7 +15,7 @@ from tests.support.factories import policy_document
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.live_cluster import account_with
 from tests.support.policy_objects import POLICIES, install_crd
-from tests.support.process import podsettle, start_server
+from tests.support.process import podsettle, podsettle_process, start_server
 from tests.support.registered_webhook import registered
 from tests.support.service_accounts import kubeconfig_of_an_account_with
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
@@ -92,7 +92,7 @@ def test_kubectl_describe_shows_the_whole_summary_with_its_address(
 
 
 def explained(kubeconfig: Path, *arguments: str) -> Json:
-    done = podsettle("explain", *arguments, "--kubeconfig", kubeconfig, "-o", "json")
+    done = podsettle_process("explain", *arguments, "--kubeconfig", kubeconfig, "-o", "json")
     assert done.returncode == 0, done.stderr
     answer: Json = json.loads(done.stdout)
     return answer

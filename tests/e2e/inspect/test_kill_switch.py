@@ -30,6 +30,8 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.process import PODSETTLE
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
+pytestmark = pytest.mark.slow
+
 Json: TypeAlias = dict[str, Any]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -19,6 +19,8 @@ from webhook.inspect.findings import Looked
 from webhook.inspect.objects import LiveMetadata
 from webhook.inspect.paged import PagedReader, Resource
 
+pytestmark = pytest.mark.slow
+
 MANY = 600
 LARGE_BYTES = 900_000
 

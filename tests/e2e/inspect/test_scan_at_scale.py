@@ -38,6 +38,8 @@ from webhook.cli import main
 from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.symptoms import SYMPTOMS
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 PODS, NODES = 5_008 if IS_LONG else 1_000, 54
@@ -80,6 +82,7 @@ def test_scan_of_a_large_cluster_takes_little_memory_and_time(scanned: Measured)
     assert scanned.seconds < MAX_SECONDS
 
 
+@pytest.mark.needs("chromium", "chromedriver")
 def test_html_of_a_large_cluster_is_drawn_without_errors(
     planted: KubeCluster, tmp_path: Path
 ) -> None:

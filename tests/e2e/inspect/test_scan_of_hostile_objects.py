@@ -15,6 +15,8 @@ from tests.support.live_cluster import add_node
 from tests.support.measured_command import MAX_SECONDS, measured
 from tests.support.policy_objects import POLICIES, install_crd
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 MAX_MEMORY_KIB = 150 * 1024

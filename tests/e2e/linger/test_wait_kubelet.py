@@ -10,6 +10,8 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.tls_listeners import Listener
 from tests.support.wait_kubelet import READY, logged_line
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("version", ["VersionTLS12", "VersionTLS13"])
 def test_go_tls_accepts_the_client_hello_for_each_tls_version(linger: Path, version: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import subprocess
 import tomllib
 
@@ -64,10 +63,9 @@ def _status(began: str, ended: str | None = None, restarts: int = 0) -> Json:
     }
 
 
+@pytest.mark.needs("jq")
 def test_gap_between_containers_is_found_in_the_pod_status(scenario: DocScenario) -> None:
     """The times come from the report, whose container ended at 14:25:02."""
-    if shutil.which("jq") is None:
-        pytest.skip("jq is not installed")
     (line,) = (
         line
         for block in scenario.page.blocks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -126,13 +125,6 @@ FIRING: list[tuple[str, list[Json]]] = [
 ]
 
 
-def _promtool_path() -> str:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed. On Debian: apt install prometheus")
-    return promtool
-
-
 def _promtool(
     directory: Path,
     groups: Json,
@@ -161,7 +153,7 @@ def _promtool(
     }
     (directory / "test.yaml").write_text(yaml.safe_dump(test))
     done = subprocess.run(
-        [_promtool_path(), "test", "rules", "test.yaml"],
+        ["promtool", "test", "rules", "test.yaml"],
         cwd=directory,
         capture_output=True,
         text=True,
@@ -170,10 +162,12 @@ def _promtool(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.needs("promtool")
 def test_no_alert_fires_while_podsettle_is_healthy(tmp_path: Path, groups: Json) -> None:
     _promtool(tmp_path, groups, HEALTHY, None)
 
 
+@pytest.mark.needs("promtool")
 def test_no_alert_fires_in_a_prometheus_that_does_not_scrape_podsettle(
     tmp_path: Path, groups: Json
 ) -> None:
@@ -181,6 +175,7 @@ def test_no_alert_fires_in_a_prometheus_that_does_not_scrape_podsettle(
     _promtool(tmp_path, groups, [elsewhere], None)
 
 
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize(("alert", "wrong"), FIRING, ids=lambda part: str(part)[:30])
 def test_alert_fires_for_its_problem(
     tmp_path: Path, groups: Json, alert: str, wrong: list[Json]
@@ -195,6 +190,7 @@ def needed(values: str, *, pod: str = "a", remedy: str = "postInitSleep") -> Jso
     return series(name, values, pod=pod, policy="old", remedy=remedy)
 
 
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize(
     ("present", "fires"),
     [
@@ -265,10 +261,11 @@ def test_alerts_and_their_tests_use_only_existing_labels(groups: Json) -> None:
         assert not unknown_labels(each["series"], known)
 
 
+@pytest.mark.needs("promtool")
 def test_promtool_accepts_the_rules(tmp_path: Path, groups: Json) -> None:
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
     done = subprocess.run(
-        [_promtool_path(), "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"],
+        ["promtool", "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

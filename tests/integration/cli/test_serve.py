@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.process import PODSETTLE, free_port, podsettle
+from tests.support.process import PODSETTLE, free_port, podsettle, podsettle_process
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 SERVE = ("serve", "--port", "0")
@@ -58,7 +58,9 @@ def test_conflicting_or_invalid_options_exit_with_2_and_a_reason(
     tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
-    found = podsettle(*SERVE, "--certs-dir", tmp_path, *arguments, env={"KUBECONFIG": "/none"})
+    found = podsettle_process(
+        *SERVE, "--certs-dir", tmp_path, *arguments, env={"KUBECONFIG": "/none"}
+    )
     assert found.returncode == 2
     assert message in found.stderr
     assert "Traceback" not in found.stderr
@@ -129,17 +131,7 @@ def test_start_message_names_the_listening_address_and_the_cluster(
 PID_NAMESPACE = ("--pid", "--fork", "--mount-proc", "--kill-child")
 
 
-def _why_not() -> str:
-    """Return why this machine cannot start a process in a PID namespace, or nothing."""
-    try:
-        done = subprocess.run(["unshare", *PID_NAMESPACE, "true"], capture_output=True, text=True)
-    except FileNotFoundError as error:
-        return str(error)
-    return done.stderr
-
-
-REASON = _why_not()
-first_process = pytest.mark.skipif(bool(REASON), reason=f"no PID namespace: {REASON}")
+first_process = pytest.mark.needs("unshare")
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from webhook.client import (
 from webhook.client.container_state import may_restart
 from webhook.cluster.watch import WatchLimits
 
+pytestmark = pytest.mark.slow
+
 ONCE = Backoff(first=0, total=0)
 ALWAYS_STABLE = StreamSettings(stable_after_seconds=0)
 PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from tests.support.factories import SETTINGS, container, pod, policy, policy_document, view
 from tests.support.image_factories import HELPER, image_policy
 from tests.support.image_fixtures import NewLookup
-from tests.support.process import podsettle
+from tests.support.process import podsettle_process
 from tests.support.registry import Image, RunningRegistry
 from tests.support.server_fixtures import UNHURRIED
 from webhook.images.lookup import ImageLookup
@@ -121,7 +121,7 @@ async def test_preview_looks_up_more_images_than_one_pod_may_have(
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
     command = ("preview", "--manifests", manifests, "--linger-image", "linger:1")
-    podsettle(*command, "--look-up-images", tmp_path / "pods.yaml", env=env)
+    podsettle_process(*command, "--look-up-images", tmp_path / "pods.yaml", env=env)
     assert len(registry.requests(path="/many/")) == 30
 
 
@@ -147,10 +147,10 @@ def test_preview_command_sends_requests_only_with_look_up_images(
     ]
     env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
     before = len(registry.requests())
-    silent = podsettle(*command, tmp_path / "pod.yaml", env=env)
+    silent = podsettle_process(*command, tmp_path / "pod.yaml", env=env)
     assert len(registry.requests()) == before
     assert "ImageConfigUnavailable" in silent.stdout, silent.stderr
-    asked = podsettle(*command, "--look-up-images", tmp_path / "pod.yaml", env=env)
+    asked = podsettle_process(*command, "--look-up-images", tmp_path / "pod.yaml", env=env)
     assert len(registry.requests()) == before + 3
     (shown,) = json.loads(asked.stdout)["pods"]
     (init,) = [c for c in shown["after"]["spec"]["initContainers"] if c["name"] == "a"]

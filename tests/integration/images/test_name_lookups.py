@@ -20,7 +20,7 @@ import yaml
 
 from tests.support.factories import container, pod, policy_document
 from tests.support.image_factories import image_policy
-from tests.support.process import PODSETTLE, free_port, podsettle
+from tests.support.process import PODSETTLE, free_port, write_certificates
 from tests.support.registry import look_up, query
 from tests.support.reviews import review
 from tests.support.silent_dns import silent_dns, silent_dns_needed
@@ -144,7 +144,7 @@ async def test_refusal_of_one_namespace_does_not_apply_to_another(hanging: Image
 def serving_without_dns(directory: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """Run a server that may connect to every registry, and whose name server does not answer."""
     certs, manifests, port = directory / "certs", directory / "manifests", free_port()
-    assert podsettle("certs", "--certs-dir", certs).returncode == 0
+    write_certificates(certs)
     manifests.mkdir()
     (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**image_policy("*"))))
     arguments = ["--manifests", manifests, "--certs-dir", certs, "--port", port]

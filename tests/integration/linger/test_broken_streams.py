@@ -84,7 +84,7 @@ def public_directory() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="changes its user id")
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("blocked", [False, True])
 def test_broken_stderr_leaves_no_pending_sigpipe_for_an_unforked_command(
     linger: Path, public_directory: Path, blocked: bool

@@ -85,11 +85,7 @@ def _socket(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        pytest.param(
-            _device,
-            "device",
-            marks=pytest.mark.skipif(os.geteuid() != 0, reason="makes a device node"),
-        ),
+        pytest.param(_device, "device", marks=pytest.mark.needs("root")),
         (os.mkfifo, "FIFO"),
         (_socket, "socket"),
         (lambda path: path.symlink_to("file"), "symbolic link"),

@@ -66,12 +66,7 @@ def command_of(admitted: Json) -> list[str]:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[LogAgent]:
-    """A running log agent. Without one, the test is skipped, and fails in CI."""
-    reason = log_agent.missing()
-    if reason and os.environ.get("CI") == "true":
-        pytest.fail(f"no log agent: {reason}")
-    if reason:
-        pytest.skip(f"no log agent: {reason}")
+    """A running log agent."""
     with LogAgent.running(tmp_path / "agent") as started:
         yield started
 

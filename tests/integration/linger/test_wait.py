@@ -408,11 +408,10 @@ def test_killed_wait_leaves_no_child_process(linger: Path) -> None:
             await_that(lambda: not is_running(child), "the child process has ended")
 
 
+@pytest.mark.needs("root")
 def test_target_without_a_process_of_its_own_is_not_awaited(linger: Path, tmp_path: Path) -> None:
     """The user has no further process."""
     uid = 61_000 + os.getpid() % 4_000
-    if os.geteuid() != 0:
-        pytest.skip("changing the user needs root")
     tmp_path.chmod(0o755)
     with listening(stay_silent) as server:
         limit = ("prlimit", "--nproc=1", "setpriv", f"--reuid={uid}", "--clear-groups")

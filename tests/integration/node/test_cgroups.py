@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.node.cgroups import CgroupError, disable_controllers, enable_controllers
 
+pytestmark = pytest.mark.lab
+
 
 @pytest.fixture
 def control(tmp_path: Path) -> Path:

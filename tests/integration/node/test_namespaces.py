@@ -21,6 +21,8 @@ from tests.support.paths import ROOT
 from tests.support.waiting import await_that
 from tools.kube_versions import NODE_LINE
 
+pytestmark = pytest.mark.lab
+
 OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 # On a machine with ten busy processes for each core, an entry takes more than a minute.
 TIMEOUT_SECONDS = 180.0

@@ -13,6 +13,8 @@ from tools.build import BuildError
 from tools.source import Project
 from tools.source_build import SourceBuild
 
+pytestmark = pytest.mark.lab
+
 VARIABLE = "PROGRAM_SOURCE"
 
 

@@ -18,6 +18,8 @@ from tests.support.wheels import downloaded_wheels
 from webhook.cli import main
 from webhook.cli.server_extra import SERVER_COMMANDS, SERVER_PACKAGES
 
+pytestmark = pytest.mark.slow
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRA = [Requirement(text) for text in PROJECT["optional-dependencies"]["server"]]
 CLIENT_COMMANDS = sorted(set(main.list_commands(click.Context(main))) - SERVER_COMMANDS)

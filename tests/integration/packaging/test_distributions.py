@@ -9,6 +9,10 @@ import zipfile
 from email.parser import Parser
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.lab
+
 
 def test_index_accepts_the_metadata(distributions: Path) -> None:
     files = sorted(distributions.iterdir())

@@ -8,9 +8,7 @@ buildah's chroot isolation and Tekton's buildah task.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +20,12 @@ import pytest
 from tests.support.company_network import INDEX_HOST, PASSWORD, Company, company
 from tests.support.paths import ROOT
 from tests.support.wheels import downloaded_wheels
-from tools.base_image import BUSYBOX, PATH, write_root_fs
+from tools.base_image import PATH, write_root_fs
 from tools.buildah import Buildah
 from tools.pythons import dockerfile_python
 from webhook import __version__
+
+pytestmark = pytest.mark.needs("buildah", "busybox", "root")
 
 BASE = "localhost/company-python"
 OPEN_FILES = 1000
@@ -53,14 +53,6 @@ class Image:
 
 @pytest.fixture(scope="module")
 def buildah(tmp_path_factory: pytest.TempPathFactory) -> Buildah:
-    wanted = [name for name in ("buildah", BUSYBOX, "ldd") if shutil.which(name) is None]
-    reason = f"not installed: {', '.join(wanted)}" if wanted else ""
-    if not reason and os.geteuid() != 0:
-        reason = "buildah's chroot isolation needs root"
-    if reason and os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
     return Buildah(tmp_path_factory.mktemp("storage"))
 
 

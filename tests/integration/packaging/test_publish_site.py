@@ -10,6 +10,8 @@ import pytest
 
 from docs.publish_site import BRANCH, main, publish
 
+pytestmark = pytest.mark.lab
+
 
 def git(directory: Path, *arguments: str) -> str:
     done = subprocess.run(

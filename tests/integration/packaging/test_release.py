@@ -20,6 +20,8 @@ from tests.support.paths import ROOT
 from tools.build import programs
 from webhook import __version__
 
+pytestmark = pytest.mark.lab
+
 REPOSITORY = "https://repository.example/podsettle"
 REGISTRY = "registry.example/team"
 RELEASE = Release(__version__, REPOSITORY, REGISTRY, *commit_of(ROOT))

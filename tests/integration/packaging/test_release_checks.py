@@ -21,6 +21,8 @@ from tests.support.paths import ROOT
 from tests.support.registry import Image, RunningRegistry
 from webhook import __version__
 
+pytestmark = pytest.mark.lab
+
 __all__ = ["ca", "image", "registry", "trusting"]
 
 RELEASE = Release(

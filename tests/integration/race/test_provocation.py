@@ -24,6 +24,8 @@ from race.provocation import (
 )
 from webhook.linger.build import compile_c
 
+pytestmark = pytest.mark.lab
+
 RUNTIME = """\
 #!/bin/sh
 for last; do :; done

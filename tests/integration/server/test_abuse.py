@@ -23,6 +23,8 @@ from tests.support.protocol_server import LIVEZ
 from tests.support.review_load import SETTLED, WHOLE, ReviewLoad, sending_reviews
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 50
 MIB = 1024 * 1024
 LONG = mutate(json.dumps(SETTLED).encode().ljust(4 * MIB))

@@ -26,6 +26,8 @@ from tests.support.review_load import WHOLE, sending_reviews
 from tests.support.waiting import await_that
 from webhook.server.limits import DEFAULT_LIMITS
 
+pytestmark = pytest.mark.slow
+
 CONNECTIONS = 3 * DEFAULT_LIMITS.max_connections
 FILES = CONNECTIONS + 1000
 """The limit on the test's own open files."""

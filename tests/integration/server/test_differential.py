@@ -25,6 +25,8 @@ from tests.support.stepped_loop import SteppedLoop
 from tests.support.stream_comparison import PLAIN, Servers, both_servers, silent_uvicorn
 from webhook.server.limits import DEFAULT_LIMITS
 
+pytestmark = pytest.mark.slow
+
 BLOCKS, BLOCK_STREAMS = 12, 1000
 LENGTHS = DEFAULT_LIMITS.max_review_bytes, DEFAULT_LIMITS.max_body_bytes
 

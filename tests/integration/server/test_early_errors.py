@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ from tests.support.limited_server import limited_server
 from tests.support.process import RunningServer
 from tests.support.waiting import TIMEOUT_SECONDS
 from tools.build import poster
+
+pytestmark = pytest.mark.slow
 
 MIB = 1024 * 1024
 REQUESTS = 20
@@ -84,6 +85,7 @@ def check_go_client(
     assert len(set(answers)) == 1
 
 
+@pytest.mark.needs("curl")
 @REFUSED
 @FRAMING
 @pytest.mark.parametrize("expect", ["", "100-continue"])
@@ -97,8 +99,6 @@ def test_error_for_a_long_body_is_read_by_curl(
     framing: str,
     expect: str,
 ) -> None:
-    curl = shutil.which("curl")
-    assert curl, "curl is not installed"
     body = tmp_path / "body"
     with body.open("w") as file:
         file.truncate(length)
@@ -107,7 +107,7 @@ def test_error_for_a_long_body_is_read_by_curl(
         headers.append("Transfer-Encoding: chunked")
     done = subprocess.run(
         [
-            *(curl, "--silent", "--show-error", "--http1.1", "--cacert", server.ca),
+            *("curl", "--silent", "--show-error", "--http1.1", "--cacert", server.ca),
             *("--write-out", "\n%{http_code}", "--request", "POST", "--upload-file", body),
             *(part for header in headers for part in ("--header", header)),
             server.url + path,

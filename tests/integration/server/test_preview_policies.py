@@ -15,6 +15,8 @@ from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.preview.frames import MAX_POLICIES, MAX_POLICY_BYTES
 
+pytestmark = pytest.mark.slow
+
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from http.client import HTTPResponse
@@ -45,6 +45,8 @@ from webhook.server.preview.answer_memory import PreviewError
 from webhook.server.preview.preview_run import PreviewOptions
 from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.worker_process import worker_niceness
+
+pytestmark = pytest.mark.slow
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 SMALL = json.dumps(TEKTON).encode()
@@ -245,7 +247,9 @@ def test_preview_beyond_the_deadline_is_killed_and_the_next_succeeds(
     pid = start_preview(client, large())
     # On a busy machine, it may reach the deadline before.
     await_that(lambda: is_gone(pid) or resident_kib(pid) > BUSY_KIB, "the worker is busy")
-    with suppress(ProcessLookupError), stopped(pid):
+    with suppress(ProcessLookupError), ExitStack() as stack:
+        with suppress(ProcessLookupError):
+            stack.enter_context(stopped(pid))
         text = detail(client, 422)
     assert text.startswith("this preview takes longer than 5 s: send the input in parts, or use ")
     assert "preview: worker killed after 5 s" in caplog.text

@@ -10,6 +10,8 @@ from bench.against import HERE, THERE, comparison_table, is_worse, median_interv
 from bench.measurement import Measurement
 from bench.report_table import ReportTable
 
+pytestmark = pytest.mark.lab
+
 
 def figures(here: list[float], there: list[float], unit: str) -> dict[str, Measurement]:
     return {HERE: Measurement(tuple(here), unit), THERE: Measurement(tuple(there), unit)}

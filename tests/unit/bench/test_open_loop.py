@@ -12,6 +12,8 @@ import trustme
 
 from bench.open_loop import OpenLoopGenerator
 
+pytestmark = pytest.mark.lab
+
 STALL = 0.3
 RATE = 200
 

@@ -23,6 +23,8 @@ from bench.node.price_report import (
 )
 from race.cells import Condition, Delivery, Kind, Provocation
 
+pytestmark = pytest.mark.lab
+
 
 def wrapped(delivery: Delivery, lifetime_ms: int = 500) -> Condition:
     return Condition(Provocation.NATURAL, delivery, lifetime_ms, Kind.INIT)

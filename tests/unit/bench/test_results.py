@@ -16,6 +16,8 @@ from bench.run import CONNECTIONS
 from bench.targets import evaluate_targets
 from tests.support.paths import DOCS
 
+pytestmark = pytest.mark.lab
+
 EPYC, XEON = "AMD EPYC 7763, 2 cores", "Intel(R) Xeon(R) Gold 6430, 2 cores"
 ENVIRONMENT = {"commit": "c", "processor": EPYC}
 

@@ -17,6 +17,8 @@ from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.review import decode_review
 from webhook.core.decision_input import facts_of
 
+pytestmark = pytest.mark.lab
+
 SEEN = view(policy())
 
 

@@ -39,6 +39,8 @@ from tests.support.vm.image import RELEASES
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.node_config.crio import Mode
 
+pytestmark = pytest.mark.lab
+
 SKIP = dict.fromkeys(SKIP_RELABEL_ANNOTATIONS, "true")
 RIGHT, WRONG = (f"system_u:object_r:{kind}:s0:c123,c456" for kind in ("container_file_t", "etc_t"))
 STARTED = Start(error="", create_seconds=0.5, process_label="", written=0, nested_label=WRONG)

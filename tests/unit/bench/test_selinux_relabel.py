@@ -21,6 +21,8 @@ from bench.node.selinux_relabel import (
 from bench.report_table import ReportTable
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.lab
+
 CONTAINED = "system_u:system_r:container_t:s0:c123,c456"
 
 

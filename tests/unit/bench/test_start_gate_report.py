@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from bench.node.start_gate import main
@@ -19,6 +20,8 @@ from bench.node.start_gate_report import (
     price_table,
     rendered,
 )
+
+pytestmark = pytest.mark.lab
 
 RESULT = Results(
     {"Kubernetes": "1.36.2"},

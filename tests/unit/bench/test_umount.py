@@ -29,6 +29,8 @@ from bench.report import fill_page
 from bench.report_table import ReportTable
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.lab
+
 CLOCK_NANOSLEEP = {"aarch64": "115", "x86_64": "230"}
 
 

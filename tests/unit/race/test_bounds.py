@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from race.bounds import lower_bound, upper_bound
 
+pytestmark = pytest.mark.lab
+
 
 def at_most(hits: int, trials: int, rate: float) -> float:
     return sum(comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits + 1))

@@ -12,6 +12,8 @@ from race.errors import RaceError
 from webhook.core.constants import HELPER, HELPER_PATH
 from webhook.core.remedies.shell_wrapper import SCRIPT
 
+pytestmark = pytest.mark.lab
+
 PLAIN = ["true"]
 SHELL = ["sh", "-c", SCRIPT, "podsettle", "sh", "-c", "true"]
 HELPED = [HELPER_PATH, "--", "true"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from race.cells import FULL, Cell, Condition, Delivery, Kind, Provocation
 from race.driver import Progress
 from race.pods import Exit, expected_exits
+
+pytestmark = pytest.mark.lab
 
 WRAPPED = Condition(Provocation.LATE_EXIT, Delivery.SHELL, 500, Kind.INIT)
 CONTROL = Condition(Provocation.LATE_EXIT, Delivery.NONE, 0, Kind.INIT)

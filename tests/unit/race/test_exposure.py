@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from race.calls import HandlerCalls, read_calls
 from race.exposure import ExposureSummary, read_exposures, summarize
+
+pytestmark = pytest.mark.lab
 
 LINES = """\
 start a 1000 21000 0 -

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from race.cells import Condition, Delivery, Kind, Provocation
 from race.observations import Observations
 from race.pods import Exit, make_pod
 from webhook.core.constants import HELPER
+
+pytestmark = pytest.mark.lab
 
 BINARY = Condition(Provocation.LATE_EXIT, Delivery.BINARY, 500, Kind.INIT)
 NAMES = [each["name"] for each in make_pod(BINARY, "image")["spec"]["initContainers"]]

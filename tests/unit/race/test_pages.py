@@ -13,6 +13,8 @@ from race.report import runtime_name, wrapped_init
 from race.results import sum_of
 from tests.support.paths import DOCS
 
+pytestmark = pytest.mark.lab
+
 
 @pytest.mark.parametrize("path", [CHART, *PAGES], ids=lambda path: path.name)
 def test_chart_and_pages_show_the_committed_results_of_the_race(path: Path) -> None:

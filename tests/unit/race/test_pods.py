@@ -21,6 +21,8 @@ from race.pods import (
 )
 from webhook.core.policy.model import parse_policy
 
+pytestmark = pytest.mark.lab
+
 WRAPPED = Condition(Provocation.LATE_EXIT, Delivery.AUTO, DEFAULT_LIFETIME_MS, Kind.INIT)
 PLAIN = Condition(Provocation.LATE_EXIT, Delivery.NONE, 0, Kind.INIT)
 CONDITIONS = [cell.condition for cell in (*FULL.affected, *FULL.other)]

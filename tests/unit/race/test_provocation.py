@@ -9,6 +9,8 @@ from click.testing import CliRunner
 
 from race.provocation import main
 
+pytestmark = pytest.mark.lab
+
 
 @pytest.mark.parametrize("option", ["--runtime", "--conmon"])
 def test_missing_program_is_named_with_the_option_that_gives_its_path(option: str) -> None:

@@ -29,6 +29,8 @@ from race.results import Count, Results, RuntimeResult, as_json, counts_of, from
 from race.targets import Verdict, evaluate_targets, exit_code
 from race.texts import fill_catalogue, fill_page, phrases
 
+pytestmark = pytest.mark.lab
+
 LATE = Provocation.LATE_EXIT
 CONTROL = Condition(LATE, Delivery.NONE, 0, Kind.INIT)
 MAIN = Condition(LATE, Delivery.NONE, 0, Kind.REGULAR)

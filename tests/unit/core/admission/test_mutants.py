@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.mutants.comparison import Comparison
 from webhook.core.remedies import REMEDIES
+
+pytestmark = pytest.mark.slow
 
 
 def test_thousands_of_mutants_get_equal_answers_with_and_without_the_cache() -> None:

@@ -206,6 +206,7 @@ def peak_bytes(questions: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_cache_of_policy_sets_is_bounded() -> None:
     assert peak_bytes(2_800) < 1.5 * peak_bytes(700)
 

@@ -8,6 +8,8 @@ import httpx
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 TEMPLATE = {
     "metadata": {"labels": {"tekton.dev/taskRun": "x"}},
     "spec": {
