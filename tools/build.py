@@ -78,7 +78,8 @@ CLUSTERS: Mapping[str, ProgramSet] = {
             "etcd": Program("go.etcd.io/etcd/server/v3"),
             "kube-apiserver": Program("k8s.io/kubernetes", "/cmd/kube-apiserver", _KUBERNETES),
         },
-        inlined=False,
+        # Real nodes are measured, and share packages with `peers`.
+        inlined=line == NODE_LINE,
     )
     for line, module in MODULES.items()
 }
@@ -120,7 +121,6 @@ NODE = ProgramSet(
         name: Program("k8s.io/kubernetes", f"/cmd/{name}", _KUBERNETES)
         for name in ("kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
     },
-    inlined=False,
 )
 # Built for the benchmark alone.
 PEERS = ProgramSet(
