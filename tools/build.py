@@ -30,8 +30,8 @@ from tools.kube_versions import DEFAULT, GO_MODULES, MODULES, NODE_LINE, chosen
 from tools.ready_made import ready_made
 
 ASSETS = "KUBEBUILDER_ASSETS"
-# The binaries are stripped, so no DWARF. One thread for each compiler: go runs one a processor.
-# Together with the GOGC below, this takes a quarter off the CPU of a build.
+# The binaries are stripped, so they need no DWARF. go runs a compiler for each processor, so each
+# compiler has one thread. With the GOGC below, a build takes a third less CPU.
 _COMPILER_FLAGS = "-dwarf=false -c=1"
 _GOGC = "800"
 _FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
@@ -356,7 +356,7 @@ def _build(wanted: ProgramSet, home: Path, announce: Callable[[str], None]) -> N
         tail = "\n".join(built.stdout.splitlines()[-_TAIL_LINES:])
         raise BuildError(
             f"{names}: the build failed:\n{tail}\nThe build fetches Go modules, so it needs a "
-            f"network the first time; GOPROXY names the module proxy"
+            "network the first time; GOPROXY names the module proxy"
         )
     for name, package in packages.items():
         _executable(unfinished, package).rename(unfinished / name)

@@ -20,6 +20,7 @@ from tests.data.invalid_policies import (
     sleep,
 )
 from tests.data.policy_differences import LENIENT, STRICT
+from tests.support.examples import FULL_EXAMPLES
 from tests.support.factories import Json, policy_document
 from tests.support.kube.cluster import Answer, KubeCluster
 from tests.support.kube.custom_resources import DEFINITIONS, await_crd, condition_of_crd
@@ -166,8 +167,9 @@ def test_api_server_and_model_accept_the_same_generated_documents(served: KubeCl
         seen[policy is not None] += 1
 
     check_agreement()
-    # A seventh of the examples, or one where there are few.
-    assert min(seen[True], seen[False]) > settings().max_examples // 8 - 2, seen
+    # The profile `quick` has fewer examples than that.
+    least = 20 if settings().max_examples == FULL_EXAMPLES else 0
+    assert min(seen[True], seen[False]) > least, seen
 
 
 # What people do with kubectl.
