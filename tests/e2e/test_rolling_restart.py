@@ -141,6 +141,7 @@ def test_api_server_closes_the_idle_connections_of_a_replica_that_exits(
         await_that(lambda: closed() > before, "the API server has closed its connection")
 
 
+@pytest.mark.needs("haproxy")
 def test_restarts_lose_no_pod_and_leave_none_unsettled(
     cluster: KubeCluster, manifests: Path, tmp_path: Path
 ) -> None:
