@@ -23,6 +23,7 @@ settings.load_profile("full")
 
 
 def pytest_configure() -> None:
-    """A shell starts what runs in its background with both ignored; children inherit that."""
+    """A shell ignores INT and QUIT in its background, and nohup HUP; children inherit that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
