@@ -20,7 +20,7 @@ from race.report import as_text
 from race.results import Results, RuntimeResult, as_json
 from race.targets import evaluate_targets, exit_code
 from tests.support.node.images import ImageBuildError, NodeImages, directory
-from tools.build import BuildError
+from tools.build import CONTAINERD, BuildError
 from tools.crio import AFFECTED, FIXED
 
 
@@ -35,12 +35,12 @@ from tools.crio import AFFECTED, FIXED
 )
 @click.option(
     "--containerd",
-    "majors",
+    "lines",
     multiple=True,
-    type=click.Choice(["1", "2", "none"]),
-    default=("2",),
+    type=click.Choice([*CONTAINERD, "none"]),
+    default=("2.4",),
     show_default=True,
-    help="A major release of containerd.",
+    help="A release line of containerd.",
 )
 @click.option("--without-podsettle", is_flag=True, help="Leave out the wrapped containers.")
 @click.option(
@@ -75,7 +75,7 @@ from tools.crio import AFFECTED, FIXED
 @click.option("--write-docs", is_flag=True, help="Keep the results, and write them to the pages.")
 def main(
     revisions: tuple[str, ...],
-    majors: tuple[str, ...],
+    lines: tuple[str, ...],
     without_podsettle: bool,
     share: float,
     in_flight: int,
@@ -96,9 +96,9 @@ def main(
     plan = FULL.without_podsettle() if without_podsettle else FULL
     subjects: list[Subject] = [
         *map(CrioSubject, revisions),
-        *(ContainerdSubject(int(major)) for major in majors if major != "none"),
+        *(ContainerdSubject(line) for line in lines if line != "none"),
     ]
-    environment = describe_run(_options(revisions, majors, without_podsettle, share, in_flight))
+    environment = describe_run(_options(revisions, lines, without_podsettle, share, in_flight))
     settings = Settings(in_flight, minutes * 60)
     try:
         measured = _measure(subjects, plan.scaled(share) if share != 1 else plan, settings)
@@ -138,7 +138,7 @@ def _measure(subjects: list[Subject], plan: Plan, settings: Settings) -> list[Ru
 
 def _options(
     revisions: tuple[str, ...],
-    majors: tuple[str, ...],
+    lines: tuple[str, ...],
     without_podsettle: bool,
     share: float,
     in_flight: int,
@@ -146,7 +146,7 @@ def _options(
     """Return the options that repeat the run."""
     parts = [
         *(f"--crio {revision}" for revision in revisions),
-        *(f"--containerd {major}" for major in majors),
+        *(f"--containerd {line}" for line in lines),
         *(["--without-podsettle"] if without_podsettle else []),
         f"--share {share:g}",
         f"--in-flight {in_flight}",

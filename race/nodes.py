@@ -57,12 +57,12 @@ class CrioSubject:
 
 @dataclass(frozen=True, slots=True)
 class ContainerdSubject:
-    """A major release of containerd."""
+    """A release line of containerd."""
 
-    major: int
+    line: str
 
     def __str__(self) -> str:
-        return f"containerd {self.major}"
+        return f"containerd {self.line}"
 
     def commit(self) -> str:
         """Return the empty string: containerd is built from a released module."""
@@ -74,8 +74,9 @@ class ContainerdSubject:
     ) -> Iterator[tuple[RealNode, list[Provoked]]]:
         """Start a node. The provocations are compiled into the directory."""
         provoked = build_for_containerd(_program("runc"), directory)
-        runtime = Containerd(self.major, images.pause)
-        runtime.add_drop_in(f"{_DROP_IN}.toml", containerd_drop_in(provoked, self.major))
+        runtime = Containerd(self.line, images.pause)
+        major = int(self.line.partition(".")[0])
+        runtime.add_drop_in(f"{_DROP_IN}.toml", containerd_drop_in(provoked, major))
         with RealNode.start(runtime) as node:
             yield node, provoked
 

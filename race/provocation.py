@@ -124,8 +124,8 @@ def crio_drop_in(provoked: list[Provoked], runtime_root: Path, conmon: Path) -> 
 def containerd_drop_in(provoked: list[Provoked], major: int) -> str:
     """Return the configuration of a major release of containerd: a handler for each provocation.
 
-    The version is that of the main file. containerd ignores the CRI plugin's section of version 2
-    beside a main file of version 3 that has such a section.
+    containerd ignores the CRI plugin's section of version 2 beside a main file of version 3 that
+    has such a section.
     """
     version, plugin = (2, "io.containerd.grpc.v1.cri") if major == 1 else (3, _CRI_RUNTIME)
     lines = [f"version = {version}", ""]

@@ -132,7 +132,7 @@ class Starts:
 
 def measure(jobs: int, pods: int, announce: Announce) -> tuple[list[Failures], list[Starts]]:
     """Run the Jobs of each late start without and with a gate, and time pods of each kind."""
-    with RealNode.start(Containerd(2)) as node, _podsettle(node) as namespace:
+    with RealNode.start(Containerd("2.4")) as node, _podsettle(node) as namespace:
         failures = [_failures(node, namespace, late, jobs, announce) for late in LATE]
         with agent_after(0), serving():
             starts = _starts(node, namespace, pods, announce)

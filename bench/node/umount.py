@@ -1,10 +1,10 @@
 """The command line of `make umount`: pods that hang in slow umounts, and settled pods that do not.
 
 It provokes the public report "containerd init container stuck in Running" on real nodes whose disks
-are slow, with each major release of containerd: containerd does not record the end of an init
-container while the umount of its root filesystem writes to the disk. Of two nodes one has the
-configuration of `podsettle node-config containerd --volatile`, and podsettle's policy sends pods
-there.
+are slow, with the newest and the oldest release line of containerd: containerd does not record the
+end of an init container while the umount of its root filesystem writes to the disk. Of two nodes
+one has the configuration of `podsettle node-config containerd --volatile`, and podsettle's policy
+sends pods there.
 """
 
 from __future__ import annotations

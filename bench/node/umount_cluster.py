@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ import yaml
 
 from bench.errors import BenchError
 from bench.node.umount_clock import UmountClock
+from bench.node.umount_log import count_failures
 from bench.node.umount_pods import TIMEOUT_SECONDS, RunningInit, UmountPod
 from tests.support.factories import policy_document
 from tests.support.node.containerd import Containerd
@@ -35,9 +35,6 @@ _RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 _TAINT = {"key": "rootfs", "value": "volatile", "effect": "NoSchedule"}
 _SYMPTOM = "slow-umount"
 _POLL_SECONDS = 0.1
-
-# What containerd logs when the shim has not deleted the container within 10 s.
-_FAILURE = re.compile("failed to stop container: .*context deadline exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +63,9 @@ class _Place:
 
 
 @contextmanager
-def umount_cluster(major: int) -> Iterator[UmountCluster]:
-    """Start the nodes with a major release of containerd, and install podsettle and its policy."""
-    plain, volatile = Containerd(major), Containerd(major, paths=SECOND)
+def umount_cluster(line: str) -> Iterator[UmountCluster]:
+    """Start the nodes with a release line of containerd, and install podsettle and its policy."""
+    plain, volatile = Containerd(line), Containerd(line, paths=SECOND)
     oldest = ("--oldest", volatile.version)
     volatile.add_drop_in(Path(DROP_IN).name, printed(*_NODE_CONFIG, *oldest, "-o", "dropin"))
     with ExitStack() as stack:
@@ -144,7 +141,7 @@ class UmountCluster:
                 clock.seconds,
                 pod.gap_seconds,
                 pod.shown_running_seconds,
-                _failures(place.runtime, init),
+                count_failures(place.runtime.log.read_text(errors="replace"), init.container_id),
             )
             for place, pod, clock, init in zip(self._places, pods, clocks, inits, strict=True)
         ]
@@ -220,8 +217,3 @@ def _cover(node: RealNode, runtime_class: str) -> None:
         return bool(made.get("spec", {}).get("runtimeClassName") == runtime_class)
 
     await_that(is_settled, f"podsettle sets the RuntimeClass of pods in {SETTLED}")
-
-
-def _failures(runtime: Containerd, init: RunningInit) -> int:
-    log = runtime.log.read_text(errors="replace").splitlines()
-    return sum(init.container_id in line and bool(_FAILURE.search(line)) for line in log)

@@ -30,7 +30,7 @@ _FACTS = ("commit", "date", "processor", "memory", "system", "load average befor
 class Profile:
     """The amount of work for the figures."""
 
-    majors: tuple[int, ...]
+    lines: tuple[str, ...]
     # Of each size, one unsettled and one settled pod in each round.
     rounds: int
     # What an init container writes to its root filesystem.
@@ -39,20 +39,20 @@ class Profile:
 
 # The umount of 16 MiB stays below containerd's limit of 10 s. That of 256 MiB makes a gap of more
 # than a minute, which `podsettle scan` finds.
-FULL = Profile(majors=(2, 1), rounds=3, mebibytes=(16, 64, 256))
-SHORT = Profile(majors=(2,), rounds=1, mebibytes=(16, 256))
+FULL = Profile(lines=("2.4", "1.7"), rounds=3, mebibytes=(16, 64, 256))
+SHORT = Profile(lines=("2.4",), rounds=1, mebibytes=(16, 256))
 
 
 def measure(profile: Profile) -> tuple[ReportTable, dict[str, str]]:
-    """Measure in a cluster of each major release of containerd. Return table and environment."""
+    """Measure in a cluster of each release line of containerd. Return table and environment."""
     # The load average must be read before the nodes load the machine.
     facts = describe_environment()
     table = ReportTable("slow-disk", "Init containers on a slow disk")
     versions = []
-    for major in profile.majors:
-        version = Containerd(major).version
+    for line in profile.lines:
+        version = Containerd(line).version
         versions.append(version)
-        with umount_cluster(major) as cluster:
+        with umount_cluster(line) as cluster:
             for size in profile.mebibytes:
                 samples = cluster.measure(size, profile.rounds)
                 row = f"containerd {version}, {size} MiB"
@@ -69,8 +69,9 @@ def measure(profile: Profile) -> tuple[ReportTable, dict[str, str]]:
         f"*{GAP}* is the time between the last output of the init container and the first output "
         f"of the next container. *{SHOWN_RUNNING}* is the time in which the pod's status still "
         "showed the ended init container as running.",
-        f"*{FAILURES}* are lines with `failed to stop container` and `context deadline exceeded` "
-        f"in containerd's log. *{LATE}* had a gap of more than {LATE_SECONDS} s.",
+        f"*{FAILURES}* are lines of containerd's log with `failed to stop container` or `failed to "
+        "load task for container`, and `context deadline exceeded`. "
+        f"*{LATE}* had a gap of more than {LATE_SECONDS} s.",
         "`podsettle scan` found exactly the pods with a gap of a minute or more.",
     ]
     environment = {key: facts[key] for key in _FACTS}

@@ -26,8 +26,8 @@ def nodes() -> Iterator[NodePool]:
 
 @pytest.fixture(scope="module")
 def node(nodes: NodePool) -> RealNode:
-    """The node that modules share, with containerd 2."""
-    return nodes.shared(Containerd(2))
+    """The node that modules share, with the newest containerd."""
+    return nodes.shared(Containerd("2.4"))
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from webhook.node_config.containerd import DROP_IN
 
 OPTIONS = ("containerd", "--volatile", "--node-selector", "rootfs=volatile")
 RUNTIMES = pytest.mark.parametrize(
-    ("major", "main_version"),
-    [(2, 3), (2, 2), (1, 2)],
-    ids=["2.x beside version 3", "2.x beside version 2", "1.7 beside version 2"],
+    ("line", "main_version"),
+    [("2.4", 4), ("2.4", 3), ("2.4", 2), ("2.3", 4), ("1.7", 2)],
+    ids=lambda value: f"version {value}" if isinstance(value, int) else f"containerd {value}",
 )
 
 
@@ -42,7 +42,7 @@ def run(node: RealNode, namespace: str, name: str, **spec: str) -> Json:
 
 
 def test_containerd_1_starts_beside_no_version_only_without_the_drop_in(nodes: NodePool) -> None:
-    runtime = Containerd(1, config_version=1)
+    runtime = Containerd("1.7", config_version=1)
     with nodes.own(runtime) as node:
         namespace = node.namespace("volatile-")
         run(node, namespace, "older")
@@ -58,9 +58,9 @@ def test_containerd_1_starts_beside_no_version_only_without_the_drop_in(nodes: N
 
 @RUNTIMES
 def test_pod_under_the_class_has_a_volatile_mount_and_older_pods_keep_theirs(
-    nodes: NodePool, major: int, main_version: int
+    nodes: NodePool, line: str, main_version: int
 ) -> None:
-    runtime = Containerd(major, config_version=main_version)
+    runtime = Containerd(line, config_version=main_version)
     with nodes.own(runtime) as node:
         namespace = node.namespace("volatile-")
         older = run(node, namespace, "older")

@@ -47,7 +47,7 @@ REFUSED = "no serving certificate available for the kubelet"
 @pytest.fixture(scope="module")
 def node(nodes: NodePool) -> Iterator[RealNode]:
     """A node without the chart's webhook, which other modules leave on the shared one."""
-    with nodes.own(Containerd(2)) as own:
+    with nodes.own(Containerd("2.4")) as own:
         yield own
 
 

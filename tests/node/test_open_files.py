@@ -28,8 +28,8 @@ PROBED = "until [ -s /tmp/limits ]; do sleep 0.1; done; cat /tmp/limits; exec sl
 
 
 RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
-    "containerd-2": lambda: Containerd(2),
-    "containerd-1.7": lambda: Containerd(1),
+    "containerd-2.4": lambda: Containerd("2.4"),
+    "containerd-1.7": lambda: Containerd("1.7"),
     "CRI-O": lambda: Crio(crio_or_skip(FIXED)),
 }
 

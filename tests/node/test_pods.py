@@ -15,7 +15,7 @@ from tests.support.node.shim import shim_process
 from tools.build import containerd
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=["2.4", "1.7"], ids="containerd {}".format)
 def node(nodes: NodePool, request: pytest.FixtureRequest) -> Iterator[RealNode]:
     with nodes.own(Containerd(request.param)) as own:
         yield own
@@ -57,4 +57,4 @@ def test_shim_of_a_pod_is_of_the_same_release_as_containerd(node: RealNode, name
     process = shim_process(status["containerID"])
     shim = Path(f"/proc/{process}/exe").resolve()
     assert isinstance(node.runtime, Containerd)
-    assert shim == containerd(node.runtime.major).with_name("containerd-shim-runc-v2")
+    assert shim == containerd(node.runtime.line).with_name("containerd-shim-runc-v2")

@@ -39,7 +39,7 @@ WAYS = ("oci://", "install.yaml")
 @pytest.fixture(scope="module")
 def node(nodes: NodePool) -> Iterator[RealNode]:
     """A cluster without podsettle."""
-    with nodes.own(Containerd(2)) as own:
+    with nodes.own(Containerd("2.4")) as own:
         yield own
 
 

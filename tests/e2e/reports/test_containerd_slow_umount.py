@@ -47,6 +47,7 @@ def test_page_quotes_the_report(scenario: DocScenario) -> None:
     symptom = scenario.page.sections["Symptom"]
     assert 'msg="failed to delete task" error="context deadline exceeded"' in symptom
     assert "failed to stop container" in symptom
+    assert "failed to load task for container: context deadline exceeded" in symptom
 
 
 def test_node_config_of_the_page_makes_overlay_mounts_volatile(scenario: DocScenario) -> None:

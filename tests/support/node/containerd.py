@@ -23,10 +23,20 @@ imports = ["{drop_ins}/*.toml"]
 root = "{paths.data}"
 state = "{paths.state}"
 
-[grpc]
-  address = "{socket}"
+{server}
 [plugins.'{opt}']
   path = "{paths.data}/opt"
+"""
+_SERVER_BEFORE_VERSION_4 = """\
+[grpc]
+  address = "{socket}"
+"""
+# In version 4, containerd does not derive the address for ttrpc from the other one.
+_SERVER = """\
+[plugins.'io.containerd.server.v1.grpc']
+  address = "{socket}"
+[plugins.'io.containerd.server.v1.ttrpc']
+  address = "{socket}.ttrpc"
 """
 _VERSION_1 = """\
 {common}
@@ -55,8 +65,8 @@ version = 2
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       BinaryName = "{runc}"
 """
-_VERSION_3 = """\
-version = 3
+_VERSION_3_OR_4 = """\
+version = {version}
 {common}
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "{pause}"
@@ -73,13 +83,13 @@ version = 3
 
 
 class Containerd:
-    """A containerd of major release 1 or 2."""
+    """A containerd of a release line that is built: see tools/build.py."""
 
     name = "containerd"
 
     def __init__(
         self,
-        major: int,
+        line: str,
         pause_image: str = "",
         *,
         config_version: int | None = None,
@@ -88,19 +98,20 @@ class Containerd:
     ) -> None:
         """Prepare a release. `runc` names a program that is called as runc is.
 
-        `config_version` is the version of the main file. A file of version 1 does not state it.
+        `config_version` is the version of the main file, the newest without it. A file of version 1
+        does not state it.
         """
-        self.major = major
+        self.line = line
         self.paths = paths
         self.socket = paths.state / "containerd.sock"
         self.log = paths.logs / "containerd.log"
         self._pause_image = pause_image or NodeImages.of(directory()).pause
-        self._config_version = config_version or {1: 2, 2: 3}[major]
+        self._config_version = config_version or (2 if line == "1.7" else 4)
         self._runc = runc
         self._file = paths.configuration / "config.toml"
         self._conf_d = paths.configuration / "conf.d"
         self._drop_ins = DropIns(self._conf_d)
-        self._program = containerd(major)
+        self._program = containerd(line)
         # containerd takes its shim from PATH, where a package of Debian may have put another one.
         path = f"{self._program.parent}:{os.environ['PATH']}"
         flags = [f"--config={self._file}"]
@@ -108,7 +119,7 @@ class Containerd:
 
     @property
     def version(self) -> str:
-        """The release, such as `2.1.9`."""
+        """The release, such as `2.4.2`."""
         said = subprocess.run(
             [str(self._program), "--version"], capture_output=True, text=True, check=True
         ).stdout
@@ -141,16 +152,18 @@ class Containerd:
         assert runc, f"containerd: {self._runc} is not installed: apt install runc"
         version = self._config_version
         opt = "opt" if version == 1 else "io.containerd.internal.v1.opt"
-        return {1: _VERSION_1, 2: _VERSION_2, 3: _VERSION_3}[version].format(
+        server = _SERVER if version == 4 else _SERVER_BEFORE_VERSION_4
+        return {1: _VERSION_1, 2: _VERSION_2}.get(version, _VERSION_3_OR_4).format(
             common=_COMMON.format(
                 drop_ins=self._conf_d,
                 opt=opt,
                 paths=self.paths,
-                socket=self.socket,
+                server=server.format(socket=self.socket),
             ),
             pause=self._pause_image,
             plugins=CNI_PLUGINS,
             runc=runc,
+            version=version,
         )
 
     def _accepts(self) -> bool:

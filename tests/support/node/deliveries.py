@@ -71,8 +71,8 @@ class Settled:
     def supports(self, delivery: str) -> bool:
         """Whether the node's runtime mounts image volumes, if the delivery needs one."""
         runtime = self.node.runtime
-        needs_image_volume = delivery.endswith("ImageVolume")
-        return not (needs_image_volume and isinstance(runtime, Containerd) and runtime.major == 1)
+        mounts_none = isinstance(runtime, Containerd) and runtime.line == "1.7"
+        return not (delivery.endswith("ImageVolume") and mounts_none)
 
     @property
     def images(self) -> NodeImages:

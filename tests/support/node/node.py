@@ -1,6 +1,6 @@
 """A cluster of one real node.
 
-    with RealNode.start(Containerd(2)) as node:
+    with RealNode.start(Containerd("2.4")) as node:
         finished = node.run_pod(pod)
         print(node.logs(finished, "main"))
 

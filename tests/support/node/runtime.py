@@ -15,7 +15,7 @@ class Runtime(Protocol):
 
     @property
     def version(self) -> str:
-        """The release, such as `2.1.9`."""
+        """The release, such as `2.4.2`."""
 
     @property
     def socket(self) -> Path:

@@ -10,6 +10,7 @@ import pytest
 from bench.format import COUNT
 from bench.measurement import Measurement
 from bench.node.umount_clock import UmountClock
+from bench.node.umount_log import count_failures
 from bench.node.umount_report import (
     CHART,
     FAILURES,
@@ -78,6 +79,29 @@ def test_clock_counts_only_the_time_in_its_system_call() -> None:
         # This process sleeps between two tries.
         await_that(lambda: sleep.seconds > 0.1, "the time in the system call is counted")
     assert umount.seconds == 0
+
+
+FIRST = (
+    'level=error msg="failed to handle container TaskExit event container_id:\\"c1\\" id:\\"c1\\"" '
+    'error="failed to stop container: failed to delete task: context deadline exceeded"'
+)
+RETRY = (
+    'level=error msg="Failed to handle backOff event container_id:\\"c1\\" id:\\"c1\\" for c1" '
+    'error="failed to handle container TaskExit event: {}: context deadline exceeded"'
+)
+
+
+@pytest.mark.parametrize(
+    "retry",
+    ["failed to stop container: failed to delete task", "failed to load task for container"],
+    ids=["of containerd 2.2", "of containerd 2.3"],
+)
+def test_first_attempt_and_each_retry_count_as_failures_of_their_container(retry: str) -> None:
+    deletion = 'level=error msg="failed to delete task" error="context deadline exceeded" id=c1'
+    attempts = [deletion, FIRST, RETRY.format(retry), RETRY.format(retry)]
+    other = FIRST.replace("c1", "c2")
+    refused = RETRY.format(retry).replace("context deadline exceeded", "unavailable")
+    assert count_failures("\n".join([*attempts, other, refused]), "c1") == 3
 
 
 def test_figures_and_chart_of_the_page_are_those_of_the_results_file() -> None:

@@ -1,6 +1,5 @@
-// containerd 1.7, for the tests of its configuration: a module of its own, because it needs older
-// versions of what containerd 2.x needs.
-module podsettle.dev/tests/kube/containerd/v1
+// containerd 1.7, the last release line of 1.x.
+module podsettle.dev/tests/kube/containerd/v1.7
 
 go 1.25.0
 
