@@ -49,6 +49,9 @@ def _container(names: list[str], **optional: st.SearchStrategy[object]) -> st.Se
             stdin=st.booleans(),
             tty=st.booleans(),
             securityContext=st.just(_LEVEL),
+            resources=st.sampled_from(
+                [{"limits": {"memory": each}} for each in ("100Ki", "5Mi", "64Mi")]
+            ),
             **optional,
         ),
         _COMMANDS,
@@ -110,6 +113,9 @@ _ANNOTATIONS = st.dictionaries(
             "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
             "try-skip-volume-selinux-label.crio.io",
             "kubernetes.io/config.mirror",
+            "userns-mode.crio.io",
+            "io.kubernetes.cri-o.Devices",
+            "io.openshift.builder",
             "example.com/a~b",
         ]
     ),

@@ -103,9 +103,14 @@ MODERN = node("modern", "containerd://2.1.5", "v1.36.0")
 """A node that mounts image volumes."""
 
 
-def runtime_class(name: str, overhead: Json | None = None, selector: Json | None = None) -> Json:
+def runtime_class(
+    name: str,
+    overhead: Json | None = None,
+    selector: Json | None = None,
+    annotations: Json | None = None,
+) -> Json:
     return {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": annotations},
         "handler": name,
         "overhead": {"podFixed": overhead} if overhead else None,
         "scheduling": {"nodeSelector": selector} if selector else None,

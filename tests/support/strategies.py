@@ -198,7 +198,12 @@ VOLUMES = st.lists(
     unique_by=lambda found: str(found["name"]),
 )
 ANNOTATIONS = st.dictionaries(TEXTS, TEXTS, max_size=2) | st.dictionaries(
-    st.sampled_from([*OWN_ANNOTATIONS, "podsettle.dev/skip", "podsettle.dev/start-gate", "a/b~c"]),
+    st.sampled_from(
+        [
+            *OWN_ANNOTATIONS,
+            *("podsettle.dev/skip", "podsettle.dev/start-gate", "a/b~c", "userns-mode.crio.io"),
+        ]
+    ),
     st.sampled_from(
         ["true", "false", "", "p0/postInitSleep", "runtimeClass, x", "a:80, http://b/", "é,/~"]
     ),
@@ -254,6 +259,7 @@ SPECS = structs(
     affinity=AFFINITIES,
     securityContext=SECURITY,
     os=st.just({"name": "linux"}),
+    resources=RESOURCES,
 )
 LABELS = st.dictionaries(TEXTS, TEXTS, max_size=1) | st.dictionaries(
     st.sampled_from(["app", "team", "tekton.dev/taskRun", "podsettle.dev/skip"]),

@@ -19,7 +19,12 @@ import msgspec
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
-from webhook.core.constants import ANNOTATION_NAMESPACE_LEVEL, LABEL_NAMESPACE_NAME
+from webhook.core.constants import (
+    ANNOTATION_ALLOWED_ANNOTATIONS,
+    ANNOTATION_MIN_MEMORY,
+    ANNOTATION_NAMESPACE_LEVEL,
+    LABEL_NAMESPACE_NAME,
+)
 
 # A kubelet can list any number of handlers. Real nodes have a dozen at most. A RuntimeClass's
 # handler is a DNS label, so it has at most 63 characters.
@@ -144,11 +149,15 @@ def _shared_set(handlers: tuple[str, ...]) -> frozenset[str]:
 def read_runtime_class(document: object) -> RuntimeClassInfo:
     """Convert a RuntimeClass document of `node.k8s.io/v1`."""
     runtime_class = _read(document, _RuntimeClass)
+    annotations = runtime_class.metadata.annotations or {}
+    allowed = annotations.get(ANNOTATION_ALLOWED_ANNOTATIONS)
     return RuntimeClassInfo(
         runtime_class.metadata.name,
         runtime_class.handler,
         (runtime_class.overhead.pod_fixed if runtime_class.overhead else None) or {},
         (runtime_class.scheduling.node_selector if runtime_class.scheduling else None) or {},
+        annotations.get(ANNOTATION_MIN_MEMORY),
+        None if allowed is None else frozenset(map(str.strip, allowed.split(","))) - {""},
     )
 
 

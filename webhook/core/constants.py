@@ -53,6 +53,12 @@ SKIP_RELABEL_ANNOTATIONS = (
 1.35.0 (cri-o PR 9537). podsettle writes both, because a release ignores the name that it does not
 know."""
 
+ANNOTATION_MIN_MEMORY = f"{GROUP}/min-memory"
+"""On a RuntimeClass: the smallest memory limit that the nodes' handler accepts, such as `500Ki`."""
+ANNOTATION_ALLOWED_ANNOTATIONS = f"{GROUP}/allowed-annotations"
+"""On a RuntimeClass: a comma-separated list of annotations for CRI-O that the nodes' handler
+allows, beside SKIP_RELABEL_ANNOTATIONS. An empty list allows no other."""
+
 OWN_ANNOTATIONS = frozenset(
     {ANNOTATION_APPLIED, ANNOTATION_SETTLED, *MAX_NOTE_BYTES, *SKIP_RELABEL_ANNOTATIONS}
 )

@@ -6,15 +6,17 @@ further field, the type check fails until that field is declared: in `SpecFields
 `ContainerFields` if remedies read it as it is, otherwise here.
 
 The facts omit what differs between pods of one template: arguments, the names of pods, volumes and
-mounts, the keys and values of labels, foreign annotations, and the scripts that Tekton renames for
-each sidecar. The image of a container with a command is omitted too, because it differs between
+mounts, the keys and values of labels, annotations of others, and the scripts that Tekton renames
+for each sidecar. The image of a container with a command is omitted too, because it differs between
 builds.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from msgspec.structs import astuple, replace
 
@@ -52,6 +54,22 @@ MAX_ANNOTATION_CHARACTERS = 4096
 client can send megabytes, which a patch would copy."""
 _MAX_SKIPPED_CHARACTERS = MAX_NOTE_BYTES[ANNOTATION_SKIPPED] - len(ANNOTATION_SKIPPED)
 """The maximum length of ANNOTATION_SKIPPED as podsettle writes it."""
+
+CRIO_ANNOTATION = re.compile(
+    r"(?:io\.kubernetes\.cri-o\.|(?:[a-z0-9-]+\.)*crio\.io(?:/|$)"
+    r"|seccomp-profile\.kubernetes\.cri-o\.io|io\.containers\.trace-syscall"
+    r"|io\.kubernetes\.cri\.(?:rdt-class|container-type)|org\.opencontainers\.image\.stopSignal"
+    r"|bundle|org\.systemd\.property\.|org\.criu\.config|module\.wasm\.image/variant|run\.oci\.)",
+    re.ASCII,
+)
+"""The annotations that CRI-O drops unless the handler or workload allows them
+(`AllAllowedAnnotations` in cri-o `pkg/annotations/v2`, and the names of earlier releases)."""
+CRIO_WORKLOAD = re.compile(r"io\.openshift\.[^/]+$|target\.workload\.openshift\.io/", re.ASCII)
+"""The annotations with which pods activate the workloads of OpenShift: for builds, for containers
+in containers, and for workload partitioning."""
+MAX_CRIO_ANNOTATIONS = 32
+"""The number of annotations for CRI-O that are read. A pod has a few. A client can send any
+number."""
 
 
 class EntrypointImage(WireStruct):
@@ -104,6 +122,9 @@ class PodFacts(SpecFields):
     The text of ANNOTATION_SUMMARY decides nothing, so it is empty here. So is that of
     ANNOTATION_SKIPPED if it is longer than podsettle writes it. The other texts are cut."""
     owner_kinds: tuple[str, ...] = ()
+    crio_annotations: tuple[str, ...] = ()
+    """The keys of annotations that CRI-O drops unless they are allowed, and of those that activate
+    a workload, sorted. Cut, and at most one more than MAX_CRIO_ANNOTATIONS."""
 
     @property
     def helper_image(self) -> str:
@@ -156,6 +177,7 @@ def facts_of(pod: Pod) -> PodFacts:
     label_count = 0
     annotations: Mapping[str, str] | None = None
     owner_kinds: tuple[str, ...] = ()
+    crio_annotations: tuple[str, ...] = ()
     if metadata is not None:
         if metadata.labels:
             label_count = len(metadata.labels)
@@ -166,6 +188,7 @@ def facts_of(pod: Pod) -> PodFacts:
                 for key in _READ_ANNOTATIONS
                 if key in received
             }
+            crio_annotations = _crio_annotations(received)
         if metadata.owner_references:
             owner_kinds = tuple([owner.kind for owner in metadata.owner_references])
     # One starred tuple, because mypy counts a starred argument as if it had any number of items.
@@ -182,8 +205,19 @@ def facts_of(pod: Pod) -> PodFacts:
             label_count,
             annotations,
             owner_kinds,
+            crio_annotations,
         )
     )
+
+
+def _crio_annotations(received: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys that CRI-O reads. Bounded."""
+    found = (
+        key[:MAX_ANNOTATION_CHARACTERS]
+        for key in received
+        if CRIO_ANNOTATION.match(key) or CRIO_WORKLOAD.match(key)
+    )
+    return tuple(sorted(islice(found, MAX_CRIO_ANNOTATIONS + 1)))
 
 
 def _annotation_fact(key: str, text: str) -> str:

@@ -236,6 +236,8 @@ class SpecFields(WireStruct):
     runtime_class_name: str | None = None
     overhead: dict[str, Quantity | None] | None = None
     os: PodOS | None = None
+    resources: Raw = UNSET
+    """The limits of the whole pod (KEP-2837)."""
 
     @property
     def decoded_tolerations(self) -> list[Toleration]:

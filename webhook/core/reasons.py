@@ -203,6 +203,23 @@ class Reason(StrEnum):
         "The pod already names another RuntimeClass, which podsettle never replaces.",
         True,
     )
+    MEMORY_BELOW_MINIMUM = (
+        "MemoryBelowMinimum",
+        "A memory limit is below the smallest one that the RuntimeClass's handler accepts: the "
+        "class's annotation `podsettle.dev/min-memory`, or 12Mi. CRI-O would refuse the container.",
+        True,
+    )
+    ANNOTATION_NOT_ALLOWED = (
+        "AnnotationNotAllowed",
+        "The pod has an annotation for CRI-O that the RuntimeClass's annotation "
+        "`podsettle.dev/allowed-annotations` does not name. CRI-O would drop it under the class.",
+        True,
+    )
+    OTHER_WORKLOAD = (
+        "OtherWorkload",
+        "The pod activates another workload of CRI-O. CRI-O applies one workload to a pod, at "
+        "random, so the pod could lose the settings of the other one.",
+    )
     NO_PERSISTENT_VOLUME = (
         "NoPersistentVolume",
         "The pod mounts no persistent volume and the remedy is only for pods that do.",

@@ -23,6 +23,10 @@ class RuntimeClassInfo:
     handler: str
     overhead: Mapping[str, Any] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    min_memory: str | None = None
+    """The smallest memory limit that the handler accepts. None if the class does not state it."""
+    allowed_annotations: frozenset[str] | None = None
+    """The annotations for CRI-O that the handler allows. None if the class does not state them."""
 
     def no_matching_node(self, nodes: Iterable[Node]) -> str:
         """Return a clause for a message if no known node has the labels that the class selects.

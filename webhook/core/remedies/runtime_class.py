@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from webhook.core.cel import quote
+from webhook.core.cel import all_of, quote
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.cluster.view import ClusterFacts
@@ -19,6 +19,7 @@ from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
+from webhook.core.remedies.crio_handler import native_condition
 from webhook.core.remedies.native import Native, NativeRemedy, set_field
 from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.remedies.runtime_class_rejection import (
@@ -84,7 +85,8 @@ def native(settings: RuntimeClassRemedy, cluster: ClusterFacts) -> NativeRemedy:
     """Return the remedy as CEL expressions. Raises NotNativeError if no node has the handler."""
     require_handler(settings.name, cluster)
     return NativeRemedy(
-        condition=NATIVE_CONDITION, patch=(set_field(_FIELD, quote(settings.name)),)
+        condition=all_of(NATIVE_CONDITION, native_condition(is_crio=False)),
+        patch=(set_field(_FIELD, quote(settings.name)),),
     )
 
 

@@ -11,7 +11,6 @@ runtime lacks. From Kubernetes 1.30 on, nodes list their handlers (KEP-3857).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -20,31 +19,14 @@ from webhook.core.cel import all_of
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import MAX_QUANTITY_CHARACTERS, SpecFields
+from webhook.core.pod import SpecFields
+from webhook.core.quantities import parse_quantity
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context
+from webhook.core.remedies.crio_handler import LOSS_REASONS, handler_loss
 from webhook.core.remedies.native import NotNativeError
 
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
-_SUFFIX_FACTORS = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "k": Decimal("1e3"),
-    "M": Decimal("1e6"),
-    "G": Decimal("1e9"),
-    "T": Decimal("1e12"),
-    "P": Decimal("1e15"),
-    "E": Decimal("1e18"),
-    "Ki": Decimal(1 << 10),
-    "Mi": Decimal(1 << 20),
-    "Gi": Decimal(1 << 30),
-    "Ti": Decimal(1 << 40),
-    "Pi": Decimal(1 << 50),
-    "Ei": Decimal(1 << 60),
-}
-
-REJECTION_REASONS = frozenset(
+REJECTION_REASONS = LOSS_REASONS | frozenset(
     {
         Reason.RUNTIME_CLASS_PRESET,
         Reason.RUNTIME_CLASS_CONFLICT,
@@ -56,11 +38,12 @@ REJECTION_REASONS = frozenset(
 
 
 def rejection_reason(
-    class_name: str, pod: PodFacts, context: Context, patch: PodPatch
+    class_name: str, pod: PodFacts, context: Context, patch: PodPatch, *, is_crio: bool = False
 ) -> tuple[Reason, str] | None:
     """Return why the pod cannot get a RuntimeClass, as a reason and a message, or None if it can.
 
-    `patch` has the class that an earlier remedy has set, if any.
+    `patch` has the class that an earlier remedy has set, if any. With `is_crio`, the class is known
+    to have a handler of CRI-O. Raises one of DECODE_ERRORS.
     """
     runtime_class = context.cluster.runtime_classes.get(class_name)
     if pod.runtime_class_name:
@@ -96,7 +79,7 @@ def rejection_reason(
             f"{class_name!r}"
         )
         return Reason.RUNTIME_CLASS_UNHANDLED, message
-    return None
+    return handler_loss(pod, runtime_class, is_crio=is_crio)
 
 
 NATIVE_CONDITION = all_of(
@@ -132,23 +115,11 @@ def require_handler(class_name: str, cluster: ClusterFacts) -> None:
 
 def _same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(
-        _parse_quantity(str(one[key])) == _parse_quantity(str(other[key])) for key in one
+        _amount(one[key]) == _amount(other[key]) for key in one
     )
 
 
-def _parse_quantity(text: str) -> Decimal | str:
-    """Return a Kubernetes quantity as a number, so that `0.25` equals `250m`.
-
-    Return a text that is not a quantity unchanged.
-    """
-    # Python rejects numbers of more than 4,300 digits.
-    match = _QUANTITY.fullmatch(text) if len(text) <= MAX_QUANTITY_CHARACTERS else None
-    if not match or match[1].count(".") > 1:
-        return text
-    number, exponent, suffix = match.groups()
-    try:
-        return Decimal(number).scaleb(int(exponent or 0)) * _SUFFIX_FACTORS.get(
-            suffix or "", Decimal(1)
-        )
-    except ArithmeticError:
-        return text
+def _amount(quantity: object) -> Decimal | str:
+    text = str(quantity)
+    number = parse_quantity(text)
+    return text if number is None else number

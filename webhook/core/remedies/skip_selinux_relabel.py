@@ -30,6 +30,11 @@ from webhook.core.patch.edits import Edit
 from webhook.core.pod import SecurityContext
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
+from webhook.core.remedies.crio_handler import (
+    native_condition,
+    native_condition_of_workload,
+    other_workload,
+)
 from webhook.core.remedies.native import (
     HAS_PERSISTENT_VOLUME,
     Native,
@@ -81,6 +86,9 @@ def apply(
     if _relabels_nothing(pod.security_context):
         yield Outcome(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
         return
+    if settings.runtime_class_name is None and (activated := other_workload(pod)) is not None:
+        yield Outcome(Reason.OTHER_WORKLOAD, message=f"the pod has the annotation {activated}")
+        return
     annotations = pod.annotations or {}
     for key in SKIP_RELABEL_ANNOTATIONS:
         value = annotations.get(key, "true")
@@ -100,7 +108,7 @@ def apply(
         yield Outcome(Reason.NOT_NEEDED, message=message)
         return
     if class_name is not None and class_missing:
-        rejection = rejection_reason(class_name, pod, context, patch)
+        rejection = rejection_reason(class_name, pod, context, patch, is_crio=True)
         if rejection:
             yield Outcome(rejection[0], message=rejection[1])
             return
@@ -160,11 +168,12 @@ def native(settings: SkipSELinuxRelabel, cluster: ClusterFacts) -> NativeRemedy:
     patch = [set_annotation(key, '"true"') for key in SKIP_RELABEL_ANNOTATIONS]
     lacks_annotation = any_of(*(f"!{value}.hasValue()" for value in values))
     if class_name is None:
-        conditions.append(lacks_annotation)
+        conditions += [lacks_annotation, native_condition_of_workload()]
     else:
         require_handler(class_name, cluster)
         has_class = f'object.spec.?runtimeClassName.orValue("") == {quote(class_name)}'
-        conditions.append(f"({has_class}\n  ? {lacks_annotation}\n  : {indent(NATIVE_CONDITION)})")
+        can_have_class = all_of(NATIVE_CONDITION, native_condition(is_crio=True))
+        conditions.append(f"({has_class}\n  ? {lacks_annotation}\n  : {indent(can_have_class)})")
         patch.append(f"({has_class} ? [] : {set_field(_FIELD, quote(class_name))})")
     level = f"{options}.?level.hasValue()"
     is_stable = "\n|| ".join(
@@ -194,6 +203,7 @@ REMEDY = Remedy(
         Reason.NO_PERSISTENT_VOLUME,
         Reason.NOT_NEEDED,
         Reason.ANNOTATION_PRESET,
+        Reason.OTHER_WORKLOAD,
         Reason.UNSTABLE_SELINUX_LEVEL,
     },
     effect=effect,

@@ -78,6 +78,13 @@ ADVICE: Mapping[Reason, str] = {
     "or do without the remedy: name it in the annotation `podsettle.dev/skip`.",
     Reason.RUNTIME_CLASS_PRESET: "Remove `runtimeClassName` from the pod template if you do not "
     "need that class. Otherwise name the remedy in the annotation `podsettle.dev/skip`.",
+    Reason.MEMORY_BELOW_MINIMUM: "Raise the memory limit that the message names. If the nodes' "
+    "handler accepts less, tell the operator to write it into the annotation "
+    "`podsettle.dev/min-memory` of the RuntimeClass.",
+    Reason.ANNOTATION_NOT_ALLOWED: "Remove the annotation from the pod template if you do not need "
+    "it. If the nodes' handler allows it, tell the operator to name it in the annotation "
+    "`podsettle.dev/allowed-annotations` of the RuntimeClass.",
+    Reason.OTHER_WORKLOAD: _NOTHING,
     Reason.NO_PERSISTENT_VOLUME: _NOTHING,
     Reason.ANNOTATION_PRESET: "Remove the annotation from the pod template if you want the remedy.",
     Reason.NOT_APPLICABLE: _NOTHING,

@@ -142,6 +142,15 @@ CASES: dict[Reason, Callable[[], Decision]] = {
         ),
     ),
     Reason.RUNTIME_CLASS_PRESET: lambda: classed(pod(runtimeClassName="kata")),
+    Reason.MEMORY_BELOW_MINIMUM: lambda: classed(
+        pod(QUICK | {"resources": {"limits": {"memory": "1Mi"}}}),
+        runtime_class("fast", annotations={"podsettle.dev/min-memory": "2Mi"}),
+    ),
+    Reason.ANNOTATION_NOT_ALLOWED: lambda: classed(
+        pod(annotations={"devices.crio.io": "/dev/fuse"}),
+        runtime_class("fast", annotations={"podsettle.dev/allowed-annotations": ""}),
+    ),
+    Reason.OTHER_WORKLOAD: lambda: relabel(pod(annotations={"io.openshift.builder": "x"}, **CLAIM)),
     Reason.NO_PERSISTENT_VOLUME: lambda: relabel(pod()),
     Reason.ANNOTATION_PRESET: lambda: relabel(
         pod(annotations={"try-skip-volume-selinux-label.crio.io": "false"}, **CLAIM)
