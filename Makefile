@@ -79,12 +79,12 @@ endef
 
 .PHONY: go
 go: $(VENV)/.dev ## Install Go, if anything that .ci/run builds needs it
-	$(call go,actionlint cluster kubectl helm kubeconform poster peers node node-cluster containerd-1 containerd-2 tekton)
+	$(call go,actionlint cluster kubectl helm kubeconform poster peers node node-cluster containerd-1.7 containerd-2.3 containerd-2.4 crio tekton)
 
 # What the tests need of a Debian system, and what `make nightly` and the workflow of releases need besides.
 DEBIAN_PACKAGES := runc buildah busybox-static containernetworking-plugins dash libc-bin qemu-user-static chromium \
-  chromium-driver haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog umoci wrk
-MORE_PACKAGES := clang conmon e2fsprogs gcc gh git libseccomp-dev make mmdebstrap pkg-config \
+  chromium-driver conmon crun gcc haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog umoci wrk
+MORE_PACKAGES := clang e2fsprogs gh git libseccomp-dev make mmdebstrap pkg-config \
   qemu-system-x86
 
 .PHONY: debian-packages
@@ -103,8 +103,8 @@ ci: ## Run all checks that have to pass before a change lands (an hour; as root,
 kube: $(VENV)/.test ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
 	$(call build,cluster kubectl helm kubeconform poster)
 
-# CRI-O is neither a Debian package nor on the Go module proxy. `make node` builds it if CRIO_SOURCE is
-# set. Without it, tests that need CRI-O are skipped unless `make crio` has built it.
+# Only the newest CRI-O comes from the Go module proxy. `make node` builds others if CRIO_SOURCE is set.
+# Without it, tests that need them are skipped unless `make crio` has built them.
 .PHONY: crio
 crio: $(VENV)/.dev ## Build CRI-O from a clone of its repository (CRIO_SOURCE=DIR; without it, git clones it)
 	$(any-go)
@@ -116,11 +116,11 @@ tekton: $(VENV)/.dev ## Build Tekton's images from a clone of its repository (TE
 	@$(BIN)/python -m tests.support.node.tekton_build >/dev/null
 
 .PHONY: node-programs
-node-programs: kube ## Build a kubelet, its API server, containerd 1.7 and 2.1 and the rest of a control plane for the tests (once; takes minutes)
-	$(call build,node node-cluster containerd-1 containerd-2 tekton)
+node-programs: kube ## Build a kubelet, its API server, containerd 1.7, 2.3 and 2.4, and the rest of a control plane for the tests (once; takes minutes)
+	$(call build,node node-cluster containerd-1.7 containerd-2.3 containerd-2.4 crio tekton)
 
 .PHONY: node
-node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd 2 and 1.7 (root; BASE=image TESTS=path CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)
+node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd 2.4, 2.3 and 1.7 (root; BASE=image TESTS=path CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)
 	@$(BIN)/python -m tests.support.node.requirements $(if $(CRIO_SOURCE),crio)
 	@$(MAKE) --no-print-directory node-programs linger $(if $(CRIO_SOURCE),crio) $(if $(TEKTON_SOURCE),tekton)
 	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \

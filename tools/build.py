@@ -69,6 +69,8 @@ class ProgramSet:
     programs: Mapping[str, Program]
     inlined: bool = True
     """False saves a quarter of a build's CPU, and the programs take more CPU themselves."""
+    tags: tuple[str, ...] = ()
+    """Build tags."""
 
 
 CLUSTERS: Mapping[str, ProgramSet] = {
@@ -127,20 +129,27 @@ PEERS = ProgramSet(
     MODULES[NODE_LINE], {"agnhost": Program("k8s.io/kubernetes", "/test/images/agnhost")}
 )
 # Built without cgo, which only the Btrfs snapshotter needs.
-CONTAINERD: Mapping[int, ProgramSet] = {
-    major: ProgramSet(
-        GO_MODULES / "containerd" / f"v{major}",
+CONTAINERD: Mapping[str, ProgramSet] = {
+    line: ProgramSet(
+        GO_MODULES / "containerd" / f"v{line}",
         {
             # containerd starts the shim beside it.
             name: Program(module, f"/cmd/{name}", ((f"{module}/version.Version", "{version}"),))
             for name in ("containerd", "containerd-shim-runc-v2", "ctr")
         },
     )
-    for major, module in (
-        (1, "github.com/containerd/containerd"),
-        (2, "github.com/containerd/containerd/v2"),
+    for line, module in (
+        ("1.7", "github.com/containerd/containerd"),
+        ("2.3", "github.com/containerd/containerd/v2"),
+        ("2.4", "github.com/containerd/containerd/v2"),
     )
 }
+# Without cgo it has no seccomp, checks signatures of images in Go, and has no driver for Btrfs.
+CRIO = ProgramSet(
+    GO_MODULES / "crio",
+    {"crio": Program("github.com/cri-o/cri-o", "/cmd/crio")},
+    tags=("btrfs_noversion", "containers_image_openpgp", "exclude_graphdriver_btrfs"),
+)
 # A client of Go's standard library, which an API server uses as well.
 POSTER = ProgramSet(
     GO_MODULES / "poster", {"poster": Program("podsettle.dev/poster")}, inlined=False
@@ -184,13 +193,14 @@ SETS: Mapping[str, ProgramSet] = {
     "node-cluster": CLUSTERS[NODE_LINE],
     "actionlint": ACTIONLINT,
     "peers": PEERS,
+    "crio": CRIO,
     "poster": POSTER,
     "cri": CRI,
     "tekton": TEKTON,
     "cosign": COSIGN,
     "syft": SYFT,
     "krew": KREW,
-    **{f"containerd-{major}": wanted for major, wanted in CONTAINERD.items()},
+    **{f"containerd-{line}": wanted for line, wanted in CONTAINERD.items()},
 }
 
 
@@ -243,9 +253,26 @@ def node_programs(announce: Callable[[str], None] = print) -> NodePrograms:
     return NodePrograms(*(home / name for name in names))
 
 
-def containerd(major: int, announce: Callable[[str], None] = print) -> Path:
-    """Return containerd of a major release, 1 or 2. Build it first if it is missing."""
-    return _built(CONTAINERD[major], announce) / "containerd"
+def containerd(line: str, announce: Callable[[str], None] = print) -> Path:
+    """Return containerd of a release line, such as `2.4`. Build it first if it is missing."""
+    return _built(CONTAINERD[line], announce) / "containerd"
+
+
+def crio(announce: Callable[[str], None] = print) -> Path:
+    """Return CRI-O of the module in `go/crio`. Build it first if it is missing."""
+    return _built(CRIO, announce) / "crio"
+
+
+def module_directory(wanted: ProgramSet, module: str) -> Path:
+    """Return the source of a module that a set needs. Fetch it first if it is missing."""
+    go = find_go(_go_release(wanted))
+    if go is None:
+        raise BuildError(f"{module}: no Go of release {_go_release(wanted)} or later on PATH")
+    _run(go, "mod", "download", module, cwd=wanted.module)
+    found = _run(go, "list", "-m", "-f", "{{.Dir}}", module, cwd=wanted.module)
+    if found.returncode != 0:
+        raise BuildError(f"{module}: {found.stdout.strip()}")
+    return Path(found.stdout.strip())
 
 
 def agnhost(announce: Callable[[str], None] = print) -> Path:
@@ -389,7 +416,8 @@ def _run(go: Path, *arguments: str, cwd: str | Path) -> subprocess.CompletedProc
 
 def _flags(wanted: ProgramSet) -> tuple[str, ...]:
     inlining = "" if wanted.inlined else " -l"
-    return (*_FLAGS, f"-gcflags=all={_COMPILER_FLAGS}{inlining}")
+    flags = (*_FLAGS, f"-gcflags=all={_COMPILER_FLAGS}{inlining}")
+    return (*flags, "-tags", ",".join(wanted.tags)) if wanted.tags else flags
 
 
 def _ldflags(wanted: ProgramSet) -> str:

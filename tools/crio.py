@@ -1,7 +1,8 @@
 """CRI-O, built from its source: `python -m tools.crio`.
 
-CRI-O is neither a Debian package nor a program that `go install` can build: its repository vendors
-its dependencies, and its program `pinns` is written in C.
+The newest release comes from the Go module proxy (`module_build`), and its program `pinns`, which
+is written in C, from the same module. Older releases are built from a clone of the repository,
+which vendors their dependencies.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.build import BuildError
+from tools.build import CRIO, BuildError, crio, module_directory
+from tools.cache import exclusive
 from tools.source import Project
 from tools.source_build import SourceBuild, build_go, run_step, search
 
@@ -25,6 +27,8 @@ _PINS = {
     FIXED: "88fba2dcb1093621c70184699881bfb36f906c40",
     NEW_SPELLING: "fb90456847161db2fd085f5991852305b6e9fdae",
 }
+
+_MODULE = "github.com/cri-o/cri-o"
 
 # CRI-O's Makefile chooses tags by the libraries of the machine. These give the same CRI-O on each
 # one: it checks signatures of images in Go instead of by gpgme, and has no driver for Btrfs.
@@ -74,6 +78,23 @@ def find_crio(revision: str) -> CrioBuild | None:
     """Return the build of a revision, or None if `build_crio` did not build it yet."""
     home = _BUILD.find(revision)
     return _load(home) if home is not None else None
+
+
+def module_build(announce: Callable[[str], None] = print) -> CrioBuild:
+    """Return CRI-O of the Go module proxy, and build it first if it is missing. Needs a C compiler.
+
+    Raises BuildError.
+    """
+    program = crio(announce)
+    pinns = program.with_name("pinns")
+    with exclusive(pinns):
+        if not pinns.exists():
+            sources = sorted((module_directory(CRIO, _MODULE) / "pinns" / "src").glob("*.c"))
+            unfinished = pinns.with_suffix(".unfinished")
+            flags = ("-std=c99", "-Os", "-static", "-s", "-o", str(unfinished))
+            run_step(["cc", *flags, *map(str, sources)], program.parent)
+            unfinished.rename(pinns)
+    return CrioBuild(search(CRIO.module / "go.mod", rf"^\t{_MODULE} v(\S+)"), program.parent)
 
 
 def find_commit(revision: str) -> str | None:

@@ -19,11 +19,10 @@ from bench.environment import describe_environment
 from bench.errors import BenchError
 from bench.node import selinux_report
 from bench.node.selinux_cases import Case, run_cases
-from bench.node.selinux_node import CrioNode
+from bench.node.selinux_node import DEFAULT_HANDLER, CrioNode
 from bench.node.selinux_starts import Profile, measure
 from bench.report_table import ReportTable
-from tests.support.node_config import CRIO as NODE_CONFIG
-from tests.support.node_config import printed
+from tests.support.node_config import selinux_drop_in
 from tests.support.vm.image import RELEASES, SIZES
 from tests.support.vm.machine import MachineError, selinux_machine
 from tools.crio import AFFECTED
@@ -95,8 +94,7 @@ def _measure(image: Path, short: bool) -> tuple[ReportTable, list[Case], dict[st
     environment = {key: facts[key] for key in _FACTS}
     with tempfile.TemporaryDirectory() as directory, selinux_machine(image) as machine:
         node = CrioNode(machine)
-        drop_in = printed(*NODE_CONFIG, "--oldest", AFFECTED, "-o", "dropin")
-        version = node.restart(AFFECTED, drop_in)
+        version = node.restart(AFFECTED, selinux_drop_in(DEFAULT_HANDLER, "--oldest", AFFECTED))
         if not version.startswith("cri-o "):
             raise BenchError(f"CRI-O {AFFECTED} does not start: {version}")
         table = measure(node, _SHORT if short else _FULL, Path(directory))

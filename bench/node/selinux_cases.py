@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from bench.node.selinux_node import FILE_TYPE, WRONG_TYPE, CrioNode, Start
+from bench.node.selinux_node import DEFAULT_HANDLER, FILE_TYPE, WRONG_TYPE, CrioNode, Start
 from bench.node.selinux_pods import LEVEL, OTHER_LEVEL, settled, start_request, volume_pod
 from tests.support.node_config import CRIO as NODE_CONFIG
-from tests.support.node_config import printed
+from tests.support.node_config import printed, selinux_drop_in
 from tools.crio import NEW_SPELLING
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 
@@ -58,7 +58,7 @@ class Configuration:
         """Return the text of the drop-in, or nothing."""
         if self.options is None:
             return ""
-        text = printed(*NODE_CONFIG, *self.options, "-o", "dropin")
+        text = selinux_drop_in(DEFAULT_HANDLER, *self.options)
         lines = text.splitlines(keepends=True)
         return "".join(
             line for line in lines if self.allows_annotation or "allowed_annotations" not in line

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import BenchError
-from tests.support.node.crio import node_settings
+from tests.support.node.crio import handler_settings, node_settings
 from tests.support.vm.image import BUSYBOX_IMAGE, CRIO, FILES_PER_DIRECTORY, VOLUMES
 from tests.support.vm.machine import Machine
 from webhook.node_config.crio import DROP_IN
@@ -65,6 +65,9 @@ class Start:
     """Of the file of the volume that `mislabel` changes."""
 
 
+DEFAULT_HANDLER = handler_settings("runc", RUNC, Path("/usr/bin/conmon"))
+
+
 class CrioNode:
     """A node whose CRI-O can be replaced and configured."""
 
@@ -77,9 +80,7 @@ class CrioNode:
         If it does not start, the answer is the last line of its log.
         """
         files = {
-            "00-node.conf": node_settings(
-                CRIO / release / "pinns", RUNC, Path("/usr/bin/conmon"), BUSYBOX_IMAGE
-            ),
+            "00-node.conf": node_settings(CRIO / release / "pinns", DEFAULT_HANDLER, BUSYBOX_IMAGE),
             "01-selinux.conf": _SELINUX,
         }
         if drop_in:

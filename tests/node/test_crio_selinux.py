@@ -19,7 +19,7 @@ from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.release import previewed
-from tests.support.node_config import CRIO, printed
+from tests.support.node_config import CRIO, printed, selinux_drop_in
 from tests.support.waiting import await_that
 from tools.crio import AFFECTED
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
@@ -75,7 +75,8 @@ def node(nodes: NodePool) -> Iterator[RealNode]:
 def configured(node: RealNode, *options: str) -> Iterator[None]:
     """Restart CRI-O with the drop-in that podsettle prints, at its path."""
     runtime = cast(Crio, node.runtime)
-    runtime.add_drop_in(Path(DROP_IN).name, printed(*CRIO, *options, "-o", "dropin"))
+    drop_in = selinux_drop_in(runtime.default_handler, *options)
+    runtime.add_drop_in(Path(DROP_IN).name, drop_in)
     runtime.stop()
     runtime.start()
     assert Path(DROP_IN).exists(), "CRI-O reads another directory than the pages say"

@@ -20,7 +20,7 @@ from tests.support.node.node import RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.release import install_podsettle
-from tests.support.node_config import CRIO, printed
+from tests.support.node_config import CRIO, printed, selinux_drop_in
 from tests.support.policy_objects import POLICIES
 from tests.support.vm.image import SIZES, VOLUMES
 from tests.support.waiting import await_that
@@ -57,7 +57,8 @@ def node(nodes: NodePool) -> Iterator[RealNode]:
     """A node that is configured as the report's page says, and podsettle with the page's policy."""
     runtime = Crio(crio_or_skip(AFFECTED))
     runtime.add_drop_in("01-selinux.conf", "[crio.runtime]\nselinux = true\n")
-    runtime.add_drop_in(Path(DROP_IN).name, printed(*CRIO, "--oldest", AFFECTED, "-o", "dropin"))
+    drop_in = selinux_drop_in(runtime.default_handler, "--oldest", AFFECTED)
+    runtime.add_drop_in(Path(DROP_IN).name, drop_in)
     with nodes.own(runtime) as own:
         runtime_class = yaml.safe_load(printed(*CRIO, "-o", "runtimeclass"))
         own.cluster.create("/apis/node.k8s.io/v1/runtimeclasses", runtime_class)

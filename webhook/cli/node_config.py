@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TextIO
 
 import click
 import yaml
@@ -20,7 +21,13 @@ from webhook.core.labels import parse_labels
 from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
 from webhook.node_config import open_files as open_files_of_nodes
-from webhook.node_config.crio import Mode
+from webhook.node_config.crio import Mode, NodeHandler
+from webhook.node_config.crio_default_handler import DefaultHandler
+from webhook.node_config.distributions import (
+    Distribution,
+    open_files_document,
+    volatile_document,
+)
 from webhook.node_config.runtime_class_manifest import runtime_class_manifest
 from webhook.node_config.runtime_release import UnsupportedError
 
@@ -123,13 +130,14 @@ _OPEN_FILES_CHOICE = _Choice(
 _CRIO_QUESTION = "What are the nodes to do, and for which pods?"
 _CRIO_CHOICES = (
     _Choice(
-        "Skip the relabelling of volumes for pods that have the annotation and the RuntimeClass. "
-        "This is the default.",
+        "Skip the relabelling of volumes for pods that have the annotation and the RuntimeClass, "
+        "on OpenShift.",
         "--selinux",
     ),
     _Choice(
-        "Skip it for pods that have the annotation. There is no RuntimeClass.",
-        "--selinux --mode workload",
+        "Skip it for pods that have the annotation. There is no RuntimeClass. This is the default "
+        "for nodes that are not OpenShift's.",
+        "--selinux -o dropin",
     ),
     _Choice(
         "Skip it for every pod of the RuntimeClass, with or without the annotation. Every node "
@@ -163,10 +171,9 @@ def node_config() -> None:
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in Mode]),
-    default=Mode.HANDLER.value,
-    show_default=True,
     help="Which pods skip the relabelling. handler: pods with the annotation and the RuntimeClass. "
-    "workload: pods with the annotation. default-annotations: pods with the RuntimeClass.",
+    "workload: pods with the annotation. default-annotations: pods with the RuntimeClass.  "
+    "[default: handler; workload with -o dropin]",
 )
 @click.option(
     "--handler",
@@ -196,9 +203,17 @@ def node_config() -> None:
 @click.option(
     "--oci-runtime",
     type=click.Choice(["runc", "crun"]),
-    default="runc",
-    show_default=True,
-    help="The OCI runtime, on CRI-O before 1.31.3. Later releases use their own default.",
+    help="The OCI runtime of the handler. OpenShift from CRI-O 1.31.3 on uses its own default.  "
+    "[default: crun; runc with -o machineconfig and -o all]",
+)
+@click.option(
+    "--crio-config",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    help="What `crio status config` prints on one of the nodes; - is standard input. The handler "
+    "gets the settings of that node's default handler: its OCI runtime, its monitor, its smallest "
+    "memory limit and the annotations that it allows. Without the file, the paths are those of "
+    "CRI-O's own packages with -o dropin, and OpenShift's otherwise.",
 )
 @_oldest_option("CRI-O", crio_nodes.parse_release)
 @node_selector_option
@@ -208,7 +223,8 @@ def node_config() -> None:
     type=click.Choice(["machineconfig", "dropin", "runtimeclass", "all"]),
     default="all",
     show_default=True,
-    help="all: the MachineConfig and the RuntimeClass, with the drop-in and notes in comments.",
+    help="machineconfig: for OpenShift. dropin: for other nodes. all: the MachineConfig and the "
+    "RuntimeClass, with the drop-in for other nodes and notes in comments.",
 )
 @click.pass_context
 def crio(
@@ -216,11 +232,12 @@ def crio(
     selinux: bool,
     volatile: bool,
     open_files: tuple[int, int] | None,
-    mode: str,
+    mode: str | None,
     handler: str,
     class_name: str,
     role: str,
-    oci_runtime: str,
+    oci_runtime: str | None,
+    crio_config: TextIO | None,
     oldest: Version | None,
     node_selector: tuple[str, ...],
     output: str,
@@ -239,9 +256,17 @@ def crio(
         return
     if not selinux:
         raise InputError(_missing_option(context, "--selinux"))
-    _reject_options_without_effect(context, Mode(mode), oldest)
+    chosen = Mode(mode or (Mode.WORKLOAD if output == "dropin" else Mode.HANDLER))
+    if chosen is Mode.WORKLOAD:
+        _reject_options_of_handlers(context)
+    default_handler = None if crio_config is None else _default_handler(crio_config)
+    other = NodeHandler(oldest, oci_runtime, default_handler)
+    openshift = replace(other, is_openshift=True)
+    if "oci_runtime" in _options_of_user(context):
+        _reject_oci_runtime_without_effect(other if output == "dropin" else openshift)
     try:
-        drop_in = crio_nodes.selinux_drop_in(Mode(mode), handler, oldest, oci_runtime)
+        drop_in = crio_nodes.selinux_drop_in(chosen, handler, other)
+        on_openshift = crio_nodes.selinux_drop_in(chosen, handler, openshift)
     except UnsupportedError as error:
         raise InputError(str(error)) from None
     if output == "dropin":
@@ -249,24 +274,40 @@ def crio(
         return
     objects = []
     if output in ("machineconfig", "all"):
-        objects.append(crio_nodes.machine_config(role, drop_in))
+        objects.append(crio_nodes.machine_config(role, on_openshift))
     if output in ("runtimeclass", "all"):
-        if mode != Mode.WORKLOAD:
-            objects.append(
-                runtime_class_manifest(class_name, handler, _parse_node_selector(node_selector))
-            )
+        if chosen is not Mode.WORKLOAD:
+            selector = _parse_node_selector(node_selector)
+            annotations = crio_nodes.class_annotations(other)
+            objects.append(runtime_class_manifest(class_name, handler, selector, annotations))
         elif output == "runtimeclass":
             raise InputError("--mode workload needs no RuntimeClass")
     comments: tuple[str, ...] = ()
     if output == "all":
-        caveats = crio_nodes.caveats(Mode(mode), role, oldest)
-        comments = (*caveats, "", f"{crio_nodes.DROP_IN}, on each node:", "", drop_in)
+        caveats = crio_nodes.caveats(chosen, role, oldest)
+        where = f"{crio_nodes.DROP_IN}, on each node that is not OpenShift's:"
+        comments = (*caveats, "", where, "", drop_in)
     echo_text(_to_yaml(comments, objects))
+
+
+def _default_handler(file: TextIO) -> DefaultHandler:
+    try:
+        return DefaultHandler.read(file.read())
+    except ValueError as error:
+        raise InputError(f"--crio-config: {file.name} {error}") from None
 
 
 @node_config.command()
 @click.option("--volatile", is_flag=True, help="Make overlayfs mounts volatile.")
 @open_files_option
+@click.option(
+    "--for",
+    "distribution",
+    type=click.Choice([each.value for each in Distribution]),
+    help="With --open-files or -o dropin, print the form that a distribution takes in place of a "
+    "file. eks: a NodeConfig for nodes with Amazon Linux 2023. talos: a machine configuration "
+    "patch. Other distributions take the file.",
+)
 @click.option(
     "--config-version",
     type=click.Choice(["2", "3"]),
@@ -305,6 +346,7 @@ def containerd(
     context: click.Context,
     volatile: bool,
     open_files: tuple[int, int] | None,
+    distribution: str | None,
     config_version: str | None,
     handler: str,
     class_name: str,
@@ -319,11 +361,22 @@ def containerd(
     if not _options_of_user(context):
         _print_choices(context, _CONTAINERD_QUESTION, _CONTAINERD_CHOICES)
         return
+    if open_files is not None and distribution is not None:
+        _reject_other_options(context, {"open_files", "distribution"})
+        echo_text(open_files_document(Distribution(distribution), *open_files))
+        return
     if open_files is not None:
         _print_unit_drop_in(context, "containerd.service", open_files)
         return
     if not volatile:
         raise InputError(_missing_option(context, "--volatile"))
+    if distribution is not None and output != "dropin":
+        raise InputError("--for is another form of the drop-in: add -o dropin")
+    if distribution is not None and config_version is not None:
+        raise InputError(
+            f"--config-version has no effect with --for {distribution}: the version is that of the "
+            "distribution's own file"
+        )
     if output != "dropin" and not node_selector:
         raise InputError(
             "volatile mounts apply to whole nodes: give --node-selector KEY=VALUE, a label of the "
@@ -335,6 +388,9 @@ def containerd(
     except UnsupportedError as error:
         raise InputError(str(error)) from None
     drop_in = containerd_nodes.volatile_drop_in(version)
+    if distribution is not None:
+        echo_text(volatile_document(Distribution(distribution), drop_in))
+        return
     if output == "dropin":
         echo_text(drop_in)
         return
@@ -353,10 +409,15 @@ def containerd(
 
 def _print_unit_drop_in(context: click.Context, unit: str, limits: tuple[int, int]) -> None:
     """Print the drop-in of a unit. Raise InputError if the user gave another option."""
-    if _options_of_user(context) != {"open_files"}:
-        raise InputError(f"{_OPEN_FILES_OPTION} takes no other option")
+    _reject_other_options(context, {"open_files"})
     comment = _to_yaml(open_files_of_nodes.caveats(unit), ())
     echo_text(comment + open_files_of_nodes.unit_drop_in(*limits))
+
+
+def _reject_other_options(context: click.Context, names: set[str]) -> None:
+    """Raise InputError if the user gave an option beside those that go with limits."""
+    if not _options_of_user(context) <= names:
+        raise InputError(f"{_OPEN_FILES_OPTION} takes no other option")
 
 
 def _options_of_user(context: click.Context) -> set[str]:
@@ -381,23 +442,29 @@ def _missing_option(context: click.Context, option: str) -> str:
     return f"missing option: {option}; {context.command_path} alone lists what you can choose"
 
 
-def _reject_options_without_effect(
-    context: click.Context, mode: Mode, oldest: Version | None
-) -> None:
-    """Raise InputError if the user gave an option that has no effect in this mode or release."""
+def _reject_options_of_handlers(context: click.Context) -> None:
+    """Raise InputError if the user gave an option that has no effect without a handler."""
     options_of_user = _options_of_user(context)
-    if mode is Mode.WORKLOAD:
-        for name, option in (
-            ("class_name", "--runtime-class"),
-            ("node_selector", _NODE_SELECTOR_OPTION),
-        ):
-            if name in options_of_user:
-                raise InputError(f"{option} has no effect: --mode workload has no RuntimeClass")
-    if "oci_runtime" in options_of_user and (
-        mode is Mode.WORKLOAD or crio_nodes.inherits_default_runtime(oldest)
+    for name, option, lacks in (
+        ("class_name", "--runtime-class", "RuntimeClass"),
+        ("node_selector", _NODE_SELECTOR_OPTION, "RuntimeClass"),
+        ("crio_config", "--crio-config", "handler"),
+        ("oci_runtime", "--oci-runtime", "handler"),
     ):
-        case = "--mode workload" if mode is Mode.WORKLOAD else "this release of CRI-O"
-        raise InputError(f"--oci-runtime has no effect with {case}: nodes keep their own runtime")
+        if name in options_of_user:
+            raise InputError(
+                f"{option} has no effect: --mode workload has no {lacks}; give --mode handler"
+            )
+
+
+def _reject_oci_runtime_without_effect(node: NodeHandler) -> None:
+    if node.default_handler is not None:
+        case = "--crio-config"
+    elif crio_nodes.inherits_default_runtime(node):
+        case = "this release of CRI-O"
+    else:
+        return
+    raise InputError(f"--oci-runtime has no effect with {case}: nodes keep their own runtime")
 
 
 def _parse_node_selector(pairs: Iterable[str]) -> dict[str, str]:

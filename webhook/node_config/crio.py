@@ -7,21 +7,31 @@ CRI-O removes the annotation from a pod unless its runtime handler or a workload
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
 
-from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
+from webhook.core.constants import (
+    ANNOTATION_ALLOWED_ANNOTATIONS,
+    ANNOTATION_MIN_MEMORY,
+    SKIP_RELABEL_ANNOTATIONS,
+)
 from webhook.core.defects.versions import Version
 from webhook.core.types import Json
+from webhook.node_config.crio_default_handler import DefaultHandler, as_quantity
 from webhook.node_config.runtime_release import (
     InvalidReleaseError,
     UnsupportedError,
     parse_runtime_release,
 )
+from webhook.node_config.toml import toml_table
 
 DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
 
-_OLD_SPELLING, _NEW_SPELLING = SKIP_RELABEL_ANNOTATIONS
+_SPELLINGS = SKIP_RELABEL_ANNOTATIONS
+_OLD_SPELLING, _NEW_SPELLING = _SPELLINGS
 # The first release that knows the new spelling (cri-o PR 9537). An older CRI-O ignores a handler
 # with an unknown spelling in `allowed_annotations`, and does not start with such a workload
 # (`ValidateRuntimes`, `Workloads.Validate`).
@@ -33,6 +43,11 @@ _MAX_MINOR = 60
 # The last minor of OpenShift 4 whose CRI-O is known: 1.35.
 _LAST_OPENSHIFT_MINOR = 22
 _DEFAULT_HANDLERS = ("runc", "crun")
+# The first release with `container_min_memory`. The value is that of CRI-O's default handler, crun.
+# Without the key, the smallest memory limit is 12 MiB (`pkg/config/config.go`).
+_MIN_MEMORY_SINCE = Version(1, 30)
+_CRUN_MIN_MEMORY = "500KiB"
+_DEFAULT_MIN_MEMORY = "12MiB"
 
 
 class Mode(StrEnum):
@@ -88,12 +103,24 @@ def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
         "of pools that inherit it. On a compact cluster, the pool is master. Every other pool "
         "needs its own MachineConfig (--role)."
     )
-    if mode is not Mode.WORKLOAD:
+    if mode is Mode.WORKLOAD:
+        yield (
+            "CRI-O applies one workload to a pod, at random if the pod activates two. The remedy "
+            "leaves pods that activate a workload of OpenShift or have another annotation for "
+            "CRI-O. Name pods that activate a workload of your own in the annotation "
+            "podsettle.dev/skip."
+        )
+    else:
         yield (
             "A pod of the RuntimeClass stays in ContainerCreating on a node without the handler. "
             "Keep this order: first apply the MachineConfig (-o machineconfig); wait until `oc get "
             f"mcp {role}` shows UPDATED True; apply the RuntimeClass (-o runtimeclass), and then "
             "the policy. With --node-selector KEY=VALUE, pods run only on nodes with that label."
+        )
+        yield (
+            "The handler allows no annotation that the default handler of your nodes allows, such "
+            "as io.kubernetes.cri-o.Devices, and has none of its other settings. To copy them: "
+            "`crio status config > FILE` on a node, and --crio-config FILE here."
         )
     yield (
         "CRI-O compares only the label of a volume's top directory. Files deeper in the volume "
@@ -101,18 +128,31 @@ def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
     )
 
 
-def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtime: str) -> str:
-    """Return a file for /etc/crio/crio.conf.d.
+@dataclass(frozen=True, slots=True)
+class NodeHandler:
+    """What decides which settings a handler gets beside those of its mode."""
 
-    `oldest` is the oldest CRI-O on the nodes, or None if it is unknown. `oci_runtime` is runc or
-    crun. The drop-in contains it only if the oldest CRI-O cannot inherit the settings of the
-    default handler.
+    oldest: Version | None = None
+    """The oldest CRI-O on the nodes. None if it is unknown."""
+    oci_runtime: str | None = None
+    """`runc` or `crun`. None for the usual one."""
+    default_handler: DefaultHandler | None = None
+    """The default handler of a node, whose settings the handler gets."""
+    is_openshift: bool = False
+    """Whether the nodes are OpenShift's. Otherwise they have CRI-O's own packages."""
 
-    Raises UnsupportedError if the oldest CRI-O does not support the mode.
+
+def selinux_drop_in(mode: Mode, name: str, node: NodeHandler) -> str:
+    """Return a file for /etc/crio/crio.conf.d with a handler or workload of a name.
+
+    CRI-O starts with it also on nodes on which the paths in it do not exist. It then ignores the
+    handler (`ValidateRuntimes`). Raises UnsupportedError if the oldest CRI-O does not support the
+    mode.
     """
-    if handler in _DEFAULT_HANDLERS and mode is not Mode.WORKLOAD:
+    oldest = node.oldest
+    if name in _DEFAULT_HANDLERS and mode is not Mode.WORKLOAD:
         raise UnsupportedError(
-            f"--handler {handler} may be the nodes' default handler, which other pods use: "
+            f"--handler {name} may be the nodes' default handler, which other pods use: "
             "give another name"
         )
     if oldest is not None and oldest < _LEVEL_COMPARISON_SINCE:
@@ -125,26 +165,36 @@ def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtim
         if oldest is not None and oldest >= _NEW_SPELLING_SINCE
         else [_OLD_SPELLING]
     )
-    allowed = "[" + ", ".join(f'"{key}"' for key in spellings) + "]"
     if mode is Mode.WORKLOAD:
-        return _join_lines(
-            f"[crio.runtime.workloads.{handler}]",
-            f'activation_annotation = "{_OLD_SPELLING}"',
-            f"allowed_annotations = {allowed}",
-        )
-    table = f"[crio.runtime.runtimes.{handler}]"
-    runtime = _runtime_settings(oldest, oci_runtime)
+        workload = {"activation_annotation": _OLD_SPELLING, "allowed_annotations": spellings}
+        return toml_table(f"crio.runtime.workloads.{name}", workload)
+    settings = _handler_settings(node)
     if mode is Mode.HANDLER:
-        return _join_lines(table, *runtime, f"allowed_annotations = {allowed}")
-    if not _supports(oldest, since=Version(1, 32), backports={31: 4}):
+        allowed = settings.get("allowed_annotations", [])
+        settings["allowed_annotations"] = list(dict.fromkeys([*spellings, *allowed]))
+    elif _supports(oldest, since=Version(1, 32), backports={31: 4}):
+        defaults = settings.get("default_annotations", {})
+        settings["default_annotations"] = defaults | dict.fromkeys(spellings, "true")
+    else:
         raise UnsupportedError(
             "the first releases of CRI-O with default_annotations are 1.31.4 and 1.32.0: give "
             "--oldest if every node has such a release, or use another --mode"
         )
-    defaults = (f'"{key}" = "true"' for key in spellings)
-    return _join_lines(
-        table, *runtime, "", f"[crio.runtime.runtimes.{handler}.default_annotations]", *defaults
-    )
+    return toml_table(f"crio.runtime.runtimes.{name}", settings)
+
+
+def class_annotations(node: NodeHandler) -> dict[str, str]:
+    """Return what the RuntimeClass says of its handler, for `handler_loss` of the core."""
+    # The class may be for OpenShift and for other nodes.
+    everywhere = [_handler_settings(replace(node, is_openshift=each)) for each in (False, True)]
+    # An older CRI-O ignores the key, and its default handler has the same limit.
+    is_read = _supports(node.oldest, since=_MIN_MEMORY_SINCE) or node.default_handler is not None
+    amounts = {each.get("container_min_memory", "") for each in everywhere} if is_read else {""}
+    others = [key for key in everywhere[0].get("allowed_annotations", ()) if key not in _SPELLINGS]
+    return {
+        ANNOTATION_MIN_MEMORY: as_quantity(min(amounts) or _DEFAULT_MIN_MEMORY),
+        ANNOTATION_ALLOWED_ANNOTATIONS: ",".join(others),
+    }
 
 
 def machine_config(role: str, drop_in: str) -> Json:
@@ -167,23 +217,40 @@ def machine_config(role: str, drop_in: str) -> Json:
     }
 
 
-def inherits_default_runtime(oldest: Version | None) -> bool:
-    """Return whether a handler can inherit the default handler's settings on every node."""
-    return _supports(oldest, since=Version(1, 32), backports={31: 3})
+def inherits_default_runtime(node: NodeHandler) -> bool:
+    """Return whether the handler inherits the OCI runtime of the default handler.
+
+    CRI-O looks for conmon in $PATH if a handler does not name it, and does not start without it
+    (`TranslateMonitorFields`). A handler inherits no `monitor_path`. OpenShift's nodes have conmon
+    in $PATH. Those with CRI-O's own packages do not (cri-o/packaging, `10-crio.conf`).
+    """
+    return node.is_openshift and _supports(node.oldest, since=Version(1, 32), backports={31: 3})
 
 
-def _runtime_settings(oldest: Version | None, oci_runtime: str) -> tuple[str, ...]:
-    """Return the lines of a handler that choose its OCI runtime."""
-    if inherits_default_runtime(oldest):
-        return ("inherit_default_runtime = true",)
-    return (
-        f'runtime_path = "/usr/bin/{oci_runtime}"',
-        f'runtime_root = "/run/{oci_runtime}"',
-        'runtime_type = "oci"',
-    )
+def _handler_settings(node: NodeHandler) -> dict[str, Any]:
+    """Return the settings of a handler apart from those of its mode."""
+    if node.default_handler is not None:
+        return dict(node.default_handler.settings)
+    if inherits_default_runtime(node):
+        return {"inherit_default_runtime": True, "container_min_memory": _CRUN_MIN_MEMORY}
+    # OpenShift's CRI-O before 1.31.3 uses runc.
+    oci_runtime = node.oci_runtime or ("runc" if node.is_openshift else "crun")
+    directory = "/usr/bin" if node.is_openshift else "/usr/libexec/crio"
+    settings = {
+        "runtime_path": f"{directory}/{oci_runtime}",
+        "runtime_root": f"/run/{oci_runtime}",
+        "runtime_type": "oci",
+    }
+    if not node.is_openshift:
+        settings["monitor_path"] = f"{directory}/conmon"
+    if oci_runtime == "crun":
+        settings["container_min_memory"] = _CRUN_MIN_MEMORY
+    return settings
 
 
-def _supports(oldest: Version | None, *, since: Version, backports: dict[int, int]) -> bool:
+def _supports(
+    oldest: Version | None, *, since: Version, backports: Mapping[int, int] = MappingProxyType({})
+) -> bool:
     """Return whether the oldest release has a feature. `backports` maps minors to patch numbers."""
     if oldest is None:
         return False
@@ -193,7 +260,3 @@ def _supports(oldest: Version | None, *, since: Version, backports: dict[int, in
 
 def _format_version(version: Version) -> str:
     return ".".join(map(str, version[:3]))
-
-
-def _join_lines(*lines: str) -> str:
-    return "\n".join(lines) + "\n"

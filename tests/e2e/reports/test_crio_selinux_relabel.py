@@ -65,8 +65,12 @@ def test_handler_in_the_machine_config_allows_the_annotation(
     assert OLD in runtimes[made["handler"]]["allowed_annotations"]
     for name in (machine_config["metadata"]["name"], made["metadata"]["name"], file["path"]):
         assert f"`{name}`" in scenario.page.sections["Node configuration"]
+
+
+def test_workload_for_other_distributions_allows_the_annotation(scenario: DocScenario) -> None:
     drop_in = next(c for c in scenario.page.commands if c.arguments[-1:] == ("dropin",))
-    assert content == "\n".join(drop_in.output) + "\n"
+    (workload,) = tomllib.loads("\n".join(drop_in.output))["crio"]["runtime"]["workloads"].values()
+    assert workload == {"activation_annotation": OLD, "allowed_annotations": [OLD]}
 
 
 def test_pod_of_the_cron_job_gets_the_annotations_that_skip_relabelling(

@@ -3,40 +3,178 @@
 from __future__ import annotations
 
 import base64
+import tomllib
 from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.support.node_config import CONTAINERD, CRIO, printed, refused, toml
 
+Json = dict[str, Any]
+
 V1 = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
 V2 = "try-skip-volume-selinux-label.crio.io"
 
 
-def test_handler_allows_the_annotation_keys_that_the_oldest_crio_supports() -> None:
-    runtimes = toml(*CRIO, "--oldest", "1.33.12")["crio"]["runtime"]["runtimes"]
-    assert runtimes == {
-        "selinux-fix-runtime": {"inherit_default_runtime": True, "allowed_annotations": [V1]}
+PACKAGED = {
+    "runtime_path": "/usr/libexec/crio/crun",
+    "runtime_root": "/run/crun",
+    "runtime_type": "oci",
+    "monitor_path": "/usr/libexec/crio/conmon",
+    "container_min_memory": "500KiB",
+}
+"""A handler on nodes with CRI-O's own packages."""
+ON_OPENSHIFT = {"inherit_default_runtime": True, "container_min_memory": "500KiB"}
+OLD_OPENSHIFT = {
+    "runtime_path": "/usr/bin/runc",
+    "runtime_root": "/run/runc",
+    "runtime_type": "oci",
+}
+HANDLER = (*CRIO, "--mode", "handler")
+
+
+def handler_of(text: str) -> Any:
+    return tomllib.loads(text)["crio"]["runtime"]["runtimes"]["selinux-fix-runtime"]
+
+
+def machine_config_of(*arguments: str) -> str:
+    made = yaml.safe_load(printed(*arguments, "-o", "machineconfig"))
+    (file,) = made["spec"]["config"]["storage"]["files"]
+    return base64.b64decode(file["contents"]["source"].partition(",")[2]).decode()
+
+
+@pytest.mark.parametrize(
+    ("oldest", "keys", "on_openshift"),
+    [
+        ((), [V1], OLD_OPENSHIFT),
+        (("--oldest", "1.29.0"), [V1], OLD_OPENSHIFT),
+        (("--oldest", "1.31.2"), [V1], OLD_OPENSHIFT),
+        (("--oldest", "1.31.3"), [V1], ON_OPENSHIFT),
+        (("--oldest", "1.33.12"), [V1], ON_OPENSHIFT),
+        (("--oldest", "1.35.0"), [V2, V1], ON_OPENSHIFT),
+    ],
+)
+def test_handler_has_the_keys_and_the_paths_of_its_nodes(
+    oldest: tuple[str, ...], keys: list[str], on_openshift: Json
+) -> None:
+    """CRI-O ends if a handler that it does not ignore names no monitor and $PATH has none."""
+    elsewhere = handler_of(printed(*HANDLER, *oldest, "-o", "dropin"))
+    assert elsewhere == PACKAGED | {"allowed_annotations": keys}
+    found = handler_of(machine_config_of(*CRIO, *oldest))
+    assert found == on_openshift | {"allowed_annotations": keys}
+
+
+def test_handler_has_the_chosen_oci_runtime() -> None:
+    found = handler_of(printed(*HANDLER, "--oci-runtime", "runc", "-o", "dropin"))
+    assert found["runtime_path"] == "/usr/libexec/crio/runc"
+    assert "container_min_memory" not in found
+    found = handler_of(machine_config_of(*CRIO, "--oci-runtime", "crun"))
+    assert (found["runtime_path"], found["runtime_root"]) == ("/usr/bin/crun", "/run/crun")
+
+
+NODE = """\
+[crio]
+  root = "/data"
+  [crio.runtime]
+    default_runtime = "ours"
+    [crio.runtime.runtimes]
+      [crio.runtime.runtimes.ours]
+        runtime_path = "/opt/ours/crun"
+        monitor_path = "/opt/ours/conmon"
+        monitor_env = ["PATH=/opt/\\"ours"]
+        container_min_memory = "%s"
+        no_sync_log = false
+        inherit_default_runtime = false
+        allowed_annotations = ["devices.crio.io"]
+        [crio.runtime.runtimes.ours.platform_runtime_paths]
+          "linux/arm64" = "/opt/arm/crun"
+      [crio.runtime.runtimes.other]
+        runtime_path = "/other"
+"""
+SETTINGS: Json = {
+    "runtime_path": "/opt/ours/crun",
+    "monitor_path": "/opt/ours/conmon",
+    "monitor_env": ['PATH=/opt/"ours'],
+    "container_min_memory": "500KiB",
+    "no_sync_log": False,
+    "platform_runtime_paths": {"linux/arm64": "/opt/arm/crun"},
+}
+
+
+@pytest.mark.parametrize("oldest", [(), ("--oldest", "1.36.3")])
+def test_handler_copies_the_default_handler_of_a_node(
+    tmp_path: Path, oldest: tuple[str, ...]
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(NODE % "500KiB")
+    copying = (*HANDLER, *oldest, "--crio-config", str(file))
+    expected = SETTINGS | {
+        "allowed_annotations": [*([V2] if oldest else []), V1, "devices.crio.io"]
     }
-    runtimes = toml(*CRIO, "--oldest", "1.35.0")["crio"]["runtime"]["runtimes"]
-    assert runtimes["selinux-fix-runtime"]["allowed_annotations"] == [V2, V1]
+    assert handler_of(printed(*copying, "-o", "dropin")) == expected
+    assert handler_of(machine_config_of(*copying)) == expected
+    defaults = (*CRIO, "--mode", "default-annotations", "--oldest", "1.33.12")
+    found = handler_of(printed(*defaults, "--crio-config", str(file), "-o", "dropin"))
+    assert found == SETTINGS | {
+        "allowed_annotations": ["devices.crio.io"],
+        "default_annotations": {V1: "true"},
+    }
 
 
-@pytest.mark.parametrize("arguments", [(), ("--oldest", "1.31.2"), ("--oldest", "1.29.0")])
-def test_handler_for_an_older_crio_names_its_oci_runtime(arguments: tuple[str, ...]) -> None:
-    runtimes = toml(*CRIO, *arguments, "--oci-runtime", "crun")["crio"]["runtime"]["runtimes"]
-    assert runtimes["selinux-fix-runtime"] == {
-        "runtime_path": "/usr/bin/crun",
-        "runtime_root": "/run/crun",
-        "runtime_type": "oci",
-        "allowed_annotations": [V1],
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "crio status config"),
+        ("[[", "crio status config"),
+        ('[crio.runtime]\ndefault_runtime = "crun"\n', "crio status config"),
+        ("[crio]\nruntime = 5\n", "crio status config"),
+        (NODE % "much", "'much' is not an amount of memory"),
+    ],
+)
+def test_file_that_is_no_configuration_of_a_node_is_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(text)
+    said = refused(*HANDLER, "--crio-config", str(file))
+    assert message in said
+    assert str(file) in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "memory", "smallest"),
+    [
+        ((), None, "12Mi"),
+        (("--oldest", "1.29.4"), None, "12Mi"),
+        (("--oldest", "1.30.0"), None, "12Mi"),
+        (("--oldest", "1.31.3"), None, "500Ki"),
+        ((), "500KiB", "500Ki"),
+        ((), "12MiB", "12Mi"),
+        ((), "1.5m", "1536Ki"),
+        ((), "5000001", "5000001"),
+    ],
+)
+def test_class_states_the_smallest_memory_limit_and_the_allowed_annotations(
+    tmp_path: Path, arguments: tuple[str, ...], memory: str | None, smallest: str
+) -> None:
+    if memory is not None:
+        (tmp_path / "node.toml").write_text(NODE % memory)
+        arguments = (*arguments, "--crio-config", str(tmp_path / "node.toml"))
+    made = yaml.safe_load(printed(*HANDLER, *arguments, "-o", "runtimeclass"))
+    assert made["metadata"]["annotations"] == {
+        "podsettle.dev/min-memory": smallest,
+        "podsettle.dev/allowed-annotations": "devices.crio.io" if memory else "",
     }
 
 
 def test_workload_mode_is_activated_by_the_annotation() -> None:
-    workloads = toml(*CRIO, "--mode", "workload", "--handler", "w")["crio"]["runtime"]["workloads"]
-    assert workloads == {"w": {"activation_annotation": V1, "allowed_annotations": [V1]}}
+    workload = {"activation_annotation": V1, "allowed_annotations": [V1]}
+    for mode in ((), ("--mode", "workload")):
+        found = toml(*CRIO, *mode, "--handler", "w")["crio"]["runtime"]
+        assert found == {"workloads": {"w": workload}}
     (only,) = yaml.safe_load_all(printed(*CRIO, "--mode", "workload"))
     assert only["kind"] == "MachineConfig"
     assert "needs no RuntimeClass" in refused(*CRIO, "--mode", "workload", "-o", "runtimeclass")
@@ -65,14 +203,12 @@ def test_machine_config_contains_the_drop_in() -> None:
     (file,) = machine_config["spec"]["config"]["storage"]["files"]
     assert file["path"] == "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
     assert file["mode"] == 420
-    head, _, content = file["contents"]["source"].partition(",")
-    assert head == "data:text/plain;charset=utf-8;base64"
-    assert base64.b64decode(content).decode() == printed(*CRIO, "-o", "dropin")
+    assert file["contents"]["source"].startswith("data:text/plain;charset=utf-8;base64,")
 
 
 def test_comment_contains_every_line_of_the_drop_in() -> None:
-    comment = [line for line in printed(*CRIO).splitlines() if line.startswith("#")]
-    for line in printed(*CRIO, "-o", "dropin").splitlines():
+    comment = [line for line in printed(*HANDLER).splitlines() if line.startswith("#")]
+    for line in printed(*HANDLER, "-o", "dropin").splitlines():
         assert f"# {line}" in comment
 
 
@@ -191,6 +327,7 @@ def test_default_handler_of_crio_is_not_replaced(name: str) -> None:
         ("--mode", "workload", "--runtime-class", "a"),
         ("--mode", "workload", "--node-selector", "a=b"),
         ("--mode", "workload", "--oci-runtime", "crun"),
+        ("--mode", "workload", "--crio-config", "/dev/null"),
         ("--oldest", "1.33.12", "--oci-runtime", "crun"),
     ],
 )
@@ -205,7 +342,8 @@ def test_commands_for_each_choice_are_listed_and_work(runtime: str, count: int) 
     assert len(commands) == count
     for program, group, *arguments in commands:
         assert (program, group) == ("podsettle", "node-config")
-        assert ("apiVersion:" in printed(*arguments)) is ("--open-files" not in arguments)
+        is_file = "--open-files" in arguments or "dropin" in arguments
+        assert ("apiVersion:" in printed(*arguments)) is not is_file
     assert max(map(len, lines)) <= 80
     without_choice = refused(runtime, "--node-selector", "a=b")
     assert f"podsettle node-config {runtime} alone lists what you can choose" in without_choice

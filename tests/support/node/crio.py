@@ -31,6 +31,8 @@ Json = dict[str, Any]
 
 _CONFIGURATION = Path("/etc/crio/crio.conf.d")
 _CONTAINERS = Path("/etc/containers")
+# Where CRI-O's own packages have the programs that it starts (cri-o/packaging).
+_PACKAGED = Path("/usr/libexec/crio")
 _BUNDLES = Path("/run/containers/storage/overlay-containers")
 
 
@@ -42,12 +44,23 @@ class Crio:
     log = Path("/var/log/crio.log")
 
     def __init__(
-        self, build: CrioBuild, pause_image: str = "", *, registries: Sequence[str] = (ADDRESS,)
+        self,
+        build: CrioBuild,
+        pause_image: str = "",
+        *,
+        registries: Sequence[str] = (ADDRESS,),
+        packaged: bool = False,
     ) -> None:
+        """Prepare a build.
+
+        With `packaged`, the node is laid out as by CRI-O's own packages: conmon and the OCI
+        runtimes are not in $PATH, and the default handler, which is crun, names them.
+        """
         self.build = build
         """Takes effect at the next start."""
         self._pause_image = pause_image or NodeImages.of(directory()).pause
         self._registries = registries
+        self._packaged = packaged
         self._drop_ins = DropIns(_CONFIGURATION)
         self._server: Server | None = None
 
@@ -55,6 +68,13 @@ class Crio:
     def version(self) -> str:
         """The release, as nodes print it after `cri-o://`."""
         return self.build.version
+
+    @property
+    def default_handler(self) -> str:
+        """The settings of the handler for pods without a RuntimeClass."""
+        if self._packaged:
+            return f"pids_limit = 4096\n{PACKAGED_HANDLER}"
+        return handler_settings("runc", _program("runc"), _program("conmon"))
 
     def add_drop_in(self, name: str, text: str) -> None:
         """Add a file of configuration. The next start writes it."""
@@ -66,8 +86,10 @@ class Crio:
 
     def start(self) -> None:
         """Start CRI-O, and wait until it answers."""
-        programs = (self.build.pinns, _program("runc"), _program("conmon"))
-        self.add_drop_in("00-node.conf", node_settings(*programs, self._pause_image))
+        if self._packaged:
+            _lay_out_programs()
+        settings = node_settings(self.build.pinns, self.default_handler, self._pause_image)
+        self.add_drop_in("00-node.conf", settings)
         self._drop_ins.write()
         _CONTAINERS.mkdir(parents=True, exist_ok=True)
         policy = {"default": [{"type": "insecureAcceptAnything"}]}
@@ -80,7 +102,8 @@ class Crio:
         )
         _hide_controllers_without_hierarchy()
         # A new one each time, because the program may be another build.
-        self._server = Server(self.build.crio, (), self.log)
+        path = {"PATH": f"{_PACKAGED}/path"} if self._packaged else {}
+        self._server = Server(self.build.crio, (), self.log, path)
         self._server.start()
         self._server.await_that(self._answers)
 
@@ -93,6 +116,11 @@ class Crio:
         """End CRI-O without waiting for the calls that it serves. Its containers go on."""
         if self._server is not None:
             self._server.kill()
+
+    def status_config(self) -> str:
+        """Return what `crio status config` prints."""
+        command = [str(self.build.crio), "status", "--socket", str(self.socket), "config"]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def sandbox_annotations(self, pod: Json) -> dict[str, str]:
         """Return the annotations that CRI-O has left on the sandbox of a running pod."""
@@ -129,7 +157,7 @@ class Crio:
         return bool(self._inspect("info"))
 
 
-def node_settings(pinns: Path, runc: Path, conmon: Path, pause_image: str) -> str:
+def node_settings(pinns: Path, handler: str, pause_image: str) -> str:
     """Return the settings that a node needs. All others are CRI-O's defaults."""
     return f"""\
 [crio]
@@ -139,22 +167,72 @@ storage_driver = "overlay"
 cgroup_manager = "cgroupfs"
 conmon_cgroup = "pod"
 pinns_path = "{pinns}"
-default_runtime = "runc"
 # CRI-O would load its profile into the kernel, where it would stay.
 apparmor_profile = "unconfined"
-
-[crio.runtime.runtimes.runc]
-runtime_path = "{runc}"
-runtime_root = "/run/runc"
-monitor_path = "{conmon}"
-monitor_cgroup = "pod"
-
+{handler}
 [crio.image]
 pause_image = "{pause_image}"
 
 [crio.network]
 plugin_dirs = ["{CNI_PLUGINS}"]
 """
+
+
+def handler_settings(name: str, runtime: Path, conmon: Path, *more: str) -> str:
+    """Return the settings of the default handler."""
+    lines = (
+        f'default_runtime = "{name}"',
+        "",
+        f"[crio.runtime.runtimes.{name}]",
+        f'runtime_path = "{runtime}"',
+        f'runtime_root = "/run/{name}"',
+        f'monitor_path = "{conmon}"',
+        *more,
+    )
+    return "\n".join(lines) + "\n"
+
+
+PACKAGED_HANDLER = handler_settings(
+    "crun",
+    _PACKAGED / "crun",
+    _PACKAGED / "conmon",
+    'container_min_memory = "500KiB"',
+    'allowed_annotations = ["io.containers.trace-syscall", "devices.crio.io"]',
+)
+
+
+# crun of Debian 12 refuses a bundle of a later specification than 1.1. It can write no pids limit
+# below 1 either, which is CRI-O's default.
+_CRUN = f"""\
+#!/bin/sh
+known='s/"ociVersion": *"[^"]*"/"ociVersion":"1.0.2"/'
+before=
+for argument
+do
+  [ "$before" = --bundle ] && /bin/sed -i "$known" "$argument/config.json"
+  before=$argument
+done
+exec {_PACKAGED}/crun-1.8 "$@"
+"""
+
+
+def _lay_out_programs() -> None:
+    """Put the programs where CRI-O's own packages have them, and all others into a $PATH."""
+    path = _PACKAGED / "path"
+    if path.exists():
+        return
+    path.mkdir(parents=True)
+    moved = ("conmon", "crun", "runc")
+    for name in moved:
+        shutil.copy2(_program(name), _PACKAGED / name)
+    crun = _PACKAGED / "crun"
+    crun.rename(_PACKAGED / "crun-1.8")
+    crun.write_text(_CRUN)
+    crun.chmod(0o755)
+    for each in ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]:
+        for program in Path(each).glob("*"):
+            if program.name not in moved and not (path / program.name).is_symlink():
+                (path / program.name).symlink_to(program)
 
 
 def _program(name: str) -> Path:

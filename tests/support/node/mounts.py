@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 # Their content is visible, and changes go to the work directory.
-COPIED_ON_WRITE = ("/etc", "/var/lib")
+COPIED_ON_WRITE = ("/etc", "/usr/libexec", "/var/lib")
 # Empty at first.
 OWN = (
     "/run",

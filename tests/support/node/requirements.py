@@ -22,6 +22,9 @@ from tools.kube_versions import KUBE_VERSION, NODE_LINE
 
 # Programs that a node starts, each with its Debian package.
 _PROGRAMS: Mapping[str, str] = {
+    "cc": "gcc",
+    "conmon": "conmon",
+    "crun": "crun",
     "docker-registry": "docker-registry",
     "ip": "iproute2",
     "iptables": "iptables",
@@ -30,10 +33,7 @@ _PROGRAMS: Mapping[str, str] = {
     str(CNI_PLUGINS / "bridge"): "containernetworking-plugins",
 }
 _MORE_PROGRAMS: Mapping[str, Mapping[str, str]] = {
-    "crio": {
-        **crio.PACKAGES,
-        "conmon": "conmon",
-    },
+    "crio": crio.PACKAGES,
     "umount": {"mkfs.ext4": "e2fsprogs"},
 }
 _MOUNT_OPTION_SEPARATORS = frozenset(",:\\")

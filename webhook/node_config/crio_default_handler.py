@@ -1,0 +1,56 @@
+"""The default handler of a node with CRI-O, as `crio status config` prints it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?b?", re.ASCII | re.IGNORECASE)
+_POWERS = {suffix: 1024**number for number, suffix in enumerate(("", "k", "m", "g", "t", "p"))}
+
+
+class ConfigError(ValueError):
+    """The text is not the configuration of a running CRI-O. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultHandler:
+    """The settings of the handler that pods without a RuntimeClass get."""
+
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, text: str) -> DefaultHandler:
+        """Read the output of `crio status config`. Raises ConfigError for any other text."""
+        try:
+            found = tomllib.loads(text)
+            runtime = found["crio"]["runtime"]
+            settings = dict(runtime["runtimes"][runtime["default_runtime"]])
+            if smallest := settings.get("container_min_memory"):
+                as_quantity(smallest)
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"has no settings of a default handler ({error!r}): write what `crio status "
+                "config` prints on a node into it (before CRI-O 1.30: crio-status config)"
+            ) from None
+        settings.pop("inherit_default_runtime", None)
+        return cls(settings)
+
+
+def as_quantity(amount: str) -> str:
+    """Return an amount of memory, such as `500KiB`, as a quantity of Kubernetes.
+
+    CRI-O reads `k` and `kB` as KiB too (`RAMInBytes` of docker/go-units). Raises ValueError for a
+    text that is not an amount.
+    """
+    match = _AMOUNT.fullmatch(amount)
+    if match is None:
+        raise ValueError(f"{amount!r} is not an amount of memory")
+    number = int(float(match[1]) * _POWERS[match[2].lower()])
+    for suffix, factor in (("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if number % factor == 0:
+            return f"{number // factor}{suffix}"
+    return str(number)
