@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import click
 import yaml
@@ -22,7 +22,7 @@ from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
 from webhook.node_config import open_files as open_files_of_nodes
 from webhook.node_config.crio import Mode, NodeHandler
-from webhook.node_config.crio_default_handler import DefaultHandler
+from webhook.node_config.crio_default_handler import ConfigError, DefaultHandler
 from webhook.node_config.distributions import (
     Distribution,
     open_files_document,
@@ -208,7 +208,7 @@ def node_config() -> None:
 )
 @click.option(
     "--crio-config",
-    type=click.File(encoding="utf-8"),
+    type=click.Path(allow_dash=True),
     metavar="FILE",
     help="What `crio status config` prints on one of the nodes; - is standard input. The handler "
     "gets the settings of that node's default handler: its OCI runtime, its monitor, its smallest "
@@ -237,7 +237,7 @@ def crio(
     class_name: str,
     role: str,
     oci_runtime: str | None,
-    crio_config: TextIO | None,
+    crio_config: str | None,
     oldest: Version | None,
     node_selector: tuple[str, ...],
     output: str,
@@ -290,11 +290,16 @@ def crio(
     echo_text(_to_yaml(comments, objects))
 
 
-def _default_handler(file: TextIO) -> DefaultHandler:
+def _default_handler(file: str) -> DefaultHandler:
     try:
-        return DefaultHandler.read(file.read())
-    except ValueError as error:
-        raise InputError(f"--crio-config: {file.name} {error}") from None
+        with click.open_file(file, encoding="utf-8") as opened:
+            return DefaultHandler.read(opened.read())
+    except OSError as error:
+        raise InputError(f"--crio-config: {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--crio-config: {file}: is not text in UTF-8") from None
+    except ConfigError as error:
+        raise InputError(f"--crio-config: {file}: {error}") from None
 
 
 @node_config.command()

@@ -11,6 +11,10 @@ from typing import Any
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?b?", re.ASCII | re.IGNORECASE)
 _POWERS = {suffix: 1024**number for number, suffix in enumerate(("", "k", "m", "g", "t", "p"))}
 
+_SOURCE = (
+    "write what `crio status config` prints on a node into it (before 1.30: crio-status config)"
+)
+
 
 class ConfigError(ValueError):
     """The text is not the configuration of a running CRI-O. The message says what to do."""
@@ -26,16 +30,13 @@ class DefaultHandler:
     def read(cls, text: str) -> DefaultHandler:
         """Read the output of `crio status config`. Raises ConfigError for any other text."""
         try:
-            found = tomllib.loads(text)
-            runtime = found["crio"]["runtime"]
+            runtime = tomllib.loads(text)["crio"]["runtime"]
             settings = dict(runtime["runtimes"][runtime["default_runtime"]])
-            if smallest := settings.get("container_min_memory"):
-                as_quantity(smallest)
-        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"has no settings of a default handler ({error!r}): write what `crio status "
-                "config` prints on a node into it (before CRI-O 1.30: crio-status config)"
-            ) from None
+            as_quantity(settings.get("container_min_memory", "12MiB"))
+        except (KeyError, TypeError):
+            raise ConfigError(f"does not have the table of a default_runtime: {_SOURCE}") from None
+        except ValueError as error:
+            raise ConfigError(f"{error}: {_SOURCE}") from None
         settings.pop("inherit_default_runtime", None)
         return cls(settings)
 

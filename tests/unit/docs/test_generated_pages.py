@@ -60,11 +60,13 @@ def test_make_help_lists_every_target() -> None:
     assert public == described
 
 
-@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [page for page in ALL if page.name not in ("CHANGELOG.md", "defects.md")],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_no_page_lists_the_releases_of_a_defect_outside_a_region(page: Path) -> None:
     """Such a list would stay as it is when the catalogue changes."""
-    if page.name in ("CHANGELOG.md", "defects.md"):
-        return
     text = " ".join(defects_page.REGION.sub("", page.read_text(encoding="utf-8")).split())
     for defect in DEFECTS:
         for entry in defect.affected:
