@@ -128,6 +128,7 @@ NODE = ProgramSet(
 PEERS = ProgramSet(
     MODULES[NODE_LINE], {"agnhost": Program("k8s.io/kubernetes", "/test/images/agnhost")}
 )
+_CONTAINERD_2 = ("2.0", "2.1", "2.2", "2.3", "2.4")
 # Built without cgo, which only the Btrfs snapshotter needs.
 CONTAINERD: Mapping[str, ProgramSet] = {
     line: ProgramSet(
@@ -140,8 +141,7 @@ CONTAINERD: Mapping[str, ProgramSet] = {
     )
     for line, module in (
         ("1.7", "github.com/containerd/containerd"),
-        ("2.3", "github.com/containerd/containerd/v2"),
-        ("2.4", "github.com/containerd/containerd/v2"),
+        *((line, "github.com/containerd/containerd/v2") for line in _CONTAINERD_2),
     )
 }
 # Without cgo it has no seccomp, checks signatures of images in Go, and has no driver for Btrfs.

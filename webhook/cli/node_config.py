@@ -315,9 +315,9 @@ def _default_handler(file: str) -> DefaultHandler:
 )
 @click.option(
     "--config-version",
-    type=click.Choice(["2", "3"]),
+    type=click.Choice([str(version) for version in containerd_nodes.CONFIG_VERSIONS]),
     help="The version of the drop-in. The default, 2, works with every containerd. 3 needs "
-    "containerd 2.0 and a main configuration of version 3.",
+    "containerd 2.0, and before 2.3 a main configuration of version 3. 4 needs containerd 2.3.",
 )
 @click.option(
     "--handler",
@@ -325,7 +325,7 @@ def _default_handler(file: str) -> DefaultHandler:
     show_default=True,
     metavar="NAME",
     callback=_check_label_name,
-    help="A runtime handler that the nodes already have.",
+    help="The nodes' default runtime handler: default_runtime_name in containerd config dump.",
 )
 @click.option(
     "--runtime-class",

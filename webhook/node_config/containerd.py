@@ -19,10 +19,13 @@ from webhook.node_config.runtime_release import (
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 
-# Version 2 suits a main file of version 2 and of version 3. With a drop-in of version 3, containerd
-# 2.1.9 does not migrate a main file of version 2. It ignores the table `io.containerd.grpc.v1.cri`,
-# and with it SystemdCgroup, registries and CNI. containerd 2.4.2 migrates each file separately.
+# Version 2 suits every main file that states its version. With a drop-in of version 3, containerd
+# 2.0 to 2.2 does not migrate a main file of version 2. It ignores the table
+# `io.containerd.grpc.v1.cri`, and with it SystemdCgroup, registries and CNI. From 2.3 on, it
+# migrates each file by itself.
 DEFAULT_CONFIG_VERSION = 2
+CONFIG_VERSIONS = (2, 3, 4)
+_FIRST_RELEASE_BY_CONFIG_VERSION = {3: Version(2, 0), 4: Version(2, 3)}
 
 _CAVEATS = (
     "The option applies to every container and pause container on the node, not only to pods of "
@@ -33,24 +36,37 @@ _CAVEATS = (
     "creates its containers again. A container that is started again by hand cannot be mounted.",
     "Before containerd 1.6.34 and 1.7.19, containers do not start if their image has a VOLUME "
     "(containerd issue 10228).",
+    "CRI must use the snapshotter overlayfs. Others, such as soci, overlaybd, fuse-overlayfs and "
+    "native, do not read the option. This command must succeed: ! containerd config dump | grep "
+    "-E ' snapshotter = .[a-z]' | grep -v overlayfs",
+    "The handler of the RuntimeClass takes the place of the node's default one. If that is another "
+    "one, such as nvidia, name it with --handler: containerd config dump | grep "
+    "default_runtime_name",
     "containerd 1.x replaces a table of the main configuration with the drop-in's table of the "
     "same name. If the main table has more keys, such as root_path, add these keys to the drop-in: "
-    "containerd config dump | grep -A8 'snapshotter.v1.overlayfs'",
+    "containerd config dump | grep -A8 'snapshotter.v1.overlayfs'. Every containerd replaces a "
+    "list mount_options of the main configuration, and does not extend it.",
     "The main configuration must begin with its version. Beside one without a version, containerd "
-    "1.x does not start if it has tables such as [plugins.cri], and containerd 2.1 begins to apply "
-    "its CRI tables. First write version = 2 into it, and whole names, such as "
+    "1.x does not start if it has tables such as [plugins.cri], and containerd 2.0 to 2.2 begins "
+    "to apply its CRI tables. First write version = 2 into it, and whole names, such as "
     '[plugins."io.containerd.grpc.v1.cri"].',
     "The main configuration must import the drop-in: "
-    f'imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]',
+    f'imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]. Without a main configuration, containerd '
+    "imports nothing.",
     "Restart containerd to apply the drop-in. Running containers keep their mounts.",
-    "Bottlerocket removes the drop-in when it renders its settings, and it has no setting for the "
-    "option (bottlerocket issue 4885).",
+    "containerd 2.3 and later recommends `containerd config migrate` in its log. Remove the "
+    "drop-in before you run it: it writes the option into the main configuration, where it stays "
+    "when the drop-in is removed.",
+    "Some distributions write the main configuration themselves: EKS, k3s, Talos and others. See "
+    "docs/node-config.md. Bottlerocket removes the drop-in when it renders its settings, and has "
+    "no setting for the option (bottlerocket issue 4885).",
 )
-_VERSION_3_CAVEAT = (
-    "With this drop-in of version 3, containerd 2.1 ignores the CRI tables of a main configuration "
-    "of version 2: SystemdCgroup, registries, CNI. Use --config-version 3 only if the main "
-    "configuration begins with version = 3."
-)
+_CAVEAT_BY_CONFIG_VERSION = {
+    3: "With this drop-in of version 3, containerd 2.0 to 2.2 ignores the CRI tables of a main "
+    "configuration of version 2: SystemdCgroup, registries, CNI. Use --config-version 3 only if "
+    "the main configuration begins with version = 3.",
+    4: "containerd before 2.3 does not start with this drop-in of version 4.",
+}
 
 # The first patch release with `mount_options` for each minor of 1.x (PRs 8961 and 9005). Every 2.x
 # has the option. Version 1.8 does not exist.
@@ -63,13 +79,13 @@ _MAX_MINOR = 30
 
 def caveats(config_version: int) -> Iterator[str]:
     """Yield the warnings to read before an operator applies a drop-in of this format version."""
-    if config_version != DEFAULT_CONFIG_VERSION:
-        yield _VERSION_3_CAVEAT
+    if config_version in _CAVEAT_BY_CONFIG_VERSION:
+        yield _CAVEAT_BY_CONFIG_VERSION[config_version]
     yield from _CAVEATS
 
 
 def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
-    """Return a file for containerd's `imports`, in version 2 or 3 of the configuration format."""
+    """Return a file for containerd's `imports`, in one of CONFIG_VERSIONS."""
     return (
         f"version = {config_version}\n\n"
         '[plugins."io.containerd.snapshotter.v1.overlayfs"]\n'
@@ -115,6 +131,9 @@ def choose_config_version(oldest: Version | None, requested: int | None = None) 
                 f"containerd {'.'.join(map(str, oldest[:3]))} does not have the option "
                 "mount_options: the first releases with it are 1.6.24, 1.7.4 and 2.0"
             )
-        if requested == 3:
-            raise UnsupportedError("containerd before 2.0 cannot read --config-version 3")
+    first = _FIRST_RELEASE_BY_CONFIG_VERSION.get(version)
+    if first is not None and oldest < first:
+        raise UnsupportedError(
+            f"containerd before {first.major}.{first.minor} cannot read --config-version {version}"
+        )
     return version

@@ -19,8 +19,14 @@ _CAVEATS = (
     "then on. Commands of kubectl exec, of exec probes and of hooks get them too.",
     "Programs that raise their soft limit to the hard limit, such as those in Go since 1.19 and "
     "the JVM, can open as many files as the hard limit says.",
+    "runc of Debian 12 (1.1.5) gives containers the hard limit as the soft one too.",
     "To apply it: systemctl daemon-reload && systemctl restart UNIT. Running containers keep their "
     "limits.",
+)
+_BASE_RUNTIME_SPEC = (
+    "Limits in a base runtime spec take precedence, such as those of EKS with Amazon Linux 2023 "
+    "and of Talos: --for prints these. A node has one if this command prints a file: containerd "
+    "config dump | grep base_runtime_spec"
 )
 
 
@@ -48,6 +54,8 @@ def caveats(unit: str) -> Iterator[str]:
     """Yield the path of the drop-in for a unit such as `crio.service`, and what to know of it."""
     for paragraph in _CAVEATS:
         yield paragraph.replace("UNIT", unit)
+    if unit == "containerd.service":
+        yield _BASE_RUNTIME_SPEC
 
 
 def unit_drop_in(soft: int, hard: int) -> str:
