@@ -216,7 +216,8 @@ test-short: kube linger ## Run a part of the end-to-end tests, with KUBE_VERSION
 	$(PYTEST) $(SHORT_TESTS)
 
 # Tests that repeat something: `make test` runs a short form of them.
-LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale)
+LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale) \
+  tests/integration/node/test_containerd_drop_in.py
 
 .PHONY: test-long
 test-long: kube ## Run the tests that repeat something in their long forms (ten minutes)
