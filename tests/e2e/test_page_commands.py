@@ -43,10 +43,10 @@ NOT_RUN = {
         r"|settlepolicy |charts/podsettle|delete crd|clusterrolebinding"
     ),
     "a kubelet, or a webhook": (
-        r"podsettle logs|kubectl logs|kubectl exec|/proxy/|/metrics|\btrial\b"
+        r"podsettle logs|kubectl (logs|exec|run)|/proxy/|/metrics|\btrial\b"
     ),
     "a registry": r"--look-up-images|imageregistry",
-    "a node's files": r"/etc/containerd|/proc/pressure",
+    "a node's files": r"/etc/containerd|/proc/pressure|oc debug",
     "the API of native policies: tests/e2e/export runs it": (
         r"--native --mutate|mutatingadmissionpolicies"
     ),

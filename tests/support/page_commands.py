@@ -20,6 +20,12 @@ spec: {containers: [{name: c, image: registry.example/app:1, command: [sh, -c, "
 """,
     "policies.yaml": _POLICIES,
     "policy.yaml": _POLICIES,
+    "node.toml": """\
+[crio.runtime]
+default_runtime = "crun"
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+""",
 }
 """Files of the reader that pages name without showing them."""
 _OPERATOR = re.compile(r"[();<>|&]+")

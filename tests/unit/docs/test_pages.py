@@ -104,7 +104,7 @@ def needs_no_cluster(typed: Typed) -> bool:
     name, *rest = typed.arguments
     if name == "explain":
         return "/" not in rest[0]
-    made_by_a_command_before = {"nodes.yaml", "node.toml", "dump.json", "-"}
+    made_by_a_command_before = {"nodes.yaml", "dump.json", "-"}
     return (name in ("node-config", "check", "certs") or "--manifests" in rest) and (
         made_by_a_command_before.isdisjoint(rest)
     )
