@@ -193,14 +193,14 @@ PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile
 MARKED := slow or lab or needs
 
 # The build needs only Python's standard library, so it runs beside pip and the unit tests. A test that
-# needs a program waits for it.
+# needs a program waits for it. Compilers wait for one another at its end, so it comes before the tests.
 .PHONY: test
 test: $(VENV)/.python ## Run the tests with a real API server (13 minutes with all that it sets up, six the second time; no root)
 	$(call go,cluster kubeconform)
 	@mkdir -p dist; $(BIN)/python -m tools.build cluster kubeconform >dist/build.log 2>&1 & build=$$!; \
 	  trap 'kill $$build 2>/dev/null' INT TERM; \
 	  $(MAKE) --no-print-directory $(VENV)/.test || { kill $$build 2>/dev/null; exit 1; }; \
-	  $(PYTEST) --hypothesis-profile=quick -m 'not ($(MARKED))' $(TESTS); status=$$?; \
+	  nice -n 5 $(PYTEST) --hypothesis-profile=quick -m 'not ($(MARKED))' $(TESTS); status=$$?; \
 	  wait $$build || { cat dist/build.log >&2; exit 1; }; exit $$status
 
 .PHONY: test-all

@@ -69,7 +69,7 @@ def test_fields_of_a_node_that_are_not_read_cost_little() -> None:
     raw = msgspec.Raw(json.dumps(document).encode())
     read: Callable[[msgspec.Raw], object] = read_node
     decode_whole: Callable[[msgspec.Raw], object] = msgspec.json.decode
-    assert cpu_ratio(lambda function: function(raw), read, decode_whole) < 0.25
+    assert cpu_ratio(lambda function: function(raw), read, decode_whole) < 0.5
 
 
 def test_runtime_handlers_of_another_type_are_an_error() -> None:
