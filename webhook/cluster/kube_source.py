@@ -75,7 +75,7 @@ class KubernetesSource:
         self._uids_of_valid: dict[str, str] = {}
         self._synced = False
         self._rebuild_scheduled = self._nodes_scheduled = False
-        self._nodes_stale = self._policies_stale = False
+        self._nodes_stale = self._policies_stale = self._namespaces_stale = False
         self._nodes_due_at = 0.0
         """When nodes may be processed again, by the clock of the event loop."""
         # The key is a client and a namespace. If all clients shared one, a client could request a
@@ -93,7 +93,11 @@ class KubernetesSource:
         self.statuses: dict[str, Json] = {}
         """The status of each policy in the cluster, by name. Only the status writer uses it."""
         self.namespaces = Reflector(
-            server, "/api/v1/namespaces", read_namespace, self._schedule_rebuild, metadata_only=True
+            server,
+            "/api/v1/namespaces",
+            read_namespace,
+            self._on_namespaces_changed,
+            metadata_only=True,
         )
         self.policies = Reflector(
             server,
@@ -167,7 +171,9 @@ class KubernetesSource:
         A review of a pod can arrive before the watch event of its new namespace. The result is
         FAILED if the look-up takes more than `seconds`.
         """
-        if name in self.namespaces.objects:
+        if self._rebuild_scheduled:
+            self._rebuild()
+        if name in self.view.namespaces:
             return NamespaceLookup.FOUND
         # A client chooses the name, and it becomes part of a path and of a log line.
         if not DNS_LABEL_NAME.fullmatch(name):
@@ -186,7 +192,10 @@ class KubernetesSource:
             return NamespaceLookup.FAILED
 
     async def _request_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
-        """Request a namespace, and add it to the view. Remember a request that failed."""
+        """Request a namespace, and add it to the view. Remember a request that failed.
+
+        A namespace that was deleted since the API server read it counts as missing.
+        """
         try:
             async with self._fetch_slots.slot(client, seconds * FETCH_QUEUE_SHARE):
                 document = await self._server.request(
@@ -204,7 +213,11 @@ class KubernetesSource:
             self._failed_fetches.put((client, name), failure)
             self._log_failed_fetch(name, client, str(error))
             return failure
-        self.namespaces.objects.setdefault(name, read_namespace(document))
+        version = str(document["metadata"].get("resourceVersion"))
+        if not self.namespaces.add(name, read_namespace(document), version):
+            return NamespaceLookup.MISSING
+        self._namespaces_stale = True
+        self._rebuild()
         return NamespaceLookup.FOUND
 
     def _log_failed_fetch(self, name: str, client: str, cause: str) -> None:
@@ -231,6 +244,10 @@ class KubernetesSource:
         self._nodes_due_at = asyncio.get_running_loop().time() + NODES_INTERVAL_SECONDS
         self._schedule_rebuild()
 
+    def _on_namespaces_changed(self) -> None:
+        self._namespaces_stale = True
+        self._schedule_rebuild()
+
     def _on_policies_changed(self) -> None:
         self._policies_stale = True
         self._schedule_rebuild()
@@ -238,18 +255,18 @@ class KubernetesSource:
     def _rebuild(self) -> None:
         """Create a new view from the reflectors' objects, and call the observers."""
         self._rebuild_scheduled = False
-        # The reflector changes its mapping in place. The decision cache detects a change of the
-        # RuntimeClasses by comparing the view's mapping with a stored one. So the view gets a copy.
-        # The cache does not compare the mapping of namespaces, so it is not copied.
+        # The reflectors change their mappings in place, and a view must not change. So it gets
+        # copies. The decision cache compares the mappings of RuntimeClasses.
         previous, current = self.view.runtime_classes, self.runtime_classes.objects
         view = replace(
             self.view,
-            namespaces=self.namespaces.objects,
             runtime_classes=previous if previous == current else dict(current),
             server_version=self._version,
         )
-        # Nodes and policies are processed only after they have changed. Namespaces change often,
-        # and to process thousands of nodes for each change would take too long.
+        # What can be thousands of objects is processed only after it has changed.
+        if self._namespaces_stale:
+            self._namespaces_stale = False
+            view = replace(view, namespaces=dict(self.namespaces.objects))
         if self._nodes_stale:
             self._nodes_stale = False
             nodes = Nodes(self.nodes.objects.values())

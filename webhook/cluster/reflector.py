@@ -8,7 +8,8 @@ The rules are those of client-go's Reflector (KEP-365, KEP-956, `tools/cache/ref
 - After a 410 Gone, as a response or as an event, the reflector lists again.
 - The reflector replaces a watch that is silent for too long (see `WatchLimits`), and every watch
   after some minutes.
-- Retries after errors have an exponential back-off with jitter.
+- After each attempt that ends at once, the pause grows: an exponential back-off with jitter. It
+  holds for errors, for 410 Gone, and for watches that a proxy ends without an error.
 
 podsettle does not use `kubernetes.informer`. It stores complete typed objects, so a Namespace takes
 kilobytes although podsettle needs only its labels. It cannot request metadata only, and it requests
@@ -127,18 +128,30 @@ class Reflector(Generic[T]):
         self._limits = limits
         self._resource_version: str | None = None
 
+    def add(self, name: str, value: T, version: str) -> bool:
+        """Add an object that a request beside the watch has read. Return whether it still exists.
+
+        An object that the watch does not know although it has passed its resource version was
+        deleted since. Versions of one kind are integers in the order of changes (KEP-5504).
+        """
+        if name not in self.objects:
+            if self._resource_version is not None and int(version) <= int(self._resource_version):
+                return False
+            self.objects[name] = value
+        return True
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         backoff = _MIN_BACKOFF_SECONDS
+        now = asyncio.get_running_loop().time
         while True:
-            attempt_started_at = time.monotonic()
+            attempt_started_at = now()
             try:
                 if self._resource_version is None:
                     await self._list()
                     # A list takes many times the memory of the stored values.
                     await asyncio.get_running_loop().run_in_executor(_trimming, malloc_trim)
                 await self._watch()
-                backoff = _MIN_BACKOFF_SECONDS
             except _Gone:
                 log.info("watch %s: the resource version has expired; listing again", self._path)
                 self._resource_version = None
@@ -151,11 +164,11 @@ class Reflector(Generic[T]):
                     effect = "the last state stays in force" if synced else "not ready"
                     log.warning("watch %s: %s; %s", self._path, problem, effect)
                 self.connected, self.problem = False, problem
-                if time.monotonic() - attempt_started_at > backoff:
-                    backoff = _MIN_BACKOFF_SECONDS  # The attempt did not fail immediately.
-                # Without jitter, all replicas would reconnect at the same moment.
-                await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
-                backoff = min(backoff * 2, _MAX_BACKOFF_SECONDS)
+            if now() - attempt_started_at > backoff:
+                backoff = _MIN_BACKOFF_SECONDS  # The attempt did not end immediately.
+            # Without jitter, all replicas would reconnect at the same moment.
+            await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
+            backoff = min(backoff * 2, _MAX_BACKOFF_SECONDS)
 
     async def _list(self) -> None:
         """Replace the stored values with a list of all objects, and record its version."""

@@ -37,15 +37,16 @@ class TrustCheck:
         self._errors: list[str] = []
 
     def errors(self, webhooks: tuple[RegisteredWebhook, ...]) -> list[str]:
-        """Return an error for each webhook that the API server could not call."""
+        """Return an error for each host and bundle with which the API server would refuse it."""
         context = self._certificates.context
         inputs = (context, self._certificates.expires, webhooks)
         is_outdated = self._clock() - self._checked_at >= MAX_AGE_SECONDS
         if self._checked_inputs != inputs or is_outdated:
             self._errors = [
-                f"{webhook.host}: {error}"
-                for webhook in webhooks
-                if (error := self._verify(context, webhook.host, webhook.bundle))
+                f"{host}: {error}"
+                # Usually all webhooks share them.
+                for host, bundle in dict.fromkeys((each.host, each.bundle) for each in webhooks)
+                if (error := self._verify(context, host, bundle))
             ]
             self._checked_inputs, self._checked_at = inputs, self._clock()
         return self._errors

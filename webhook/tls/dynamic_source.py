@@ -46,7 +46,7 @@ SYNC_INTERVAL = timedelta(seconds=30)
 POLL_INTERVAL = timedelta(seconds=1)
 
 # For each entry of the webhook configuration: the host name that the API server calls, and the CA
-# bundle (PEM).
+# bundle (PEM). Entries may be equal.
 RegisteredBundles = Iterable[tuple[str, bytes]]
 
 
@@ -123,7 +123,7 @@ class DynamicSource:
         self._names = names
         self._lifetimes = lifetimes
         self._may_write = may_write
-        self._registered = registered
+        self._read_registered = registered
         self._interval = min(sync_interval, lifetimes.leaf / 20)
         self._now = now
         self._monotonic = monotonic
@@ -213,7 +213,7 @@ class DynamicSource:
         The result is cached, because each check does a handshake in memory, which blocks the event
         loop for a millisecond or more. `ignore_cache` ignores the cached result.
         """
-        inputs = tuple(self._registered()), self._served
+        inputs = self._registered(), self._served
         if ignore_cache or inputs != self._last_trust_check:
             self._last_trust_check = inputs
             self._distrusted = bool(_trust_errors(self.context, inputs[0]))
@@ -281,7 +281,7 @@ class DynamicSource:
             return False
         if verify_error(candidate, self._names[0], self._stored.bundle):
             return False
-        entries = tuple(self._registered())
+        entries = self._registered()
         trusting = [entry for entry in entries if self._may_trust_served(*entry)]
         if errors := _trust_errors(candidate, trusting):
             self._trust_problem = (
@@ -339,6 +339,10 @@ class DynamicSource:
         if remaining < self._lifetimes.leaf / 4:
             return f"the certificate expires at {self.expires} and was not renewed"
         return ""
+
+    def _registered(self) -> tuple[tuple[str, bytes], ...]:
+        """Return the distinct entries. Each costs handshakes, and usually all are equal."""
+        return tuple(dict.fromkeys(self._read_registered()))
 
 
 def _trust_errors(context: ssl.SSLContext, registered: RegisteredBundles) -> list[str]:

@@ -74,6 +74,14 @@ def test_new_certificate_is_checked_at_once(case: Case) -> None:
     assert case.has_errors()
 
 
+@pytest.mark.parametrize("bundles", [1, 2, 3])
+def test_webhooks_that_share_host_and_bundle_need_one_handshake(case: Case, bundles: int) -> None:
+    other = [registered(trustme.CA()) for _ in range(bundles - 1)]
+    case.webhooks = (*case.webhooks, *other) * 20
+    assert len(case.trust_check.errors(case.webhooks)) == len(other)
+    assert case.handshakes == bundles
+
+
 def test_errors_are_cached_too(case: Case) -> None:
     case.webhooks = (registered(trustme.CA()),)
     for _ in range(100):

@@ -262,6 +262,38 @@ async def test_a_new_leaf_waits_until_every_webhook_entry_trusts_it() -> None:
     assert served(reader) == leaf(other)
 
 
+@pytest.mark.parametrize("trusted", ["none", "old", "new", "both"])
+async def test_equal_entries_of_the_configuration_cost_no_more_handshakes_than_one(
+    trusted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(LIFE)
+    other = Authority().renew(NAMES, LIFE, datetime.now(UTC))
+    bundles = {"none": b"", "old": cluster.first.bundle, "new": other.bundle}
+    bundle = bundles.get(trusted, cluster.first.bundle + other.bundle)
+    handshakes: list[str] = []
+
+    def verify(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
+        handshakes.append(host)
+        return verify_error(context, host, bundle)
+
+    monkeypatch.setattr("webhook.tls.dynamic_source.verify_error", verify)
+
+    async def handshakes_of_syncs(webhooks: int) -> int:
+        handshakes.clear()
+        cluster.store.contents = cluster.first.contents
+        registered = [(HOST, bundle)] * webhooks
+        reader = DynamicSource(
+            cluster.store, NAMES, LIFE, lambda: False, lambda: registered, ALWAYS
+        )
+        await reader.sync()
+        cluster.store.contents = other.contents
+        await reader.sync()
+        await reader.sync()
+        return len(handshakes)
+
+    assert await handshakes_of_syncs(20) == await handshakes_of_syncs(1) > 0
+
+
 @pytest.mark.parametrize(
     "contents",
     [

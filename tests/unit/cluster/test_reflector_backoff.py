@@ -1,0 +1,112 @@
+"""The pauses of a reflector whose attempts end at once, by the clock of a stepped loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import pytest
+
+from tests.support.stepped_loop import SteppedLoop
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
+from webhook.cluster.raw_responses import decode_page
+from webhook.cluster.reflector import Reflector
+
+EVENT = b'{"type":"%b","object":{"metadata":{"name":"a","resourceVersion":"2"}}}'
+GONE = b'{"type":"ERROR","object":{"code":410,"message":"too old"}}'
+
+Ending = list[bytes] | Exception
+"""What a watch does: it sends lines and ends, or it fails."""
+
+ENDINGS: dict[str, Ending] = {
+    "410 as a response": ApiError(410, "too old"),
+    "410 as an event": [GONE],
+    "410 after an event": [EVENT % b"ADDED", GONE],
+    "an event that is too long": TooLargeError("too long"),
+    "an error": Unreachable("refused"),
+    "the end, without an event": [],
+    "the end, after an event": [EVENT % b"MODIFIED"],
+    "the end, after a bookmark": [EVENT % b"BOOKMARK"],
+}
+ATTEMPTS = 12
+
+
+class EndingApiServer:
+    """An API server whose lists and watches end as a test says. It counts watches and lists."""
+
+    def __init__(self, ending: Ending, seconds: float = 0.0, *, lists_fail: bool = False) -> None:
+        self.requests = 0
+        self.enough = asyncio.Event()
+        self._ending = ending
+        self._seconds = seconds
+        self._lists_fail = lists_fail
+
+    async def _count(self) -> None:
+        self.requests += 1
+        if self.requests == ATTEMPTS:
+            self.enough.set()
+        await asyncio.sleep(0)
+
+    async def pages(self, *_arguments: Any) -> AsyncIterator[Any]:
+        if self._lists_fail:
+            await self._count()
+            raise ApiError(410, "the continue parameter is too old")
+        yield decode_page(b'{"metadata":{"resourceVersion":"1"},"items":[]}')
+
+    @asynccontextmanager
+    async def watch(self, *_arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._count()
+        if isinstance(self._ending, Exception):
+            raise self._ending
+        yield self._lines(self._ending)
+
+    async def _lines(self, lines: list[bytes]) -> AsyncIterator[bytes]:
+        await asyncio.sleep(self._seconds)
+        for line in lines:
+            yield line
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
+        runner.run(test)
+
+
+async def seconds_of_attempts(server: EndingApiServer) -> float:
+    """Return the time until `ATTEMPTS` attempts were made."""
+    reflector = Reflector(cast(ApiServer, server), "/things", lambda _: "", lambda: None)
+    loop = asyncio.get_running_loop()
+    started_at = loop.time()
+    running = asyncio.create_task(reflector.run())
+    await server.enough.wait()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    return loop.time() - started_at
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_pauses_grow_while_each_watch_ends_at_once(ending: Ending) -> None:
+    async def test() -> None:
+        # The pauses are 0.2, 0.4, ..., 25.6 and then 30 s, or half of that.
+        assert await seconds_of_attempts(EndingApiServer(ending)) > 60
+
+    run(test())
+
+
+def test_pauses_grow_while_each_list_ends_in_410() -> None:
+    async def test() -> None:
+        assert await seconds_of_attempts(EndingApiServer([], lists_fail=True)) > 60
+
+    run(test())
+
+
+@pytest.mark.parametrize("ending", [[], [GONE]], ids=["end", "410"])
+def test_pause_after_a_long_watch_is_short(ending: Ending) -> None:
+    async def test() -> None:
+        watched = ATTEMPTS * 290.0
+        assert await seconds_of_attempts(EndingApiServer(ending, 290.0)) < watched
+
+    run(test())
