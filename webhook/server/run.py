@@ -118,6 +118,9 @@ async def _serve_until_drained(
     shutdown = asyncio.create_task(_exit_when_drained(server, drain))
     try:
         await server.serve(sockets=[listener])
+        if server.force_exit:
+            # uvicorn then leaves it out, and the cancelled lifespan would log a traceback.
+            await server.lifespan.shutdown()
     finally:
         shutdown.cancel()
 

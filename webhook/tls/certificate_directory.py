@@ -5,14 +5,22 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 
-from webhook.tls.context import server_context
+from webhook.tls.context import load_pem, server_context
 
 
 class CertificateError(Exception):
     """A certificate directory cannot be used. The message names the file and the remedy."""
+
+
+class CertificateFiles(NamedTuple):
+    """The contents of the files of a server's certificate. Each was read once."""
+
+    certificate: bytes
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +46,28 @@ class CertificateDirectory:
 
     def load(self) -> x509.Certificate:
         """Return the server's certificate. Raises CertificateError."""
+        return self._parse(self._read_certificate())
+
+    def read(self) -> CertificateFiles:
+        """Read the files. Raises CertificateError if one cannot be read."""
+        certificate = self._read_certificate()
         try:
-            return x509.load_pem_x509_certificate(self.certificate.read_bytes())
+            return CertificateFiles(certificate, self.key.read_bytes())
         except OSError as error:
             raise CertificateError(
-                f"{self.certificate}: {error.strerror}; "
-                f"create one with: podsettle certs --certs-dir {self.path}"
+                f"{self.key}: {error.strerror}; remove {self.certificate.name} and create new ones "
+                f"with: podsettle certs --certs-dir {self.path}"
             ) from None
-        except ValueError as error:
-            raise CertificateError(f"{self.certificate}: not a PEM certificate: {error}") from None
 
-    def ssl_context(self) -> ssl.SSLContext:
-        """Return a server's TLS context with the certificate. Raises CertificateError."""
-        self.load()
-        context = server_context()
+    def load_into(self, context: ssl.SSLContext, files: CertificateFiles) -> x509.Certificate:
+        """Make a context serve files that were read, and return the certificate.
+
+        Raises CertificateError. If the key is not that of the certificate, the context then has a
+        part of the files.
+        """
+        certificate = self._parse(files.certificate)
         try:
-            context.load_cert_chain(self.certificate, self.key)
+            load_pem(context, files.certificate, files.key)
         except ssl.SSLError as error:
             # The certificate itself has been read, so any other error is one of the key.
             is_other_key = (error.reason or "").endswith("_MISMATCH")
@@ -62,16 +76,32 @@ class CertificateDirectory:
                 f"{self.key}: {problem if is_other_key else 'not a PEM private key'}; remove both "
                 f"and create new ones with: podsettle certs --certs-dir {self.path}"
             ) from None
-        except OSError as error:
-            raise CertificateError(
-                f"{self.key}: {error.strerror}; remove {self.certificate.name} and create new ones "
-                f"with: podsettle certs --certs-dir {self.path}"
-            ) from None
+        return certificate
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return a server's TLS context with the certificate. Raises CertificateError."""
+        context = server_context()
+        self.load_into(context, self.read())
         return context
 
     def names(self) -> tuple[str, ...]:
         """Return the DNS names and IP addresses of the server's certificate."""
         return _alternative_names(self.load())
+
+    def _read_certificate(self) -> bytes:
+        try:
+            return self.certificate.read_bytes()
+        except OSError as error:
+            raise CertificateError(
+                f"{self.certificate}: {error.strerror}; "
+                f"create one with: podsettle certs --certs-dir {self.path}"
+            ) from None
+
+    def _parse(self, certificate: bytes) -> x509.Certificate:
+        try:
+            return x509.load_pem_x509_certificate(certificate)
+        except ValueError as error:
+            raise CertificateError(f"{self.certificate}: not a PEM certificate: {error}") from None
 
 
 def _alternative_names(leaf: x509.Certificate) -> tuple[str, ...]:

@@ -23,14 +23,19 @@ def server_context() -> ssl.SSLContext:
 
 
 def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Make a context serve this key pair from the next handshake on.
+    """Make a context serve this key pair from the next handshake on. See `load_pem`."""
+    load_pem(context, pair.certificate_pem, pair.key_pem)
+
+
+def load_pem(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
+    """Make a context serve a certificate from the next handshake on. Raises ssl.SSLError.
 
     Works on Linux only. Call this on the thread that does the handshakes, because a handshake on
     another thread could begin while the context has the new certificate but not its key.
     """
     # `load_cert_chain` takes paths only. Files in memory work with a read-only root filesystem and
     # leave no key on disk.
-    with _in_memory_file(pair.certificate_pem) as certificate, _in_memory_file(pair.key_pem) as key:
+    with _in_memory_file(certificate_pem) as certificate, _in_memory_file(key_pem) as key:
         context.load_cert_chain(certificate, key)
 
 

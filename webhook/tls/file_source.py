@@ -10,7 +10,12 @@ from datetime import UTC, datetime
 
 from webhook.tasks import supervise
 from webhook.tls.authority import fingerprint
-from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
+from webhook.tls.certificate_directory import (
+    CertificateDirectory,
+    CertificateError,
+    CertificateFiles,
+)
+from webhook.tls.context import server_context
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +32,9 @@ class FileSource:
     def __init__(self, directory: CertificateDirectory) -> None:
         """Load the certificate. Raises CertificateError."""
         self.directory = directory
-        self.context = directory.ssl_context()
-        certificate = directory.load()
-        self.expires = certificate.not_valid_after_utc
-        self.fingerprint = fingerprint(certificate)
+        self.context = server_context()
         self._load_error = ""
-        self._loaded_versions: object = self._file_versions()
+        self._serve(directory.read())
 
     @property
     def ready(self) -> bool:
@@ -63,31 +65,30 @@ class FileSource:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(1)
-            versions = self._file_versions()
-            if versions != self._loaded_versions:
-                self._loaded_versions = versions if self._reload() else None
+            self._reload()
 
-    def _reload(self) -> bool:
-        """Load the files into the context in use. Return whether this succeeded."""
+    def _reload(self) -> None:
+        """Serve the files if they differ from those that are served."""
         try:
-            # Load them into another context first. A key that does not match would break the
-            # context in use.
-            self.directory.ssl_context()
-            self.context.load_cert_chain(self.directory.certificate, self.directory.key)
-            certificate = self.directory.load()
-            self.expires = certificate.not_valid_after_utc
-            self.fingerprint = fingerprint(certificate)
+            files = self.directory.read()
+            if files != self._served:
+                self._serve(files)
+                log.info("%s: changed; the new certificate is served", self.directory.certificate)
+            elif self._load_error:
+                log.info("%s: ok again", self.directory.certificate)
+            self._load_error = ""
         except (CertificateError, OSError) as error:
             failure = f"{error} (the previous certificate is still served)"
             if failure != self._load_error:
                 log.error("%s", failure)
             self._load_error = failure
-            return False
-        self._load_error = ""
-        log.info("%s: changed; the new certificate is served", self.directory.certificate)
-        return True
 
-    def _file_versions(self) -> tuple[object, ...]:
-        """Return a value that differs if the certificate or the key was written again."""
-        files = (self.directory.certificate, self.directory.key)
-        return tuple((f.stat().st_mtime_ns, f.stat().st_ino) if f.exists() else None for f in files)
+    def _serve(self, files: CertificateFiles) -> None:
+        """Serve files that were read. Raises CertificateError, and OSError."""
+        # Load them into another context first. A key that does not match would break the context in
+        # use.
+        self.directory.load_into(server_context(), files)
+        certificate = self.directory.load_into(self.context, files)
+        self.expires = certificate.not_valid_after_utc
+        self.fingerprint = fingerprint(certificate)
+        self._served = files

@@ -6,13 +6,20 @@ import asyncio
 import ssl
 import stat
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.stepped_loop import SteppedLoop
 from webhook.tls.authority import fingerprint
-from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
+from webhook.tls.certificate_directory import (
+    CertificateDirectory,
+    CertificateError,
+    CertificateFiles,
+)
 from webhook.tls.development_certificates import ensure_development_certificates
 from webhook.tls.file_source import FileSource
 from webhook.tls.issuing import issue_ca, issue_leaf
@@ -194,10 +201,10 @@ async def test_a_failed_read_is_repeated_without_a_change_of_files(
     failures: list[OSError] = []
 
     class FailingDirectory(CertificateDirectory):
-        def ssl_context(self) -> ssl.SSLContext:
+        def read(self) -> CertificateFiles:
             if failures:
                 raise failures.pop()
-            return super().ssl_context()
+            return super().read()
 
     ensure_development_certificates(directory)
     source = FileSource(FailingDirectory(directory.path))
@@ -206,3 +213,92 @@ async def test_a_failed_read_is_repeated_without_a_change_of_files(
         ca = write(directory, timedelta(days=3))
         await eventually(lambda: verify_error(source.context, "localhost", ca) == "")
     assert not failures
+
+
+class Replacements:
+    """Certificates of CAs of their own that replace one another, at a certain access to a file."""
+
+    def __init__(self, directory: CertificateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._directory = directory
+        self._bundles: dict[str, bytes] = {}
+        self._accesses = self._due_at = 0
+        self._act: Callable[[], object] = self.write
+        for owner, name in (
+            (Path, "stat"),
+            (Path, "read_bytes"),
+            (ssl.SSLContext, "load_cert_chain"),
+        ):
+            monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
+
+    def _counted(self, access: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self._accesses += 1
+            if self._accesses == self._due_at:
+                self._act()
+            return access(*arguments, **options)
+
+        return counted
+
+    def write(self) -> None:
+        bundle = write(self._directory, timedelta(days=len(self._bundles) + 1))
+        self._bundles[fingerprint(self._directory.load())] = bundle
+
+    def remove(self) -> None:
+        self._directory.certificate.unlink()
+        self._directory.key.unlink()
+
+    def plan(self, change: str, access: int) -> None:
+        """Let a change happen just before an access, counted from now. 0 means never."""
+        self._act = getattr(self, change)
+        self._due_at = self._accesses + access
+
+    def check_served(self, source: FileSource) -> None:
+        """Check that a client can connect, to the certificate that the source names."""
+        bundle = self._bundles[source.fingerprint]
+        assert verify_error(source.context, "localhost", bundle) == ""
+
+    def newest_is_served(self, source: FileSource) -> bool:
+        return source.fingerprint == list(self._bundles)[-1]
+
+
+@pytest.mark.parametrize("change", ["write", "remove"])
+@pytest.mark.parametrize("access", range(1, 11))
+def test_files_that_change_between_two_accesses_are_served_whole_or_not_at_all(
+    directory: CertificateDirectory, monkeypatch: pytest.MonkeyPatch, change: str, access: int
+) -> None:
+    directory.path.mkdir()
+    files = Replacements(directory, monkeypatch)
+    files.write()
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SteppedLoop)
+        source = FileSource(directory)
+        async with source.running():
+            files.write()
+            files.plan(change, access)
+            for _ in range(3):
+                await loop.advance(1)
+                files.check_served(source)
+            files.plan(change, 0)
+            if change == "remove":
+                files.write()
+            await loop.advance(1)
+            files.check_served(source)
+            assert files.newest_is_served(source)
+            assert source.problem == ""
+
+    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
+        runner.run(test())
+
+
+@pytest.mark.parametrize("access", range(1, 11))
+def test_source_names_the_certificate_that_it_serves_if_files_change_while_it_starts(
+    directory: CertificateDirectory, monkeypatch: pytest.MonkeyPatch, access: int
+) -> None:
+    directory.path.mkdir()
+    files = Replacements(directory, monkeypatch)
+    files.write()
+    files.plan("write", access)
+    with suppress(CertificateError):  # The start is repeated.
+        files.check_served(FileSource(directory))

@@ -25,10 +25,11 @@ States. Each has one timer or none. The write timer runs exactly while writing i
 |           |                                     | write it                 | write: abort     |
 | CLOSING   | discard                             |                          | close: abort     |
 
-An answer leads to IDLE, or to CLOSING if it is the last one: after a shutdown, at the request of
-the client, after an error, if the body is incomplete, and if there are bytes behind the review. API
-servers do not pipeline. In all states, a lost connection cancels timers and the task, and frees all
-memory. A CLOSING transport still reads and discards the rest of a body: see `uvicorn_connection`.
+Nothing leads out of CLOSING. An answer leads to IDLE, or to CLOSING if it is the last one: after a
+shutdown, at the request of the client, after an error, if the body is incomplete, and if there are
+bytes behind the review. API servers do not pipeline. In all states, a lost connection cancels
+timers and the task, and frees all memory. A CLOSING transport still reads and discards the rest of
+a body: see `uvicorn_connection`.
 
 Shutdown. If the server closed an idle connection, a review on its way would be lost: net/http does
 not repeat a POST, and the API server reports EOF. Therefore the server lets the client close the
@@ -48,7 +49,8 @@ This is all that is used of uvicorn beyond its settings. test_uvicorn_contract.p
   until the set is empty.
 - `server_state.tasks` is a set. At exit, uvicorn waits for its tasks.
 - `Server.serve`, `Server.should_exit`, `Server.force_exit` (in `run`). Before `serve` first waits,
-  it sets its signal handlers, which those of `run` then replace.
+  it sets its signal handlers, which those of `run` then replace. A forced exit leaves out
+  `Server.lifespan.shutdown()`, which waits until the lifespan has ended.
 """
 
 from __future__ import annotations
@@ -318,9 +320,13 @@ class ReviewProtocol(asyncio.Protocol):
             self._enter(State.IDLE, self._limits.idle_timeout_seconds)
 
     def _close(self, seconds: float) -> None:
-        """Close the connection. Abort it if the client does not close its side in time."""
+        """Close the connection. Abort it if the client does not close its side in time.
+
+        The rest of an answer that the client reads too slowly is discarded.
+        """
         self._connections.pop(self, None)
         self._drop_buffer()
+        self._release_answer()
         self._enter(State.CLOSING, seconds)
         closing = self._server.closing
         closing[self] = None

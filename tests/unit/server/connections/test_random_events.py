@@ -11,10 +11,12 @@ from webhook.server.connections.protocol import State
 
 SEQUENCES, EVENTS = 100, 60
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+LONG_REVIEW = post(b"x" * 90_000)
+"""The answer has two pieces."""
 REQUESTS = (
     post(b"review"),
     post(b"review"),
-    post(b"x" * 70_000),
+    LONG_REVIEW,
     post(b"x" * 200_000),
     post(b"review", "Connection: close"),
     post(b"review", "Expect: 100-continue"),
@@ -39,7 +41,7 @@ class Connections:
     def __init__(self, random: Random) -> None:
         self._random = random
         self.server = MemoryServer(
-            max_connections=random.choice((2, 3, 20)),
+            max_connections=random.choice((1, 2, 3, 20)),
             max_closing=random.choice((1, 2, 20)),
             max_handed_over=random.choice((1, 20)),
             max_probes=random.choice((1, 20)),
@@ -60,11 +62,14 @@ class Connections:
 
     async def happen(self) -> None:
         """Let one event happen."""
-        names = ["send"] * 10 + ["read"] * 3 + ["connect", "stop_reading", "lose", "time", "run"]
-        names += ["shutdown", "exhaust", "find", "drain", "cancel", "answer_early"]
+        names = ["send"] * 10 + ["connect", "stop_reading"] * 3 + ["read"]
+        names += ["lose", "time", "run", "shutdown", "exhaust", "find", "drain"]
+        names += ["cancel", "answer_early"]
         name = self._random.choice(names)
-        if name in ("send", "read", "stop_reading", "lose") and self.open:
+        if name in ("send", "stop_reading", "lose") and self.open:
             getattr(self, name)(self._random.choice(self.open))
+        elif name == "read":
+            self.read()
         elif name in ("time", "run"):
             await getattr(self, name)()
         elif name == "connect" or not self.open:
@@ -88,13 +93,19 @@ class Connections:
             more = self._random.choice((0, 100, 70_000))
             client.transport.capacity = len(client.transport.sent) + more
             self._slow.add(client)
+            # Of a long answer, a part stays unsent.
+            self._to_send[client] = self._to_send.get(client) or LONG_REVIEW
 
-    def read(self, client: MemoryClient) -> None:
-        if client in self._slow:
-            self._slow.discard(client)
-            if client.transport.capacity is None:
-                client.transport.read_all()
-            client.transport.capacity = None
+    def read(self) -> None:
+        """Let a slow client read everything."""
+        slow = [client for client in self.open if client in self._slow]
+        if not slow:
+            return
+        client = self._random.choice(slow)
+        self._slow.discard(client)
+        if client.transport.capacity is None:
+            client.transport.read_all()
+        client.transport.capacity = None
 
     def lose(self, client: MemoryClient) -> None:
         if self._random.random() < 0.5:
@@ -146,6 +157,7 @@ class Connections:
             protocol = client.protocol
             if client.transport.protocol is not protocol:
                 continue  # It is handed over.
+            assert client.is_in(State.CLOSING) == client.transport.closed
             assert (protocol in server.shared.closing) == client.is_in(State.CLOSING)
             assert protocol in server.uvicorn.connections
             if client.is_in(State.IDLE):

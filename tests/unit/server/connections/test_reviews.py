@@ -379,6 +379,23 @@ async def test_connection_above_the_limit_closes_the_one_with_the_oldest_answer(
         assert len(client.answers) >= 1
 
 
+async def test_closed_connection_stays_closed_when_its_client_reads_a_long_answer() -> None:
+    server = MemoryServer(max_connections=1)
+    slow = server.connect()
+    slow.transport.capacity = 0
+    slow.send(post(b"x" * 200_000))
+    await server.run()
+    assert slow.is_in(State.WAITING)
+    server.connect()
+    assert slow.is_in(State.CLOSING)
+    assert server.budget.used_bytes == 0
+    written = len(slow.transport.sent)
+    slow.transport.read_all()
+    assert slow.is_in(State.CLOSING)
+    assert len(slow.transport.sent) == written
+    assert sorted(filter(None, server.loop.timers)) == [CLOSE, IDLE]
+
+
 async def test_oldest_closing_connection_is_aborted_if_there_are_too_many() -> None:
     server = MemoryServer(max_closing=2)
     clients = [server.connect() for _ in range(5)]
