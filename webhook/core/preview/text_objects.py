@@ -7,7 +7,8 @@ limits of `yaml_composer` hold for each object.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -25,6 +26,11 @@ Json: TypeAlias = bytes | msgspec.Raw
 _MAX_MALFORMED_BYTES = 1024 * 1024
 """A longer text that begins as JSON and is not valid is not read as YAML, which takes a second for
 each megabyte."""
+
+_KEY_OR_BRACKET = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")([ \t\n\r]*:)?|[][{}]')
+"""A bracket, or a string with the colon that makes it a key."""
+_BEGIN_LIST = re.compile(rb"[ \t\n\r]*\[")
+_SEPARATOR = re.compile(rb"[ \t\n\r,]*")
 
 
 class _List(msgspec.Struct, rename="camel"):
@@ -124,10 +130,11 @@ def _json_list(text: bytes, source: str) -> _List | None:
 
 
 def _items(text: bytes, source: str, found: _List) -> Iterator[TextObject]:
-    lines = _Lines(text)
+    raw_items = found.items or ()
+    lines = _Lines(text, raw_items)
     inner_kind = found.kind.removesuffix("List")
-    for index, raw in enumerate(found.items or ()):
-        item = _JsonItem(raw, source, lines, inner_kind, found.api_version)
+    for index, raw in enumerate(raw_items):
+        item = _JsonItem(raw, source, lines, index, inner_kind, found.api_version)
         steps = ("items", index)
         try:
             header = _decode_header(raw)
@@ -154,37 +161,71 @@ def _parsed(document: Document, steps: Steps) -> TextObject:
 
 
 class _Lines:
-    """The lines of the items of a text, which are asked for in their order."""
+    """The lines of the items of a list in JSON.
 
-    def __init__(self, text: bytes) -> None:
+    Its decoder does not say where an item begins. Items may be equal to others, or to a part of
+    others, so their places are counted and not searched.
+    """
+
+    def __init__(self, text: bytes, items: Sequence[msgspec.Raw]) -> None:
         self._text = text
-        self._position, self._line = 0, 1
+        self._items = items
+        self._known: list[int] = []
+        """The lines of the first items."""
+        self._line, self._counted = 1, 0
+        """The line of the last of them, and its position."""
+        self._end = -1
+        """The position behind the last of them. Negative before the first one."""
 
-    def line_of(self, raw: msgspec.Raw) -> int:
+    def line_of(self, index: int) -> int:
         """Return the line where an item begins."""
-        position = self._text.find(raw, self._position)
-        if position >= 0:
-            self._line += self._text.count(b"\n", self._position, position)
-            self._position = position
-        return self._line
+        if self._end < 0:
+            self._end = _begin_of_items(self._text)
+        for raw in self._items[len(self._known) : index + 1]:
+            separator = _SEPARATOR.match(self._text, self._end)
+            begin = separator.end() if separator else self._end
+            self._line += self._text.count(b"\n", self._counted, begin)
+            self._known.append(self._line)
+            self._counted, self._end = begin, begin + len(raw)
+        return self._known[index]
+
+
+def _begin_of_items(text: bytes) -> int:
+    """Return the position behind the bracket with which the items of a list in JSON begin."""
+    depth = 0
+    for token in _KEY_OR_BRACKET.finditer(text):
+        string, colon = token.groups()
+        if string is None:
+            depth += 1 if token[0] in b"[{" else -1
+        elif depth == 1 and colon and msgspec.json.decode(string) == "items":
+            begin = _BEGIN_LIST.match(text, token.end())
+            if begin:
+                return begin.end()
+    return 0
 
 
 class _JsonItem:
     """An item of a list in JSON."""
 
     def __init__(
-        self, raw: msgspec.Raw, source: str, lines: _Lines, kind: str, api_version: str
+        self,
+        raw: msgspec.Raw,
+        source: str,
+        lines: _Lines,
+        index: int,
+        kind: str,
+        api_version: str,
     ) -> None:
         """`kind` and `api_version` are those of an item that names none."""
         self.raw = raw
         self._source = source
-        self._lines = lines
+        self._lines, self._index = lines, index
         self._named = {"apiVersion": api_version, "kind": kind} if kind else {}
 
     @property
     def line(self) -> int:
         """The line where the item begins."""
-        return self._lines.line_of(self.raw)
+        return self._lines.line_of(self._index)
 
     def parse(self) -> Document:
         """Return the item with the lines of its values. Raises DocumentError."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from webhook.core.preview.document import DocumentError
 from webhook.core.preview.text_objects import TextObject, iterate_objects
@@ -56,6 +59,52 @@ def test_objects_have_the_lines_and_paths_of_the_whole_text(kind_first: bool) ->
         assert "p2" in lines[problem.line - 1]
         assert problem.path == "items[2].metadata.name"
         assert last.line < problem.line
+
+
+POD = {"kind": "Pod"}
+SPACE = st.text(" \n\t\r", max_size=3)
+VALUES = st.sampled_from(
+    [POD, {"kind": "Pod", "a": [POD, POD]}, {"kind": "Pod", "b": '"items": [{'}]
+)
+OTHER_MEMBERS = st.sampled_from(
+    [
+        *('"metadata":{"kind": "Pod"}', '"metadata":{"items":[{"kind": "Pod"}]}'),
+        *('"items\\"":[]', '"a":"["'),
+    ]
+)
+
+
+@st.composite
+def lists_with_lines(draw: st.DrawFn) -> tuple[str, list[int]]:
+    """Return a List in JSON, and the line of each item. Items are often equal."""
+    text, lines = draw(SPACE) + "{", []
+    members = draw(st.permutations(["items", '"kind":"List"', *draw(st.lists(OTHER_MEMBERS))]))
+    for number, member in enumerate(members):
+        text += draw(SPACE) + "," * (number > 0) + draw(SPACE)
+        if member != "items":
+            text += member
+            continue
+        key = draw(st.sampled_from(['"items"', '"\\u0069tems"']))
+        text += f"{key}{draw(SPACE)}:{draw(SPACE)}["
+        for index, value in enumerate(draw(st.lists(VALUES, min_size=1, max_size=4))):
+            text += draw(SPACE) + "," * (index > 0) + draw(SPACE)
+            lines.append(text.count("\n") + 1)
+            text += json.dumps(value, indent=draw(st.sampled_from([None, 1])))
+        text += draw(SPACE) + "]"
+    return text + "}", lines
+
+
+@given(lists_with_lines(), st.randoms())
+@example(('{"items":[{"kind":"Pod"},\n{"kind":"Pod"}],"kind":"List"}', [1, 2]), Random(0))
+def test_each_item_of_a_list_in_json_has_its_own_line(
+    written: tuple[str, list[int]], random: Random
+) -> None:
+    text, lines = written
+    found = read(text)
+    # In any order.
+    asked = random.sample(range(len(lines)), len(lines))
+    assert [found[index].line for index in asked] == [lines[index] for index in asked]
+    assert [each.document.line(()) for each in found] == lines
 
 
 def test_list_in_yaml_may_have_more_values_than_one_object() -> None:
