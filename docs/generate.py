@@ -34,6 +34,7 @@ from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.rendered_decision import render
 from webhook.core.constants import API_VERSION, KIND
+from webhook.core.durations import DURATION_PATTERN
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.model import SettlePolicySpec, parse_policy
@@ -86,8 +87,8 @@ def policy_page() -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| `{path}` | {kind} | {default} | {description} |"
-        for path, kind, default, description in policy_keys(SettlePolicySpec, "")
+        f"| `{path}` | {kind} | {_default_of(field)} | {_description_of(field)} |"
+        for path, kind, field in policy_keys(SettlePolicySpec, "")
     ]
     lines += [
         "",
@@ -116,13 +117,12 @@ def _reasons(reasons: Collection[Reason]) -> str:
     return ", ".join(f"`{reason}`" for reason in Reason if reason in reasons)
 
 
-def policy_keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the path, type, default and description of each key, and of the keys inside it."""
+def policy_keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, FieldInfo]]:
+    """Yield the path, type and field of each key, and of the keys inside it."""
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias or name}"
         inner, kind = _model_of(field.annotation), _type_of(field)
-        description = (field.description or "").replace("|", "\\|")
-        yield path, kind, _default_of(field), description
+        yield path, kind, field
         if inner is not None:
             yield from policy_keys(inner, f"{path}[]." if kind == "list" else f"{path}.")
 
@@ -135,7 +135,7 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
     return next((model for model in models if model is not None), None)
 
 
-def _type_adapter(field: FieldInfo) -> TypeAdapter[Any]:
+def type_adapter(field: FieldInfo) -> TypeAdapter[Any]:
     """Return an adapter for the field's type and constraints, which pydantic stores separately."""
     annotation: Any = field.annotation
     return TypeAdapter(
@@ -143,22 +143,33 @@ def _type_adapter(field: FieldInfo) -> TypeAdapter[Any]:
     )
 
 
+_TYPES = {
+    "array": "list",
+    "boolean": "boolean",
+    "integer": "whole number",
+    "object": "mapping",
+    "string": "string",
+}
+
+
 def _type_of(field: FieldInfo) -> str:
     """Return the text for a field in the column "type"."""
-    schema = _type_adapter(field).json_schema()
+    schema = type_adapter(field).json_schema()
     options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
     (schema,) = options
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
         return " \\| ".join(f"`{value}`" for value in schema["enum"])
-    if schema.get("type") == "string" and "(ms|s|m|h)" in schema.get("pattern", ""):
-        return "duration, at most `1m`"
-    if schema.get("type") == "array":
-        return "list"
-    return {"object": "mapping", "string": "string", "integer": "whole number"}.get(
-        schema.get("type", "object"), "mapping"
-    )
+    if schema.get("pattern") == DURATION_PATTERN:
+        (rule,) = schema["x-kubernetes-validations"]
+        maximum = rule["message"].removeprefix("is longer than ").partition(",")[0]
+        return f"duration, at most `{maximum}`"
+    return _TYPES["object" if "$ref" in schema else schema["type"]]
+
+
+def _description_of(field: FieldInfo) -> str:
+    return (field.description or "").replace("|", "\\|")
 
 
 def _default_of(field: FieldInfo) -> str:
@@ -168,7 +179,7 @@ def _default_of(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None:
         return "left out"
-    text = _type_adapter(field).dump_json(value, by_alias=True, exclude_defaults=True)
+    text = type_adapter(field).dump_json(value, by_alias=True, exclude_defaults=True)
     decoded = json.loads(text)
     return f"`{decoded}`" if isinstance(decoded, str) and decoded else f"`{text.decode()}`"
 

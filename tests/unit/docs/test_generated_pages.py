@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from docs import defects_page, limits_page
-from docs.generate import PAGES, policy_keys
+from docs.generate import PAGES, policy_keys, type_adapter
 from tests.support.defects import affected
 from tests.support.markdown import ALL
 from tests.support.paths import DOCS, ROOT
 from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.policy.model import SettlePolicySpec
 from webhook.core.types import StrictModel
 from webhook.server.limits import Limits, PreviewLimits, ViewLimits
 
@@ -44,6 +48,39 @@ def test_keys_of_objects_in_lists_are_marked() -> None:
         ("single", "mapping"),
         ("single.name", "string"),
     ]
+
+
+VALUES = {"boolean": True, "list": [], "mapping": {}, "string": "x", "whole number": 1}
+"""A value of each type."""
+
+
+def error_types(field: FieldInfo, value: object) -> set[str]:
+    """Return the types of the errors of a value, without those of keys and items in it."""
+    try:
+        type_adapter(field).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        return {each["type"] for each in error.errors() if not each["loc"]}
+    return set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [pytest.param(kind, field, id=path) for path, kind, field in policy_keys(SettlePolicySpec, "")],
+)
+def test_policy_key_takes_what_the_page_says_and_no_other_type(kind: str, field: FieldInfo) -> None:
+    bound = re.fullmatch("duration, at most `(.+)`", kind)
+    if bound:
+        assert not error_types(field, bound[1])
+        assert error_types(field, f"{bound[1]}1ms")
+        return
+    if "`" in kind:
+        for choice in re.findall("`([^`]+)`", kind):
+            assert not error_types(field, choice)
+        assert error_types(field, "Other")
+        return
+    errors = {name: str(error_types(field, value)) for name, value in VALUES.items()}
+    types = {name for name, error in errors.items() if "_type" not in error}
+    assert types == {kind}
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))

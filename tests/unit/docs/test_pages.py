@@ -241,6 +241,14 @@ def test_steps_of_the_task_run_are_those_of_the_job() -> None:
     assert len(job) == 5
 
 
+def test_rollbacks_name_a_revision() -> None:
+    """Without a number, Helm returns to the revision before, even if that one failed."""
+    scripts = [block.text for page in PAGES for block in page.blocks if block.language == "sh"]
+    rollbacks = re.findall(r"^helm rollback .*", "\n".join(scripts), re.MULTILINE)
+    assert rollbacks
+    assert all(re.match(r"helm rollback \S+ \d+ ", text) for text in rollbacks)
+
+
 def test_previews_of_live_pods_leave_out_their_node() -> None:
     previews = [
         line
