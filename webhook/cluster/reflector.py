@@ -164,8 +164,9 @@ class Reflector(Generic[T]):
                     effect = "the last state stays in force" if synced else "not ready"
                     log.warning("watch %s: %s; %s", self._path, problem, effect)
                 self.connected, self.problem = False, problem
-            if now() - attempt_started_at > backoff:
-                backoff = _MIN_BACKOFF_SECONDS  # The attempt did not end immediately.
+            # An attempt that ends after this time, or after a silence, did not end immediately.
+            if now() - attempt_started_at > min(backoff, self._limits.silent_seconds):
+                backoff = _MIN_BACKOFF_SECONDS
             # Without jitter, all replicas would reconnect at the same moment.
             await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
             backoff = min(backoff * 2, _MAX_BACKOFF_SECONDS)
