@@ -118,6 +118,7 @@ tekton: $(VENV)/.dev ## Build Tekton's images from a clone of its repository (TE
 .PHONY: node-programs
 node-programs: kube ## Build a kubelet, its API server, containerd 1.7, 2.3 and 2.4, and the rest of a control plane for the tests (once; takes minutes)
 	$(call build,node node-cluster containerd-1.7 containerd-2.3 containerd-2.4 crio tekton)
+	@$(BIN)/python -c 'import tools.crio; tools.crio.module_build()'
 
 .PHONY: node
 node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd 2.4, 2.3 and 1.7 (root; BASE=image TESTS=path CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)
