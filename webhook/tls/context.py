@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import NamedTemporaryFile
 
 from webhook.tls.issuing import KeyPair
 
@@ -41,7 +43,16 @@ def load_pem(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) ->
 
 @contextmanager
 def _in_memory_file(content: bytes) -> Iterator[str]:
-    """Yield the path of a file in memory. The file exists until the block ends."""
+    """Yield the path of a file in memory. The file exists until the block ends.
+
+    Where there are none, as on macOS, it is a temporary file that only this user can read.
+    """
+    if sys.platform != "linux":
+        with NamedTemporaryFile() as temporary:
+            temporary.write(content)
+            temporary.flush()
+            yield temporary.name
+        return
     descriptor = os.memfd_create("podsettle", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
