@@ -64,9 +64,12 @@ CRIO_ANNOTATION = re.compile(
 )
 """The annotations that CRI-O drops unless the handler or workload allows them
 (`AllAllowedAnnotations` in cri-o `pkg/annotations/v2`, and the names of earlier releases)."""
-CRIO_WORKLOAD = re.compile(r"io\.openshift\.[^/]+$|target\.workload\.openshift\.io/", re.ASCII)
-"""The annotations with which pods activate the workloads of OpenShift: for builds, for containers
-in containers, and for workload partitioning."""
+# With them, pods activate the workloads of OpenShift: for builds, for containers in containers, and
+# for workload partitioning.
+_CRIO_WORKLOAD = r"io\.openshift\.[^/]+$|target\.workload\.openshift\.io/"
+CRIO_KEY = re.compile(f"(?:{CRIO_ANNOTATION.pattern}|{_CRIO_WORKLOAD})", re.ASCII)
+"""The annotations that decide what CRI-O does with a pod: CRIO_ANNOTATION, and those that activate
+a workload. One pattern, because it is matched with each annotation of each review."""
 MAX_CRIO_ANNOTATIONS = 32
 """The number of annotations for CRI-O that are read. A pod has a few. A client can send any
 number."""
@@ -212,11 +215,7 @@ def facts_of(pod: Pod) -> PodFacts:
 
 def _crio_annotations(received: Iterable[str]) -> tuple[str, ...]:
     """Return the keys that CRI-O reads. Bounded."""
-    found = (
-        key[:MAX_ANNOTATION_CHARACTERS]
-        for key in received
-        if CRIO_ANNOTATION.match(key) or CRIO_WORKLOAD.match(key)
-    )
+    found = (key[:MAX_ANNOTATION_CHARACTERS] for key in received if CRIO_KEY.match(key))
     return tuple(sorted(islice(found, MAX_CRIO_ANNOTATIONS + 1)))
 
 

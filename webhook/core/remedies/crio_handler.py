@@ -22,7 +22,7 @@ from webhook.core.constants import (
 )
 from webhook.core.decision_input import (
     CRIO_ANNOTATION,
-    CRIO_WORKLOAD,
+    CRIO_KEY,
     MAX_CRIO_ANNOTATIONS,
     PodFacts,
 )
@@ -95,7 +95,7 @@ def native_condition(*, is_crio: bool) -> str:
     names = f'{quoted_list(SKIP_RELABEL_ANNOTATIONS)} + {allowed}.orValue("").split(",")'
     kept = (
         "object.metadata.?annotations.orValue({}).all(key,\n"
-        f"  !key.matches({quote('^(?:' + CRIO_ANNOTATION.pattern + ')')})\n"
+        f"  !key.matches({quote('^' + CRIO_ANNOTATION.pattern)})\n"
         f"  || ({names}).exists(each,\n"
         '    each.trim() != "" && key.startsWith(each.trim())))'
     )
@@ -109,10 +109,9 @@ def native_condition(*, is_crio: bool) -> str:
 
 def native_condition_of_workload() -> str:
     """Return the condition under which `other_workload` is None, in CEL."""
-    pattern = f"^(?:{CRIO_ANNOTATION.pattern}|{CRIO_WORKLOAD.pattern})"
     return (
         "object.metadata.?annotations.orValue({}).all(key, !key.matches("
-        f"{quote(pattern)})\n"
+        f"{quote('^' + CRIO_KEY.pattern)})\n"
         f"  || {quoted_list(SKIP_RELABEL_ANNOTATIONS)}.exists(each, key.startsWith(each)))"
     )
 
