@@ -69,7 +69,9 @@ def test_fields_of_a_node_that_are_not_read_cost_little() -> None:
     raw = msgspec.Raw(json.dumps(document).encode())
     read: Callable[[msgspec.Raw], object] = read_node
     decode_whole: Callable[[msgspec.Raw], object] = msgspec.json.decode
-    assert cpu_ratio(lambda function: function(raw), read, decode_whole) < 0.5
+    # A busy machine delays the two to a different degree, so the least of some ratios counts.
+    ratios = (cpu_ratio(lambda function: function(raw), read, decode_whole) for _ in range(5))
+    assert min(ratios) < 0.25
 
 
 def test_runtime_handlers_of_another_type_are_an_error() -> None:
