@@ -133,9 +133,9 @@ class PodFacts(SpecFields):
     def helper_image(self) -> str:
         """The image of the helper that the pod has already. Empty if it has none."""
         volume = self.helper_volume
-        if volume is not None and volume.image is not None:
-            return volume.image.reference
-        return self.helper_container_image
+        if volume is None:
+            return ""  # An init container with the helper's name is another one.
+        return self.helper_container_image if volume.image is None else volume.image.reference
 
 
 class NamespaceFacts(WireStruct):

@@ -32,7 +32,7 @@ class HelperDelivery:
         "_context",
         "_delivery",
         "_helper_index",
-        "_is_duplicated",
+        "_is_name_taken",
         "_patch",
         "_pod",
         "_volume",
@@ -44,14 +44,23 @@ class HelperDelivery:
         self._delivery = delivery
         self._context = context
         self._patch = patch
-        self._volume = pod.helper_volume
+        self._volume = volume = pod.helper_volume
         self._helper_index: int | None = None
-        self._is_duplicated = False
+        """The index of the init container that copies the helper. None if the pod has none."""
+        self._is_name_taken = False
+        """Whether an init container has the name of that one, and is not that one."""
         for index, container in enumerate(pod.init_containers or ()):
             if container.name == HELPER:
+                copies_helper = (
+                    volume is not None
+                    and volume.empty_dir is not None
+                    and (container.command or [""])[0] == HELPER_IN_IMAGE
+                )
                 # The API server will reject a pod with two containers of one name.
-                self._is_duplicated = self._helper_index is not None
-                self._helper_index = index if self._helper_index is None else self._helper_index
+                if copies_helper and self._helper_index is None:
+                    self._helper_index = index
+                else:
+                    self._is_name_taken = True
         # None until the reason is computed. The item is None if nothing blocks the delivery.
         self._blocked_reason: tuple[Reason | None] | None = None
 
@@ -67,17 +76,13 @@ class HelperDelivery:
         context, pod, volume = self._context, self._pod, self._volume
         if context.cluster.linger_image is None:
             return Reason.HELPER_IMAGE_MISSING
-        if self._is_duplicated:
+        if self._is_name_taken:
             return Reason.NAME_CONFLICT
         for container in pod.containers or ():
             if container.name == HELPER:
                 return Reason.NAME_CONFLICT
         if volume is not None and volume.empty_dir is None and volume.image is None:
             return Reason.NAME_CONFLICT
-        if self._helper_index is not None:
-            command = (pod.init_containers or ())[self._helper_index].command
-            if not command or command[0] != HELPER_IN_IMAGE:
-                return Reason.NAME_CONFLICT
         if self._delivery == "ImageVolume":
             server = context.cluster.server_version
             if (server and server < IMAGE_VOLUMES_ON_BY_DEFAULT) or (
@@ -133,7 +138,7 @@ class HelperDelivery:
             if template:
                 self._patch.put_init_container_first(self._copying_container(template, keep_alive))
             return
-        if self._is_duplicated:
+        if self._is_name_taken:
             return
         # Another webhook may have put init containers before the helper since it was injected.
         containers_before = (self._pod.init_containers or ())[: self._helper_index]

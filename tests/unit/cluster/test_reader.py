@@ -1,0 +1,86 @@
+"""Reads of objects and lists from a server that may be no API server."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import Unreachable
+from webhook.cluster.reader import ClusterReader
+from webhook.cluster.rights import Right
+from webhook.cluster.view_reader import read_view
+from webhook.inspect.installation import find_installation
+
+DEPLOYMENT = Right("get", "apps", "deployments", "ns", "podsettle")
+DEPLOYMENTS = Right("list", "apps", "deployments")
+
+
+class OneAnswer:
+    """A server with one answer to each request."""
+
+    url = "https://moved.example"
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    async def request(self, *_arguments: Any, **_options: Any) -> object:
+        return self._answer
+
+
+def reader(answer: object) -> ClusterReader:
+    return ClusterReader(cast(ApiServer, OneAnswer(answer)))
+
+
+OTHER_ANSWERS: list[object] = [
+    {},
+    {"items": []},
+    {"message": "moved"},
+    {"kind": None},
+    {"kind": 7},
+    [],
+    [{"kind": "Deployment"}],
+    "moved",
+    7,
+    None,
+]
+
+
+@pytest.mark.parametrize("right", [DEPLOYMENT, DEPLOYMENTS])
+@pytest.mark.parametrize("answer", OTHER_ANSWERS)
+async def test_answer_without_a_kind_is_not_that_of_an_api_server(
+    answer: object, right: Right
+) -> None:
+    with pytest.raises(Unreachable, match=r"GET /apis/apps/v1/.*: the response has .*kind.*; is "):
+        await reader(answer).get(right)
+
+
+@pytest.mark.parametrize(
+    ("right", "kind"), [(DEPLOYMENT, "DeploymentList"), (DEPLOYMENTS, "Deployment")]
+)
+async def test_list_is_no_object_and_an_object_no_list(right: Right, kind: str) -> None:
+    with pytest.raises(Unreachable, match=f"the response has the kind '{kind}'; is https://moved"):
+        await reader({"kind": kind}).get(right)
+
+
+@pytest.mark.parametrize("answer", [each for each in OTHER_ANSWERS if not isinstance(each, dict)])
+async def test_version_that_is_no_object_is_not_that_of_an_api_server(answer: object) -> None:
+    with pytest.raises(Unreachable, match="GET /version: the response is not an object; is "):
+        await read_view(cast(ApiServer, OneAnswer(answer)))
+
+
+async def test_answers_of_an_api_server_are_returned() -> None:
+    found = {"kind": "Deployment", "metadata": {}}
+    assert await reader(found).get(DEPLOYMENT) == found
+    assert await reader({"kind": "DeploymentList", "items": [found]}).list(DEPLOYMENTS) == [found]
+    assert await reader({"kind": "DeploymentList"}).list(DEPLOYMENTS) == []
+
+
+@pytest.mark.parametrize("namespace", [None, "podsettle-system"])
+@pytest.mark.parametrize("answer", OTHER_ANSWERS)
+async def test_installation_is_not_called_absent_without_the_answer_of_an_api_server(
+    answer: object, namespace: str | None
+) -> None:
+    with pytest.raises(Unreachable, match=r"is https://moved\.example an API server\?"):
+        await find_installation(reader(answer), namespace)
