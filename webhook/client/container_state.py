@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
+
+import msgspec
 
 from webhook.core.types import Json
 
@@ -68,17 +70,82 @@ class NeverTerminatedError(GaveUpError):
     """The pod has ended, but its container's terminated state was never written."""
 
 
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str
+    resource_version: str
+
+
+class _ExitCodes(msgspec.Struct):
+    operator: str | None = None
+    values: list[int] | None = None
+
+
+class _Rule(msgspec.Struct, rename="camel"):
+    exit_codes: _ExitCodes | None = None
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    name: str
+    restart_policy: str | None = None
+    restart_policy_rules: list[_Rule] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    containers: list[_Container]
+    init_containers: list[_Container] | None = None
+    ephemeral_containers: list[_Container] | None = None
+    restart_policy: str | None = None
+
+
+class _Waiting(msgspec.Struct):
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Terminated(msgspec.Struct, rename="camel"):
+    """Its `exitCode` is checked when it is needed."""
+
+    container_id: str | None = msgspec.field(default=None, name="containerID")
+
+
+class _State(msgspec.Struct):
+    waiting: _Waiting | None = None
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    name: str
+    state: _State | None = None
+    last_state: _State | None = None
+    container_id: str | None = msgspec.field(default=None, name="containerID")
+
+
+_Statuses: TypeAlias = list[_ContainerStatus] | None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str | None = None
+    container_statuses: _Statuses = None
+    init_container_statuses: _Statuses = None
+    ephemeral_container_statuses: _Statuses = None
+
+
+class _Pod(msgspec.Struct):
+    """The fields that this package reads."""
+
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status | None = None
+
+
 def check_pod(document: object, name: PodName) -> None:
     """Raise NotAPodError if a document is not a Pod, for example the error page of a proxy."""
-    if not (
-        isinstance(document, dict)
-        and isinstance(metadata := document.get("metadata"), dict)
-        and isinstance(spec := document.get("spec"), dict)
-        and isinstance(spec.get("containers"), list)
-        and "uid" in metadata
-        and "resourceVersion" in metadata
-    ):
-        raise NotAPodError(f"{name}: the answer is not a Pod")
+    try:
+        msgspec.convert(document, _Pod)
+    except msgspec.ValidationError as error:
+        says_pod = isinstance(document, dict) and document.get("kind") == "Pod"
+        found = f": {error}" if says_pod else ""
+        raise NotAPodError(f"{name}: the answer is not a Pod{found}") from None
 
 
 def choose_container(pod: Json, name: str | None) -> str:
@@ -101,7 +168,7 @@ def choose_container(pod: Json, name: str | None) -> str:
 
 def pod_phase(pod: Json) -> str:
     """Return the pod's phase. A pod without a status is Pending."""
-    return pod.get("status", {}).get("phase") or "Pending"
+    return (pod.get("status") or {}).get("phase") or "Pending"
 
 
 def container_status(pod: Json, container: str) -> Json:
@@ -203,4 +270,4 @@ def last_run_id(pod: Json, container: str) -> str:
 
 def _container_statuses(pod: Json) -> Iterator[Json]:
     for kind in _CONTAINER_KINDS:
-        yield from pod.get("status", {}).get(f"{kind}Statuses") or ()
+        yield from (pod.get("status") or {}).get(f"{kind}Statuses") or ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import ApiError
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import API_VERSION, GROUP
@@ -72,10 +72,19 @@ class ClusterReader:
     ) -> Json | NotAllowedError | None:
         path = path_of(right, version) + (f"?{query}" if query else "")
         try:
-            return await self.server.request("GET", path)
+            answer: object = await self.server.request("GET", path)
         except ApiError as error:
             if error.status == 404:
                 return None
             if error.status == 403:
                 return NotAllowedError(right)
             raise
+        kind = None
+        if isinstance(answer, dict):
+            kind = answer.get("kind")
+            if isinstance(kind, str) and kind.endswith("List") == (right.name is None):
+                return answer
+        # Another program, for example behind a redirect. Every answer of an API server has a kind,
+        # also a list without items.
+        found = "has no kind" if kind is None else f"has the kind {kind!r:.60}"
+        raise Unreachable(f"GET {path}: the response {found}; is {self.server.url} an API server?")

@@ -7,8 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from webhook.cli import main
+from webhook.cli.backoff import report_errors
 from webhook.cli.internal_errors import ReportingGroup
 from webhook.cli.options import InputError
+from webhook.client.retry import Backoff
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,12 @@ def test_only_a_result_exits_with_one(error: Exception, code: int, text: str) ->
     done = CliRunner().invoke(group, ["fail"])
     assert done.exit_code == code
     assert text in done.output
+
+
+def test_unexpected_error_says_that_the_result_is_not_known() -> None:
+    said = "^the exit code of p is not known: ValueError: a b$"
+    with pytest.raises(InputError, match=said), report_errors(Backoff(), "the exit code of p"):
+        raise ValueError("a\n b")
 
 
 def test_command_line_reports_internal_errors() -> None:
