@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from kubernetes.aio.client import Configuration
 
 from webhook.client import ApiServer, PodName
+from webhook.kubeconfig.access import Access
 
 POD = PodName("ci", "step-1")
 _PODS = "/api/v1/namespaces/{namespace}/pods"
@@ -78,10 +78,8 @@ class FakeApiServer:
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ApiServer]:
         """Open a connection of podsettle to the server."""
-        configuration = Configuration()
-        configuration.host = self.url
-        configuration.retries = None
-        async with ApiServer(configuration) as server:
+        access = Access(self.url)
+        async with ApiServer(access) as server:
             yield server
 
     def kubeconfig(self, directory: Path) -> Path:

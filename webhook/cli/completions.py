@@ -24,11 +24,11 @@ def complete_contexts(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Return the contexts of the kubeconfig."""
-    from webhook.cluster.client_configuration import context_names
-    from webhook.cluster.kubeconfig_paths import kubeconfig_paths
+    from webhook.kubeconfig.access import context_names
+    from webhook.kubeconfig.paths import kubeconfig_paths
 
     paths = kubeconfig_paths(context.params.get("kubeconfig"))
-    return _starting_with(incomplete, context_names(paths.text) if paths.exist else ())
+    return _starting_with(incomplete, context_names(paths))
 
 
 def complete_namespaces(
@@ -109,8 +109,8 @@ def _names(context: click.Context, path: Callable[[ApiServer], str]) -> list[str
 async def _list_names(context: click.Context, path: Callable[[ApiServer], str]) -> list[str]:
     # Imported here, because the import takes 0.4 s and few commands are completed.
     from webhook.cluster.client import ApiServer
-    from webhook.cluster.client_configuration import Impersonation
     from webhook.cluster.reflector import METADATA_ONLY
+    from webhook.kubeconfig.access import Impersonation
 
     given = context.params
     async with (

@@ -16,10 +16,10 @@ from webhook.cli.options import (
     ViewChoice,
     read_all_manifests,
 )
-from webhook.cluster.kubeconfig_paths import kubeconfig_paths
 from webhook.cluster.own_pod import in_cluster
 from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.admission.decider import OperatorSettings
+from webhook.kubeconfig.paths import kubeconfig_paths
 from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def open_cluster_if_any(
     chosen = bool(choice.manifests) or choice.names_cluster
     with ExitStack() as stack:
         known = None
-        if chosen or in_cluster() or kubeconfig_paths().chosen or kubeconfig_paths().exist:
+        if chosen or in_cluster() or kubeconfig_paths().origin or kubeconfig_paths().files:
             limit = None if chosen else OPTIONAL_SECONDS
             try:
                 opened = open_cluster(choice, namespaces=namespaces, limit_seconds=limit)

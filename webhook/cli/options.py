@@ -227,7 +227,7 @@ class Cluster:
         """Return a client for the cluster. Raises NoClusterError."""
         # Imported here, because the import takes 0.4 s and 60 MiB.
         from webhook.cluster.client import ApiServer
-        from webhook.cluster.client_configuration import Impersonation
+        from webhook.kubeconfig.access import Impersonation
 
         return await ApiServer.connect(
             kubeconfig=self.kubeconfig,

@@ -1,8 +1,8 @@
 """A client of the API server that sends and receives JSON, based on `kubernetes.aio`.
 
-`kubernetes.aio` provides the authentication methods of kubeconfigs, in-cluster service accounts
-whose tokens are rotated, TLS and proxies. podsettle does not use the library's typed models. They
-take much memory, and they drop fields that are newer than the library.
+`kubernetes.aio` provides the HTTP session and the tokens of service accounts. `webhook.kubeconfig`
+reads kubeconfigs. podsettle does not use the library's typed models. They take much memory, and
+they drop fields that are newer than the library.
 """
 
 from __future__ import annotations
@@ -20,12 +20,8 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 from aiohttp.http_exceptions import LineTooLong
+from multidict import CIMultiDict
 
-from webhook.cluster.client_configuration import (
-    Impersonation,
-    from_kubeconfig,
-    from_the_cluster_around,
-)
 from webhook.cluster.errors import (
     ApiError,
     NoClusterError,
@@ -34,13 +30,17 @@ from webhook.cluster.errors import (
     describe,
     status_message,
 )
-from webhook.cluster.kubeconfig_paths import kubeconfig_paths
 from webhook.cluster.own_pod import in_cluster
 from webhook.cluster.raw_responses import Page, RawAnswer, decode_page
-from webhook.cluster.rest_client import Configuration, RestClient
+from webhook.cluster.rest_client import RestClient, TlsIdentity
+from webhook.cluster.service_account import from_service_account
 from webhook.cluster.watch import WatchLimits, lines_until_silent
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
+from webhook.kubeconfig.access import Access, Impersonation, from_kubeconfig
+from webhook.kubeconfig.credentials import Credential
+from webhook.kubeconfig.errors import CredentialsError, KubeconfigError
+from webhook.kubeconfig.paths import kubeconfig_paths
 
 log = logging.getLogger(__name__)
 
@@ -62,23 +62,22 @@ class ApiServer:
 
     def __init__(
         self,
-        configuration: Configuration,
-        namespace: str = "default",
-        context: str = "",
+        access: Access,
         *,
         max_response_bytes: int = _MAX_RESPONSE_BYTES,
         request_timeout: timedelta | None = None,
     ) -> None:
         """Create a client. `request_timeout` replaces the limits of callers; 0 means none."""
-        self.namespace = namespace
+        self.namespace = access.namespace
         """The default namespace of commands."""
-        self.context = context
+        self.context = access.context
         """The kubeconfig's context. Empty if there is no kubeconfig."""
-        self._configuration = configuration
+        self._access = access
         self._max_response_bytes = max_response_bytes
         self._request_timeout = request_timeout
-        self._rest = RestClient(configuration)
-        self.url: str = configuration.host
+        self._identity: TlsIdentity | None = None
+        self._clients: list[RestClient] = []
+        self.url: str = access.url
         self.clock_behind = timedelta(0)
         """How far the clock of this machine was behind the API server's at the last response."""
 
@@ -97,39 +96,38 @@ class ApiServer:
         impersonation: Impersonation = Impersonation(),  # noqa: B008 (it is frozen)
         request_timeout: timedelta | None = None,
     ) -> Self:
-        """Return a client for the first configured cluster, without sending a request.
+        """Return a client for the cluster that kubectl would use, without sending a request.
 
-        The configurations are tried in this order:
-
-        1. the kubeconfig that the environment variable KUBECONFIG names
-        2. the cluster in which this process runs
-        3. `~/.kube/config`
-
-        KUBECONFIG comes first because a CI job may run in a pod and use another cluster. With
-        `in_cluster_first`, the second configuration comes first. The webhook sets it, because it
-        serves the cluster in which it runs. `kubeconfig` and `context` have the meaning of
-        kubectl's flags. If one of them is given, the second configuration is skipped.
-        `impersonation` is whose rights the requests have. `request_timeout` is the limit for each
-        request and its response, except for watches and streams. 0 means none.
-
-        The second configuration uses no proxy. The other configurations use the kubeconfig's
-        `proxy-url`, or HTTPS_PROXY.
+        That is the cluster of the kubeconfig, else the cluster in which this process runs. With
+        `in_cluster_first`, the order is the other one. The webhook sets it, because it serves the
+        cluster in which it runs. `kubeconfig` and `context` have the meaning of kubectl's flags. If
+        one of them is given, only a kubeconfig is used. `impersonation` is whose rights the
+        requests have. `request_timeout` is the limit for each request and its response, except for
+        watches and streams. 0 means none.
 
         Raises NoClusterError if no cluster is configured, or if the configuration is not valid.
         """
         paths = kubeconfig_paths(kubeconfig)
-        if in_cluster() and (in_cluster_first or not paths.chosen) and not (kubeconfig or context):
-            chosen, where = from_the_cluster_around(), ""
-        elif paths.exist:
-            chosen, where = await from_kubeconfig(paths.text, context), f"{paths.text}: "
-        else:
+        wants_own = in_cluster_first or not (paths.origin or paths.files)
+        if in_cluster() and wants_own and not (kubeconfig or context):
+            access, where = from_service_account(), ""
+        elif not paths.files:
             raise NoClusterError(paths.missing_message)
+        else:
+            where = f"{paths.text}: "
+            try:
+                access = from_kubeconfig(paths, context, impersonation)
+            except KubeconfigError as error:
+                raise NoClusterError(str(error)) from None
+        server = cls(access, request_timeout=request_timeout)
         try:
-            impersonation.add_to(chosen.configuration)
-            return cls(*chosen, request_timeout=request_timeout)
+            server._client(await access.credentials.current())
+        except CredentialsError as error:
+            raise NoClusterError(str(error)) from None
         except Exception as error:  # Those of OpenSSL, and of files that cannot be read.
             message = f"{where}no cluster found: a certificate or key is not valid: {error}"
             raise NoClusterError(message) from None
+        return server
 
     async def __aenter__(self) -> Self:
         return self
@@ -139,7 +137,8 @@ class ApiServer:
 
     async def aclose(self) -> None:
         """Close all connections, and wait until they are closed."""
-        await self._rest.close()
+        for client in self._clients:
+            await client.close()
         # aiohttp closes TLS connections in the background, and the event loop must not end first.
         await asyncio.sleep(_CLOSE_SECONDS)
 
@@ -331,23 +330,64 @@ class ApiServer:
 
         `timeout` is in seconds, or a ClientTimeout.
         """
-        headers = {"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"}
-        settings: Mapping[str, Any] = await self._configuration.auth_settings()
-        for setting in settings.values():
-            headers[setting["key"]] = setting["value"]
         if not isinstance(timeout, aiohttp.ClientTimeout):
             if self._request_timeout is not None:
                 timeout = self._request_timeout.total_seconds() or None
             timeout = aiohttp.ClientTimeout(total=timeout)
+        headers = {"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"}
+        try:
+            credential = await self._access.credentials.current()
+            response = await self._attempt(method, path, body, headers, credential, timeout)
+            # kubectl also asks its plugin after a 401, but fails this request.
+            if response.status == 401 and await self._access.credentials.renew(credential):
+                response.release()
+                credential = await self._access.credentials.current()
+                response = await self._attempt(method, path, body, headers, credential, timeout)
+        except CredentialsError as error:
+            raise Unreachable(str(error)) from None
+        return response
+
+    async def _attempt(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        headers: Mapping[str, str],
+        credential: Credential,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
+    ) -> aiohttp.ClientResponse:
+        complete = CIMultiDict(headers)
+        complete.extend(self._access.headers)
+        if credential.authorization:
+            complete["Authorization"] = credential.authorization
+        client = self._client(credential)
         began = time.monotonic()
-        wrapper = await self._rest.request(
-            method, self.url + path, headers=headers, body=body, _request_timeout=timeout
+        wrapper = await client.request(
+            method, self.url + path, headers=complete, body=body, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = wrapper.response
         milliseconds = round((time.monotonic() - began) * 1000)
         log.debug("%s %s%s %d in %d ms", method, self.url, path, response.status, milliseconds)
         self.clock_behind = _clock_behind(response.headers.get("Date"))
         return response
+
+    def _client(self, credential: Credential) -> RestClient:
+        """Return a client that trusts the CA file as it is now, and has this certificate.
+
+        client-go reads both again too. Clients that are no longer used keep their watches until
+        they end. Raises OSError and ssl.SSLError if there is no client yet.
+        """
+        try:
+            ca = self._access.ca.read()
+            identity = TlsIdentity(ca, credential.certificate, credential.key)
+            if identity != self._identity:
+                self._clients.append(RestClient(self._access, identity))
+                self._identity = identity
+        except (OSError, ValueError) as error:
+            if not self._clients:
+                raise
+            log.warning("%s: new certificates are not used: %s", self.title, error)
+        return self._clients[-1]
 
 
 def _clock_behind(date: str | None) -> timedelta:

@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import (
-    ConfigException,
-    list_kube_config_contexts,
-    load_incluster_config,
-    load_kube_config,
-)
 
 from webhook.aiohttp_resolver import ThreadResolver
 from webhook.dns_resolver import Resolver
-
-__all__ = [
-    "ConfigException",
-    "Configuration",
-    "RestClient",
-    "list_kube_config_contexts",
-    "load_incluster_config",
-    "load_kube_config",
-]
+from webhook.kubeconfig.access import Access
+from webhook.tls.load_pem import load_pem
 
 # The maximum number of DNS look-ups in flight. While all of them hang, requests fail
 # immediately, and their callers retry.
 _MAX_NAME_LOOKUPS = 4
 
 
+class TlsIdentity(NamedTuple):
+    """What the TLS context of a client is made of. Another one needs another client."""
+
+    ca: bytes
+    """The CA certificates in PEM. Empty for those of the system."""
+    certificate: bytes
+    key: bytes
+
+
 class RestClient(RESTClientObject):
     """An HTTP session that resolves host names in its own threads."""
+
+    def __init__(self, access: Access, identity: TlsIdentity) -> None:
+        """Create a client. Raises ssl.SSLError for a certificate or key that is not valid."""
+        configuration = Configuration(
+            host=access.url,
+            # The comments of a bundle can have other characters, which Python refuses.
+            ca_cert_data=identity.ca.decode("ascii", "ignore"),
+            verify_ssl=access.verify,
+            tls_server_name=access.server_name,
+            proxy=access.proxy,
+        )
+        # kubectl accepts CAs that VERIFY_X509_STRICT rejects; see `webhook.client_tls_context`.
+        configuration.disable_strict_ssl_verification = True
+        # aiohttp would take credentials from a netrc file, and proxies without their exceptions.
+        configuration.client_session_kwargs = {"trust_env": False}
+        super().__init__(configuration)
+        if identity.certificate:
+            load_pem(self.ssl_context, identity.certificate, identity.key)
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         """Return a connector with podsettle's resolver. RESTClientObject documents this hook.

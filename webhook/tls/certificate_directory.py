@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from webhook.tls.context import load_pem, server_context
+from webhook.tls.context import server_context
+from webhook.tls.load_pem import load_pem
 
 
 class CertificateError(Exception):

@@ -23,7 +23,7 @@ from tests.support.process import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from tools.kube_versions import MODULES, chosen, releases
-from webhook.cluster import client_configuration
+from webhook.cluster import service_account
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.kube_source import NODES_INTERVAL_SECONDS, KubernetesSource
@@ -274,23 +274,18 @@ async def test_connection_to_the_own_cluster_uses_no_proxy(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     monkeypatch.setattr(
-        client_configuration,
+        service_account,
         "load_incluster_config",
         InClusterConfigLoader(  # type: ignore[no-untyped-call]
             str(token), str(own_cluster.ca_file)
         ).load_and_set,
     )
-    monkeypatch.setattr(client_configuration, "own_namespace", lambda: "default")
+    monkeypatch.setattr(service_account, "own_namespace", lambda: "default")
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     async with await ApiServer.connect(in_cluster_first=True) as server:
         assert (await server.request("GET", "/version"))["major"] == "1"
-    # A connection by a kubeconfig uses the proxy, as kubectl does.
-    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
-    async with await ApiServer.connect() as server:
-        with pytest.raises(Unreachable):
-            await server.request("GET", "/version")
 
 
 async def test_error_response_is_raised_with_its_message(api: ApiServer) -> None:

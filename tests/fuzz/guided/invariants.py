@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import tempfile
@@ -18,14 +17,15 @@ from tests.fuzz.targets import SEEN, TARGETS
 from tests.support.factories import SETTINGS, review, view
 from tests.support.forbidden_changes import forbidden
 from tests.support.reviews import PODS, load_pod
-from webhook.cluster.client_configuration import from_kubeconfig
-from webhook.cluster.errors import NoClusterError
 from webhook.cluster.manifest_loader import parse_manifest
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.constants import KIND
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.webhook_selectors import webhook_selectors
+from webhook.kubeconfig.access import from_kubeconfig
+from webhook.kubeconfig.errors import KubeconfigError
+from webhook.kubeconfig.paths import KubeconfigPaths
 
 _DECIDER = Decider(SETTINGS)
 _UNREADABLE = object()
@@ -70,12 +70,8 @@ def check_kubeconfig(body: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "kubeconfig"
         path.write_bytes(body)
-        with suppress(NoClusterError):
-            asyncio.run(_read(str(path)))
-
-
-async def _read(path: str) -> None:
-    await from_kubeconfig(path, None)
+        with suppress(KubeconfigError):
+            from_kubeconfig(KubeconfigPaths(str(path), "--kubeconfig"))
 
 
 def _operations(body: bytes, seen: Snapshot) -> Any:

@@ -23,8 +23,9 @@ from webhook.cluster import reflector
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.reflector import Reflector
-from webhook.cluster.rest_client import Configuration
 from webhook.cluster.watch import WatchLimits
+from webhook.kubeconfig.access import Access
+from webhook.kubeconfig.credentials import FileOrData
 from webhook.tasks import supervise
 
 
@@ -72,9 +73,8 @@ async def serving_answers(
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        configuration = Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}")
-        configuration.retries = None
-        async with ApiServer(configuration, max_response_bytes=max_response_bytes) as server:
+        access = Access(f"http://127.0.0.1:{runner.addresses[0][1]}")
+        async with ApiServer(access, max_response_bytes=max_response_bytes) as server:
             yield server
     finally:
         await runner.cleanup()
@@ -190,10 +190,9 @@ async def test_connection_of_a_response_that_is_too_large_is_aborted(
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        configuration = Configuration(host=url, ssl_ca_cert=str(tmp_path / "ca.crt"))
-        configuration.retries = None
+        access = Access(url, ca=FileOrData(tmp_path / "ca.crt"))
         ended = asyncio.create_task(asyncio.to_thread(answer_and_wait_for_the_end, listener))
-        async with ApiServer(configuration, max_response_bytes=1000) as server:
+        async with ApiServer(access, max_response_bytes=1000) as server:
             with pytest.raises(TooLargeError):
                 await read(server)
             await ended
@@ -322,11 +321,11 @@ async def test_reflector_trims_the_heap_after_a_list(monkeypatch: pytest.MonkeyP
 
 async def test_request_timeout_takes_the_place_of_the_limit_of_the_caller() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        configuration = Configuration(host=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        access = Access(f"http://127.0.0.1:{silent.getsockname()[1]}")
         limit = timedelta(milliseconds=100)
         async with (
             asyncio.timeout(60),
-            ApiServer(configuration, request_timeout=limit) as server,
+            ApiServer(access, request_timeout=limit) as server,
         ):
             with pytest.raises(Unreachable):
                 await server.request("GET", "/version", timeout=3600)

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
-from webhook.cluster.rest_client import Configuration
 from webhook.cluster.view_reader import read_view
+from webhook.kubeconfig.access import Access
 
 
 @asynccontextmanager
@@ -36,9 +36,8 @@ async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServe
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        configuration = Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}")
-        configuration.retries = None
-        async with ApiServer(configuration) as server:
+        access = Access(f"http://127.0.0.1:{runner.addresses[0][1]}")
+        async with ApiServer(access) as server:
             yield server, requested
     finally:
         await runner.cleanup()

@@ -10,12 +10,12 @@ import httpx
 import pytest
 import trustme
 from fastapi import FastAPI
-from kubernetes.aio.client import Configuration
 
 from tests.support.markdown import Page
 from tests.support.paths import DOCS
 from tests.support.process import free_port
 from webhook.cluster.client import ApiServer
+from webhook.kubeconfig.access import Access
 from webhook.cluster.errors import Unreachable
 from webhook.cluster.source import Check
 from webhook.server.drain import Drain
@@ -56,9 +56,8 @@ async def test_example_is_an_answer_of_the_route() -> None:
 
 
 async def test_lost_api_server_is_described_as_in_the_example() -> None:
-    configuration = Configuration()
-    configuration.host = f"http://127.0.0.1:{free_port()}"
-    async with ApiServer(configuration) as server:
+    access = Access(f"http://127.0.0.1:{free_port()}")
+    async with ApiServer(access) as server:
         with pytest.raises(Unreachable) as caught:
             await server.page("/api/v1/namespaces?limit=250", "application/json")
     text = re.sub(r"\?\S+: ", "?…: ", str(caught.value))

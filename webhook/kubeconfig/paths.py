@@ -1,8 +1,4 @@
-"""The kubeconfig that kubectl would use.
-
-This module is separate from `client`, so that a command can find out whether a cluster is
-configured without importing the API client.
-"""
+"""The kubeconfig files that kubectl would read. This module imports no API client."""
 
 from __future__ import annotations
 
@@ -16,18 +12,17 @@ class KubeconfigPaths(NamedTuple):
 
     text: str
     """The paths, separated as in the environment variable KUBECONFIG."""
-    origin: str
+    origin: str = ""
     """What named them: `--kubeconfig`, `KUBECONFIG`, or empty for the default."""
 
     @property
-    def chosen(self) -> bool:
-        """Whether a flag or the environment names them."""
-        return bool(self.origin)
+    def files(self) -> list[Path]:
+        """The files that exist, in the order of their precedence.
 
-    @property
-    def exist(self) -> bool:
-        """Whether at least one of the files exists."""
-        return any(Path(path).expanduser().exists() for path in self.text.split(os.pathsep) if path)
+        Only KUBECONFIG is a list: `--kubeconfig` takes one file (client-go `loader.go`).
+        """
+        texts = [self.text] if self.origin == "--kubeconfig" else self.text.split(os.pathsep)
+        return [Path(text) for text in dict.fromkeys(filter(None, texts)) if Path(text).exists()]
 
     @property
     def missing_message(self) -> str:
@@ -41,12 +36,9 @@ class KubeconfigPaths(NamedTuple):
 
 
 def kubeconfig_paths(kubeconfig: str | None = None) -> KubeconfigPaths:
-    """Return the files of the kubeconfig. `kubeconfig` is the value of kubectl's flag.
-
-    podsettle reads KUBECONFIG itself, because `kubernetes.aio` reads it only when it is imported.
-    """
+    """Return the files of the kubeconfig. `kubeconfig` is the value of kubectl's flag."""
     if kubeconfig:
         return KubeconfigPaths(kubeconfig, "--kubeconfig")
     if from_environment := os.environ.get("KUBECONFIG"):
         return KubeconfigPaths(from_environment, "KUBECONFIG")
-    return KubeconfigPaths(str(Path("~/.kube/config").expanduser()), "")
+    return KubeconfigPaths(str(Path("~/.kube/config").expanduser()))

@@ -1,0 +1,410 @@
+"""The same kubeconfig and environment: kubectl and podsettle send the same, or both refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.kubeconfig_oracle import Case, World, credential, document, encoded
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("kubeconfig"))
+    (made.directory / "token").write_text("from-file\n")
+    (made.directory / "empty").write_text("")
+    (made.directory / ".netrc").write_text("default login netrc password secret\n")
+    with made.running():
+        yield made
+
+
+def two_files(world: World, first: Mapping[str, Any], second: Mapping[str, Any]) -> Case:
+    """Two kubeconfigs whose contexts have the same names, and whose servers differ."""
+    a, b = document(world.cluster(world.a)), document(world.cluster(world.b), {"token": "t2"})
+    return Case([{**a, **first}, {**b, **second}])
+
+
+def one(cluster: Any, user: Any = None, context: Any = None, **given: Any) -> Case:
+    return Case([document(cluster, user, context)], **given)
+
+
+def proxied(world: World, host: str, no_proxy: str = "", **env: str) -> Case:
+    """A server that only a proxy can reach, and the exceptions of the environment."""
+    url = f"https://{host}:{world.a.port}"
+    given = {"HTTPS_PROXY": f"http://127.0.0.1:{world.proxy.port}", "NO_PROXY": no_proxy, **env}
+    return one(world.cluster(server=url), env={key: value for key, value in given.items() if value})
+
+
+def exception(host: str, no_proxy: str, world: World) -> Case:
+    """An entry of NO_PROXY, in which PORT is the port of the server."""
+    return proxied(world, host, no_proxy.replace("PORT", str(world.a.port)))
+
+
+CASES: dict[str, Callable[[World], Case]] = {
+    # Several files
+    "first current-context wins": lambda w: two_files(w, {}, {}),
+    "current-context of the second file": lambda w: two_files(w, {"current-context": ""}, {}),
+    "first entry of a name wins whole": lambda w: two_files(
+        w, {"users": [{"name": "u", "user": {"token": "first"}}]},
+        {"users": [{"name": "u", "user": {"as": "someone"}}]},
+    ),
+    "cluster of one file, user of another": lambda w: two_files(
+        w, {"users": []}, {"clusters": [], "contexts": []}
+    ),
+    "paths are relative to their own file": lambda w: Case(
+        [document(w.cluster(), {"tokenFile": "token"}), document(w.cluster(w.b))]
+    ),
+    "missing first file": lambda w: Case(
+        [document(w.cluster())], env={"KUBECONFIG": f"{w.directory}/none::{w.directory}/config-0"}
+    ),
+    "the same file twice": lambda w: Case(
+        [document(w.cluster())],
+        env={"KUBECONFIG": f"{w.directory}/config-0:{w.directory}/config-0"},
+    ),
+    "broken second file": lambda w: Case([document(w.cluster()), "clusters: ["]),
+    "name twice in a file": lambda w: Case([{
+        **document(w.cluster()),
+        "users": [{"name": "u", "user": {"token": "1"}}, {"name": "u", "user": {"token": "2"}}],
+    }]),
+    "three files": lambda w: Case(
+        [{"current-context": "x"}, document(w.cluster(w.b)), document(w.cluster(w.a))]
+    ),
+    # Contexts
+    "context flag": lambda w: Case([{
+        **document(w.cluster()),
+        "contexts": [
+            {"name": "x", "context": {"cluster": "c", "user": "u"}},
+            {"name": "other", "context": {"cluster": "c", "user": "u", "namespace": "other"}},
+        ],
+    }], context="other"),
+    "context that does not exist": lambda w: Case([document(w.cluster())], context="none"),
+    "current-context that does not exist": lambda w: Case(
+        [{**document(w.cluster()), "current-context": "none"}]
+    ),
+    "namespace of the context": lambda w: one(w.cluster(), context={"namespace": "ci"}),
+    "namespace that is a number": lambda w: one(w.cluster(), context={"namespace": 5}),
+    "nulls": lambda w: one(w.cluster(**{"proxy-url": None}), {"token": "t", "exec": None}),
+    "unknown fields": lambda w: one(w.cluster(new=1), {"token": "t", "new": []}),
+    # Users
+    "token": lambda w: one(w.cluster(), {"token": "a b"}),
+    "token that is a number": lambda w: one(w.cluster(), {"token": 5}),
+    "token file": lambda w: one(w.cluster(), {"tokenFile": "token"}),
+    "token file beside a token": lambda w: one(w.cluster(), {"tokenFile": "token", "token": "t"}),
+    "missing token file": lambda w: one(w.cluster(), {"tokenFile": "none"}),
+    "missing token file beside a token": lambda w: one(
+        w.cluster(), {"tokenFile": "none", "token": "t"}
+    ),
+    "empty token file beside a token": lambda w: one(
+        w.cluster(), {"tokenFile": "empty", "token": "t"}
+    ),
+    "password": lambda w: one(w.cluster(), {"username": "a", "password": "ä:b"}),
+    "password and token": lambda w: one(
+        w.cluster(), {"username": "a", "password": "b", "token": "t"}
+    ),
+    "password and token file": lambda w: one(
+        w.cluster(), {"username": "a", "password": "b", "tokenFile": "token"}
+    ),
+    "client certificate in files": lambda w: one(
+        w.cluster(), {"client-certificate": "alice.crt", "client-key": "alice.key"}
+    ),
+    "client certificate as data": lambda w: one(w.cluster(), {
+        "client-certificate-data": encoded(w.client.cert_chain_pems[0].bytes()),
+        "client-key-data": encoded(w.client.private_key_pem.bytes()),
+    }),
+    "certificate as data, key in a file": lambda w: one(w.cluster(), {
+        "client-certificate-data": encoded(w.client.cert_chain_pems[0].bytes()),
+        "client-key": "alice.key",
+    }),
+    "client certificate and token": lambda w: one(w.cluster(), {
+        "client-certificate": "alice.crt", "client-key": "alice.key", "token": "t"
+    }),
+    "client certificate without a key": lambda w: one(
+        w.cluster(), {"client-certificate": "alice.crt"}
+    ),
+    "key without a client certificate": lambda w: one(
+        w.cluster(), {"client-key": "alice.key", "token": "t"}
+    ),
+    "certificate with the key of another": lambda w: one(
+        w.cluster(), {"client-certificate": "alice.crt", "client-key": "bob.key"}
+    ),
+    "certificate in a file and as data": lambda w: one(w.cluster(), {
+        "client-certificate": "alice.crt",
+        "client-certificate-data": encoded(w.client.cert_chain_pems[0].bytes()),
+        "client-key": "alice.key",
+    }),
+    "missing certificate file": lambda w: one(
+        w.cluster(), {"client-certificate": "none", "client-key": "alice.key"}
+    ),
+    "data that is not base64": lambda w: one(
+        w.cluster(), {"client-certificate-data": "%", "client-key": "alice.key"}
+    ),
+    "base64 in several lines": lambda w: one(w.cluster(**{
+        "certificate-authority": "",
+        "certificate-authority-data": encoded(w.ca_pem)[:40] + "\r\n" + encoded(w.ca_pem)[40:],
+    })),
+    "netrc": lambda w: one(
+        w.cluster(), {"client-certificate": "alice.crt", "client-key": "alice.key"}
+    ),
+    "removed provider": lambda w: one(w.cluster(), {"auth-provider": {"name": "gcp"}}),
+    # Impersonation
+    "as": lambda w: one(w.cluster(), {"token": "t", "as": "jane"}),
+    "as with everything": lambda w: one(w.cluster(), {
+        "token": "t", "as": "jane", "as-uid": "7", "as-groups": ["g1", "g2"],
+        "as-user-extra": {"scopes.example.org/a%b c": ["view", "edit"], "Reason": ["x"]},
+    }),
+    "groups without as": lambda w: one(w.cluster(), {"token": "t", "as-groups": ["g"]}),
+    "uid without as": lambda w: one(w.cluster(), {"token": "t", "as-uid": "g"}),
+    "as flag": lambda w: Case([document(w.cluster())], user="flag", groups=("g1", "g2")),
+    "as flag over as": lambda w: Case([document(w.cluster(), {
+        "token": "t", "as": "jane", "as-groups": ["g"], "as-user-extra": {"k": ["v"]}
+    })], user="flag"),
+    "groups by flag over groups": lambda w: Case([document(w.cluster(), {
+        "token": "t", "as": "jane", "as-groups": ["g"], "as-uid": "7"
+    })], user="flag", groups=("h",)),
+    "name with an umlaut": lambda w: one(w.cluster(), {"token": "t", "as": "jänner"}),
+    # Servers and TLS
+    "no verification": lambda w: one(
+        w.cluster(**{"certificate-authority": "", "insecure-skip-tls-verify": True})
+    ),
+    "no verification beside a CA": lambda w: one(w.cluster(**{"insecure-skip-tls-verify": True})),
+    "no verification beside CA data": lambda w: one(w.cluster(**{
+        "certificate-authority": "", "certificate-authority-data": encoded(w.ca_pem),
+        "insecure-skip-tls-verify": True,
+    })),
+    "another CA": lambda w: one(w.cluster(**{"certificate-authority": "other-ca.crt"})),
+    "no CA": lambda w: one(w.cluster(**{"certificate-authority": ""})),
+    "CA in a file and as data": lambda w: one(
+        w.cluster(**{"certificate-authority-data": encoded(w.ca_pem)})
+    ),
+    "missing CA file": lambda w: one(w.cluster(**{"certificate-authority": "none"})),
+    "CA file without a certificate": lambda w: one(w.cluster(**{"certificate-authority": "token"})),
+    "CA data with a comment": lambda w: one(w.cluster(**{
+        "certificate-authority": "",
+        "certificate-authority-data": encoded("# Zertifikat für a\n".encode() + w.ca_pem),
+    })),
+    "tls-server-name": lambda w: one(w.cluster(**{"tls-server-name": "a.example"})),
+    "tls-server-name that is wrong": lambda w: one(w.cluster(**{"tls-server-name": "c.example"})),
+    "localhost": lambda w: one(w.cluster(server=f"https://localhost:{w.a.port}")),
+    "path of the server": lambda w: one(w.cluster(server=f"https://127.0.0.1:{w.a.port}/k8s/c-1/")),
+    "query of the server": lambda w: one(
+        w.cluster(server=f"https://127.0.0.1:{w.a.port}/k8s/c-1?a=b#c")
+    ),
+    "server without TLS": lambda w: one(
+        {"server": f"http://127.0.0.1:{w.plain.port}"}, {"token": "t", "as": "jane"}
+    ),
+    "server without a scheme": lambda w: one({"server": f"127.0.0.1:{w.plain.port}"}),
+    "server without a scheme, with a name": lambda w: one({"server": f"localhost:{w.plain.port}"}),
+    "server without a scheme, with a path": lambda w: one(
+        {"server": f"127.0.0.1:{w.plain.port}/k8s"}
+    ),
+    "scheme in capitals": lambda w: one(w.cluster(server=f"HTTPS://127.0.0.1:{w.a.port}")),
+    # Proxies
+    "proxy of the cluster": lambda w: one(
+        w.cluster(**{"proxy-url": f"http://127.0.0.1:{w.second_proxy.port}"})
+    ),
+    "proxy of the cluster in spite of NO_PROXY": lambda w: Case(
+        [document(w.cluster(**{"proxy-url": f"http://u:p%40@127.0.0.1:{w.second_proxy.port}"}))],
+        env={"NO_PROXY": "*", "HTTPS_PROXY": f"http://127.0.0.1:{w.proxy.port}"},
+    ),
+    "proxy of an unknown kind": lambda w: one(w.cluster(**{"proxy-url": "ftp://127.0.0.1:1"})),
+    "server on 127.0.0.1": lambda w: proxied(w, "127.0.0.1"),
+    "server on localhost": lambda w: proxied(w, "localhost"),
+    "server behind a proxy": lambda w: proxied(w, "a.example"),
+    "proxy without a scheme": lambda w: proxied(
+        w, "a.example", HTTPS_PROXY=f"127.0.0.1:{w.proxy.port}"
+    ),
+    "proxy in small letters": lambda w: proxied(
+        w, "a.example", HTTPS_PROXY="", https_proxy=f"http://127.0.0.1:{w.proxy.port}"
+    ),
+    "both spellings": lambda w: proxied(
+        w, "a.example", https_proxy=f"http://127.0.0.1:{w.second_proxy.port}"
+    ),
+    "proxy for http only": lambda w: Case(
+        [document(w.cluster())], env={"HTTP_PROXY": f"http://127.0.0.1:{w.proxy.port}"}
+    ),
+    "server without TLS behind a proxy": lambda w: Case(
+        [document({"server": "http://plain.example"})],
+        env={"HTTP_PROXY": f"http://127.0.0.1:{w.proxy.port}"},
+    ),
+    "all_proxy": lambda w: Case(
+        [document(w.cluster())], env={"ALL_PROXY": f"http://127.0.0.1:{w.proxy.port}"}
+    ),
+    **{
+        f"NO_PROXY={no_proxy} for {host}": partial(exception, host, no_proxy)
+        for host, no_proxy in (
+            ("a.example", "b.example"), ("a.example", "example"), ("a.example", ".example"),
+            ("a.example", "*.example"), ("a.example", ".a.example"), ("a.example", "A.Example "),
+            ("api.b.example", "b.example"), ("api.b.example", "xb.example"),
+            ("a.example", "a.example:PORT"), ("a.example", "a.example:1"), ("a.example", "*"),
+            ("a.example", "x, *"), ("a.example", "*a.example"), ("a.example", "10.0.0.0/8"),
+            ("127.0.0.2", "127.0.0.0/8"), ("192.0.2.7", "192.0.2.0/24"), ("192.0.2.7", "192.0.2.7"),
+            ("192.0.2.7", "192.0.2.7:1"), ("192.0.2.7", "192.0.2"), ("192.0.2.7", ".2.7"),
+            ("192.0.2.7", "192.0.3.0/24,::/0"), ("192.0.2.7", "192.0.2.9/24"),
+            ("[2001:db8::7]", "2001:db8::/32"), ("[2001:db8::7]", "2001:DB8:0::7"),
+            ("[2001:db8::7]", "[2001:db8::7]:PORT"), ("192.0.2.7", "300.0.0.0/8,/8,:1"),
+        )
+    },
+    # Credential plugins
+    "plugin": lambda w: one(w.cluster(), w.plugin(credential({"token": "p"}))),
+    "plugin with arguments": lambda w: one(w.cluster(), w.plugin(
+        credential({"token": "p"}), args=["a b", "c"],
+        env=[{"name": "PLUGIN_VARIABLE", "value": "set"}],
+    )),
+    "plugin of v1beta1": lambda w: one(w.cluster(), w.plugin(
+        credential({"token": "p"}, "client.authentication.k8s.io/v1beta1"),
+        version="client.authentication.k8s.io/v1beta1", interactiveMode="",
+    )),
+    "plugin of v1alpha1": lambda w: one(w.cluster(), w.plugin(
+        credential({"token": "p"}, "client.authentication.k8s.io/v1alpha1"),
+        version="client.authentication.k8s.io/v1alpha1",
+    )),
+    "plugin that prints another version": lambda w: one(w.cluster(), w.plugin(
+        credential({"token": "p"}, "client.authentication.k8s.io/v1beta1")
+    )),
+    "plugin beside the kubeconfig": lambda w: one(w.cluster(), {
+        "exec": {**w.plugin(credential({"token": "p"}))["exec"], "command": "./plugin"}
+    }),
+    "plugin in the path": lambda w: one(w.cluster(), {
+        "exec": {**w.plugin(credential({"token": "p"}))["exec"], "command": "plugin"}
+    }, env={"PATH": f"{w.directory}:/usr/bin:/bin"}),
+    "plugin that is missing": lambda w: one(w.cluster(), {
+        "exec": {**w.plugin(credential({"token": "p"}))["exec"], "command": "./none"}
+    }),
+    "plugin that is told the cluster": lambda w: one(
+        w.cluster(**{
+            "tls-server-name": "a.example",
+            "extensions": [
+                {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}},
+                {"name": "other", "extension": {"a": 1}},
+            ],
+        }),
+        w.plugin(credential({"token": "p"}), provideClusterInfo=True),
+    ),
+    "plugin that is told the cluster with a proxy": lambda w: one(
+        w.cluster(**{"proxy-url": f"http://127.0.0.1:{w.proxy.port}", "disable-compression": True}),
+        w.plugin(credential({"token": "p"}), provideClusterInfo=True),
+    ),
+    "plugin that is told the insecure cluster": lambda w: one(
+        w.cluster(**{"certificate-authority": "", "insecure-skip-tls-verify": True}),
+        w.plugin(credential({"token": "p"}), provideClusterInfo=True),
+    ),
+    "plugin with a client certificate": lambda w: one(w.cluster(), w.plugin(credential({
+        "clientCertificateData": w.client.cert_chain_pems[0].bytes().decode(),
+        "clientKeyData": w.client.private_key_pem.bytes().decode(),
+    }))),
+    "plugin with a certificate and a token": lambda w: one(w.cluster(), w.plugin(credential({
+        "token": "p",
+        "clientCertificateData": w.client.cert_chain_pems[0].bytes().decode(),
+        "clientKeyData": w.client.private_key_pem.bytes().decode(),
+    }))),
+    "plugin with a certificate without a key": lambda w: one(w.cluster(), w.plugin(credential({
+        "token": "p", "clientCertificateData": w.client.cert_chain_pems[0].bytes().decode(),
+    }))),
+    "plugin without a status": lambda w: one(w.cluster(), w.plugin(credential(None))),
+    "plugin without a token": lambda w: one(w.cluster(), w.plugin(credential({}))),
+    "plugin that fails": lambda w: one(w.cluster(), w.plugin("echo no >&2; exit 3")),
+    "plugin that prints no JSON": lambda w: one(w.cluster(), w.plugin("echo no")),
+    "plugin beside a token": lambda w: one(
+        w.cluster(), {**w.plugin(credential({"token": "p"})), "token": "t"}
+    ),
+    "plugin beside a client certificate": lambda w: one(w.cluster(), {
+        **w.plugin(credential({"token": "p"})),
+        "client-certificate": "alice.crt", "client-key": "alice.key",
+    }),
+    "plugin that is interactive if it can be": lambda w: one(
+        w.cluster(), w.plugin(credential({"token": "p"}), interactiveMode="IfAvailable")
+    ),
+    "plugin that has to be interactive": lambda w: one(
+        w.cluster(), w.plugin(credential({"token": "p"}), interactiveMode="Always")
+    ),
+    "plugin without an interactiveMode": lambda w: one(
+        w.cluster(), w.plugin(credential({"token": "p"}), interactiveMode="")
+    ),
+    "plugin with an unknown interactiveMode": lambda w: one(
+        w.cluster(), w.plugin(credential({"token": "p"}), interactiveMode="Sometimes")
+    ),
+    "plugin without a command": lambda w: one(w.cluster(), w.plugin("", command="")),
+    "plugin beside a provider": lambda w: one(
+        w.cluster(), {**w.plugin(credential({"token": "p"})), "auth-provider": {"name": "oidc"}}
+    ),
+    "plugin for a server without TLS": lambda w: one(
+        {"server": f"http://127.0.0.1:{w.plain.port}"}, w.plugin(credential({"token": "p"}))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_podsettle_does_what_kubectl_does(world: World, name: str) -> None:
+    kubectl, podsettle = world.observe(CASES[name](world))
+    assert podsettle.compared == kubectl.compared, (kubectl.message, podsettle.message)
+    assert kubectl.seen or kubectl.refused or kubectl.proxied
+
+
+class Difference(NamedTuple):
+    """A case in which podsettle differs on purpose."""
+
+    case: Callable[[World], Case]
+    kubectl: str
+    """A part of kubectl's error. Empty if it succeeds."""
+    podsettle: str
+    """A part of podsettle's error. Empty if it succeeds."""
+
+
+DIFFERENCES = {
+    # kubectl would contact localhost:8080, or the cluster around its pod.
+    "no current-context": Difference(
+        lambda w: Case([{**document(w.cluster()), "current-context": ""}]),
+        "localhost:8080", "current-context: it is empty; it has: x",
+    ),
+    "missing cluster": Difference(
+        lambda w: Case([{**document(w.cluster()), "clusters": []}]),
+        "localhost:8080", "contexts[x].cluster: there is no cluster 'c'",
+    ),
+    "only missing files": Difference(
+        lambda w: Case([], env={"KUBECONFIG": f"{w.directory}/none"}),
+        "localhost:8080", "/none (KUBECONFIG) does not exist",
+    ),
+    # kubectl asks for a user name.
+    "missing user": Difference(
+        lambda w: Case([{**document(w.cluster()), "users": []}]),
+        "EOF", "contexts[x].user: there is no user 'u'",
+    ),
+    "no credentials": Difference(lambda w: one(w.cluster(), {}), "EOF", ""),
+    "socks5": Difference(
+        lambda w: one(w.cluster(**{"proxy-url": "socks5://127.0.0.1:1"})),
+        "connection refused", "clusters[c].proxy-url: ",
+    ),
+    # Go's YAML reads it as true, Python's as a text.
+    "name y": Difference(
+        lambda w: Case([{
+            **document(w.cluster()), "current-context": "x",
+            "contexts": [
+                {"name": "x", "context": {"cluster": "c", "user": "u"}},
+                {"name": "y", "context": {"cluster": "c", "user": "u"}},
+            ],
+        }]),
+        "cannot unmarshal bool", "",
+    ),
+    # kubectl renews an OIDC token. podsettle uses what kubectl stored.
+    "expired OIDC token": Difference(
+        lambda w: one(w.cluster(), {"auth-provider": {"name": "oidc", "config": {
+            "id-token": "e30.eyJleHAiOjF9.", "client-id": "c", "idp-issuer-url": "https://[::1]:1",
+        }}}),
+        "refresh", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_difference_on_purpose_is_as_documented(world: World, name: str) -> None:
+    case, kubectl_error, podsettle_error = DIFFERENCES[name]
+    kubectl, podsettle = world.observe(case(world))
+    assert kubectl_error in kubectl.message
+    assert bool(kubectl_error) == bool(kubectl.message)
+    assert podsettle_error in podsettle.message
+    assert bool(podsettle_error) == bool(podsettle.message)

@@ -1,0 +1,207 @@
+"""How requests reach one API server: its address, proxy, TLS, credentials and impersonation."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from multidict import CIMultiDict
+
+from webhook.kubeconfig.checks import check, check_for_tls
+from webhook.kubeconfig.credentials import (
+    Credentials,
+    FileOrData,
+    StoredCredentials,
+    basic,
+    bearer,
+)
+from webhook.kubeconfig.document import Cluster, Entry, Kubeconfig, User, read_kubeconfig
+from webhook.kubeconfig.errors import CredentialsError, KubeconfigError
+from webhook.kubeconfig.exec_plugin import ExecPlugin
+from webhook.kubeconfig.paths import KubeconfigPaths
+from webhook.kubeconfig.proxy import environment_proxy
+
+# The name of what a cluster has for credential plugins (KEP-541).
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+# The characters of an HTTP token (RFC 9110, 5.6.2) without `%`, as client-go escapes keys.
+_HEADER_KEY_CHARACTERS = "!#$&'*+-.^_`|~"
+
+
+class Impersonation(NamedTuple):
+    """The user and the groups whose rights requests have, as kubectl's --as and --as-group."""
+
+    user: str | None = None
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Access:
+    """How requests reach one API server, and as whom."""
+
+    url: str
+    """The URL before the path of a request, without a slash at its end."""
+    proxy: str = ""
+    """The URL of the proxy. Empty for none."""
+    ca: FileOrData = FileOrData()  # noqa: RUF009 (it is immutable)
+    """The CA certificates of the server. Empty for those of the system."""
+    verify: bool = True
+    server_name: str = ""
+    """The name in the server's certificate, if it is not the host of the URL."""
+    credentials: Credentials = field(default_factory=StoredCredentials)
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
+    """The headers of impersonation."""
+    namespace: str = "default"
+    """The default namespace of commands."""
+    context: str = ""
+    """The kubeconfig's context. Empty if there is no kubeconfig."""
+
+
+def from_kubeconfig(
+    paths: KubeconfigPaths,
+    context: str | None = None,
+    impersonation: Impersonation = Impersonation(),  # noqa: B008 (it is immutable)
+) -> Access:
+    """Return what the kubeconfig files say about a context, or about the current one.
+
+    Raises KubeconfigError.
+    """
+    merged = read_kubeconfig(paths.files)
+    name = context or merged.current_context
+    if name not in merged.contexts:
+        which = f"there is no context {name!r}" if name else "current-context: it is empty"
+        names = ", ".join(merged.contexts) or "no contexts"
+        raise KubeconfigError(f"{paths.text}: {which}; it has: {names}")
+    chosen = merged.contexts[name]
+    cluster, user = _cluster_and_user(merged, name)
+    try:
+        access = _access(cluster, user, impersonation)
+    except CredentialsError as error:
+        raise KubeconfigError(str(error)) from None
+    return replace(access, namespace=chosen.value.namespace or "default", context=name)
+
+
+def context_names(paths: KubeconfigPaths) -> list[str]:
+    """Return the names of the contexts in a kubeconfig. Empty if it cannot be read."""
+    try:
+        return list(read_kubeconfig(paths.files).contexts)
+    except KubeconfigError:
+        return []
+
+
+def _cluster_and_user(merged: Kubeconfig, context: str) -> tuple[Entry[Cluster], Entry[User]]:
+    chosen = merged.contexts[context]
+    cluster, user = (merged.clusters.get(chosen.value.cluster), merged.users.get(chosen.value.user))
+    if cluster is None:
+        raise chosen.error("cluster", f"there is no cluster {chosen.value.cluster!r}")
+    if user is None and chosen.value.user:
+        raise chosen.error("user", f"there is no user {chosen.value.user!r}")
+    return cluster, user or Entry(User(), chosen.file, chosen.key)
+
+
+def _access(cluster: Entry[Cluster], user: Entry[User], impersonation: Impersonation) -> Access:
+    check(cluster, user)
+    url = _url(cluster)
+    headers = _impersonation_headers(user, impersonation)
+    access = Access(url, _proxy(cluster, url), headers=headers)
+    if not url.startswith("https:"):
+        return access  # kubectl sends no credentials without TLS.
+    check_for_tls(cluster, user)
+    ca = cluster.file_or_data("certificate-authority")
+    return replace(
+        access,
+        ca=ca,
+        verify=not cluster.value.insecure_skip_tls_verify,
+        server_name=cluster.value.tls_server_name,
+        credentials=_credentials(user, cluster, ca),
+    )
+
+
+def _url(entry: Entry[Cluster]) -> str:
+    server = entry.value.server
+    try:
+        parts = urlsplit(server)
+        if not (parts.scheme and parts.netloc):
+            parts = urlsplit(f"http://{server}")
+            if parts.path not in ("", "/"):
+                raise ValueError("it has a path, but no https:// in front of it")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError("it is no URL with http or https")
+    except ValueError as error:
+        raise entry.error("server", f"{server!r}: {error}") from None
+    return parts._replace(query="", fragment="").geturl().rstrip("/")
+
+
+def _proxy(entry: Entry[Cluster], url: str) -> str:
+    key, proxy = "proxy-url", entry.value.proxy_url
+    try:
+        if not proxy:
+            key, proxy = "server", environment_proxy(url)
+        # aiohttp would speak HTTP to other proxies.
+        if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+            raise ValueError("only proxies with http:// or https:// are supported")
+    except ValueError as error:
+        where = "the proxy of the environment: " if key == "server" else ""
+        raise entry.error(key, f"{where}{proxy!r}: {error}") from None
+    return proxy
+
+
+def _impersonation_headers(entry: Entry[User], flags: Impersonation) -> CIMultiDict[str]:
+    """Return the headers that impersonate. A flag replaces its field, and no other field."""
+    user = entry.value
+    name = flags.user or user.as_user
+    if not name and (user.as_uid or user.as_groups or user.as_user_extra):
+        raise entry.error("as", "it is empty, but a uid, groups or extra fields are set")
+    pairs = [
+        ("User", name),
+        ("Uid", user.as_uid),
+        *(("Group", group) for group in flags.groups or user.as_groups),
+    ]
+    for key, values in user.as_user_extra.items():
+        extra = f"Extra-{quote(key, safe=_HEADER_KEY_CHARACTERS)}"
+        pairs += [(extra, value) for value in values]
+    if not all(value.isprintable() for _, value in pairs):
+        raise entry.error("as", "a name has characters that no header can have, such as \\n")
+    return CIMultiDict((f"Impersonate-{key}", value) for key, value in pairs if value)
+
+
+def _credentials(entry: Entry[User], cluster: Entry[Cluster], ca: FileOrData) -> Credentials:
+    """Return the credentials of a user, in the order in which client-go prefers them."""
+    user = entry.value
+    name = f"{entry.file}: {entry.key}"
+    certificate = entry.file_or_data("client-certificate")
+    token = user.token
+    if user.auth_provider is not None and not token:
+        # kubectl also renews this token, and writes the new one into the file.
+        token = user.auth_provider.config.get("id-token", "")
+    has_secret = token or user.token_file or user.username or user.password
+    if user.exec is not None and not has_secret and not any(certificate):
+        return ExecPlugin(entry, user.exec, _cluster_information(cluster, ca))
+    authorization = bearer(token, f"{name}.token") if token else ""
+    if user.username or user.password:
+        authorization = basic(user.username, user.password)
+    return StoredCredentials(
+        name,
+        authorization,
+        entry.path(user.token_file) if user.token_file else None,
+        certificate,
+        entry.file_or_data("client-key") if any(certificate) else FileOrData(),
+    )
+
+
+def _cluster_information(entry: Entry[Cluster], ca: FileOrData) -> Mapping[str, Any]:
+    """Return what a plugin with `provideClusterInfo` is told (`ExecCredentialSpec.cluster`)."""
+    fields = (
+        "server",
+        "tls-server-name",
+        "insecure-skip-tls-verify",
+        "proxy-url",
+        "disable-compression",
+    )
+    told = {name: entry.get(name) for name in fields if entry.get(name)}
+    if content := ca.read():
+        told["certificate-authority-data"] = base64.b64encode(content).decode()
+    extensions = {each.get("name"): each.get("extension") for each in entry.value.extensions}
+    return {**told, "config": extensions.get(_EXEC_EXTENSION)}

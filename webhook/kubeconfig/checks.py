@@ -1,0 +1,60 @@
+"""What kubectl refuses in a kubeconfig (client-go `validation.go`, `transport.go`, `exec.go`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webhook.kubeconfig.document import Cluster, Entry, User
+from webhook.kubeconfig.exec_plugin import API_VERSIONS
+
+_INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
+
+
+def check(cluster: Entry[Cluster], user: Entry[User]) -> None:
+    """Raise KubeconfigError for fields that contradict each other, and files that are missing."""
+    if not cluster.value.server:
+        raise cluster.error("server", "no cluster found: it is empty")
+    _check_files(cluster, "certificate-authority")
+    given = user.value
+    if given.token and (given.username or given.password):
+        raise user.error("username", "a token is set too")
+    if given.client_certificate or given.client_certificate_data:
+        _check_files(user, "client-certificate", "client-key")
+        if not (given.client_key or given.client_key_data):
+            raise user.error("client-key", "it is empty, but there is a client certificate")
+    if given.exec is None:
+        return
+    if given.auth_provider is not None:
+        raise user.error("auth-provider", "exec is set too")
+    if not given.exec.command:
+        raise user.error("exec.command", "it is empty")
+    mode = given.exec.interactive_mode
+    # In versions before v1, the field can be left out.
+    if mode not in _INTERACTIVE_MODES and (mode or given.exec.api_version == API_VERSIONS[0]):
+        raise user.error("exec.interactiveMode", f"it is none of {', '.join(_INTERACTIVE_MODES)}")
+
+
+def check_for_tls(cluster: Entry[Cluster], user: Entry[User]) -> None:
+    """Raise KubeconfigError for what kubectl refuses only for servers with TLS."""
+    trusted = cluster.value.certificate_authority or cluster.value.certificate_authority_data
+    if trusted and cluster.value.insecure_skip_tls_verify:
+        raise cluster.error("insecure-skip-tls-verify", "a certificate authority is set too")
+    given = user.value
+    if given.token_file and (given.username or given.password):
+        raise user.error("username", "a tokenFile is set too")
+    if given.auth_provider is not None and given.auth_provider.name != "oidc":
+        problem = f"kubectl no longer has {given.auth_provider.name!r}; use a credential plugin"
+        raise user.error("auth-provider.name", problem)
+    if given.exec is not None and given.exec.api_version not in API_VERSIONS:
+        raise user.error("exec.apiVersion", f"it is none of {', '.join(API_VERSIONS)}")
+
+
+def _check_files(entry: Entry[Any], *fields: str) -> None:
+    for name in fields:
+        if text := entry.get(name):
+            if entry.get(f"{name}-data"):
+                raise entry.error(name, f"{name}-data is set too")
+            try:
+                entry.path(text).open().close()
+            except OSError as error:
+                raise entry.error(name, f"{entry.path(text)}: {error.strerror}") from None

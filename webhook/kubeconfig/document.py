@@ -1,0 +1,182 @@
+"""The content of kubeconfig files, merged as kubectl merges them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+import yaml
+
+from webhook.kubeconfig.credentials import FileOrData
+from webhook.kubeconfig.errors import KubeconfigError
+
+T = TypeVar("T", bound=msgspec.Struct)
+V = TypeVar("V")
+
+
+class ExecConfig(msgspec.Struct, rename="camel"):
+    """A credential plugin (KEP-541)."""
+
+    command: str = ""
+    args: list[str] = []
+    env: list[dict[str, str]] = []
+    api_version: str = ""
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+
+class AuthProvider(msgspec.Struct):
+    """The built-in provider `oidc`, or one that client-go no longer has."""
+
+    name: str = ""
+    config: dict[str, str] = {}
+
+
+class User(msgspec.Struct, rename="kebab"):
+    """The credentials of a user, and whom the user impersonates."""
+
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    as_user: str = msgspec.field(default="", name="as")
+    as_uid: str = ""
+    as_groups: list[str] = []
+    as_user_extra: dict[str, list[str]] = {}
+    auth_provider: AuthProvider | None = None
+    exec: ExecConfig | None = None
+
+
+class Cluster(msgspec.Struct, rename="kebab"):
+    """An API server, and how it is reached and verified."""
+
+    server: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    proxy_url: str = ""
+    disable_compression: bool = False
+    extensions: list[dict[str, Any]] = []
+
+
+class Context(msgspec.Struct):
+    """A cluster, a user and a default namespace."""
+
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class Entry(NamedTuple, Generic[T]):
+    """A named cluster, user or context, and where it stands."""
+
+    value: T
+    file: Path
+    key: str
+    """Its place in the file, such as `users[ci]`."""
+
+    def error(self, field: str, problem: str) -> KubeconfigError:
+        """Return the error about a field of this entry."""
+        return KubeconfigError(f"{self.file}: {self.key}.{field}: {problem}")
+
+    def get(self, field: str) -> Any:
+        """Return the value of a field by its name in the file."""
+        return getattr(self.value, field.replace("-", "_"))
+
+    def path(self, text: str) -> Path:
+        """Return the path of a file, which is relative to the directory of the kubeconfig."""
+        return Path(os.path.normpath(self.file.parent.absolute() / text))
+
+    def file_or_data(self, field: str) -> FileOrData:
+        """Return a field that names a file, or its sibling with data. Raises KubeconfigError."""
+        if text := self.get(field):
+            return FileOrData(self.path(text))
+        try:
+            # Go's decoder skips these two characters, and no others.
+            encoded = re.sub(r"[\r\n]", "", self.get(f"{field}-data"))
+            return FileOrData(data=base64.b64decode(encoded, validate=True))
+        except ValueError as error:
+            raise self.error(f"{field}-data", f"not base64: {error}") from None
+
+
+class Kubeconfig(NamedTuple):
+    """Merged kubeconfig files."""
+
+    clusters: dict[str, Entry[Cluster]]
+    users: dict[str, Entry[User]]
+    contexts: dict[str, Entry[Context]]
+    current_context: str
+
+
+def read_kubeconfig(files: Sequence[Path]) -> Kubeconfig:
+    """Read and merge files. Raises KubeconfigError.
+
+    The first file with a name wins, with all its fields, and so does the first current context that
+    is not empty (client-go `tools/clientcmd/loader.go`).
+    """
+    documents = [(file, _read(file)) for file in files]
+    key = "current-context"
+    current = [_convert(file, key, document.get(key, ""), str) for file, document in documents]
+    return Kubeconfig(
+        _merge(documents, "clusters", "cluster", Cluster),
+        _merge(documents, "users", "user", User),
+        _merge(documents, "contexts", "context", Context),
+        next(filter(None, current), ""),
+    )
+
+
+def _merge(
+    documents: Sequence[tuple[Path, dict[str, Any]]], kind: str, field: str, model: type[T]
+) -> dict[str, Entry[T]]:
+    merged: dict[str, Entry[T]] = {}
+    for file, document in documents:
+        own: dict[str, Entry[T]] = {}
+        for each in _convert(file, kind, document.get(kind, []), list[dict[str, Any]]):
+            name = _convert(file, f"{kind}.name", each.get("name", ""), str)
+            key = f"{kind}[{name}]"
+            if name in own:
+                raise KubeconfigError(f"{file}: {key}: the name stands twice")
+            own[name] = Entry(_convert(file, key, each.get(field, {}), model), file, key)
+        merged = own | merged
+    return merged
+
+
+def _convert(file: Path, key: str, value: Any, model: type[V]) -> V:
+    try:
+        return msgspec.convert(value, model)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        text = f"{file}: no cluster found: {key}{place.rstrip('`')}: {problem}"
+        raise KubeconfigError(text) from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        # The C parser, because a kubeconfig of an organization can have hundreds of clusters.
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        document = _without_nulls(yaml.load(file.read_bytes(), loader))  # noqa: S506 (it is safe)
+        return msgspec.convert(document, dict[str, Any])
+    except OSError as error:
+        raise KubeconfigError(f"{file}: {error.strerror}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        # The parser's message has several lines.
+        reason = " ".join(str(error).split())
+        raise KubeconfigError(f"{file}: no cluster found: not a kubeconfig: {reason}") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a document without keys whose value is null. For Go, they are not set."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

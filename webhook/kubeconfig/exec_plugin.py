@@ -1,0 +1,141 @@
+"""Credential plugins: programs that print a token or a client certificate (KEP-541)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from webhook.kubeconfig.credentials import Credential, bearer
+from webhook.kubeconfig.document import Entry, ExecConfig, User
+from webhook.kubeconfig.errors import CredentialsError
+
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+# Plugins ask a cloud's API. One that asks a person on the terminal has no limit.
+_LIMIT_SECONDS = 60.0
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str
+    status: _Status
+
+
+class ExecPlugin:
+    """Credentials that a plugin prints. It runs again when they expire, and after a 401.
+
+    kubectl waits for a plugin for ever. podsettle gives up after a minute, unless a person at a
+    terminal can answer the plugin. What a plugin writes to standard error is passed on.
+    """
+
+    def __init__(self, entry: Entry[User], config: ExecConfig, cluster: Mapping[str, Any]) -> None:
+        """Create a source. `cluster` is what a plugin with `provideClusterInfo` is told.
+
+        Raises CredentialsError if the plugin needs a terminal that is not there.
+        """
+        self._config = config
+        self._name = f"{entry.file}: {entry.key}.exec"
+        command = config.command
+        self._command = str(entry.path(command)) if os.sep in command else command
+        is_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+        if config.interactive_mode == "Always" and not is_terminal:
+            raise self._error("it needs a terminal (interactiveMode), and standard input is none")
+        self._interactive = config.interactive_mode != "Never" and is_terminal
+        spec = {"interactive": self._interactive}
+        self._spec = {**spec, "cluster": cluster} if config.provide_cluster_info else spec
+        self._lock = asyncio.Lock()
+        self._credential = Credential()
+        self._expires: datetime | None = datetime.min.replace(tzinfo=UTC)
+
+    async def current(self) -> Credential:
+        """Return the last credential, or a new one if that has expired. Raises CredentialsError."""
+        async with self._lock:
+            if self._expires is not None and datetime.now(UTC) > self._expires:
+                await self._refresh()
+            return self._credential
+
+    async def renew(self, rejected: Credential) -> bool:
+        """Run the plugin, unless another request did it since. Raises CredentialsError."""
+        async with self._lock:
+            if self._credential == rejected:
+                await self._refresh()
+            return self._credential != rejected
+
+    async def _refresh(self) -> None:
+        try:
+            answer = msgspec.json.decode(await self._run(), type=_ExecCredential)
+        except (ValueError, RecursionError):
+            # The output is not shown. An error can become part of a JSON document or a CI log.
+            text = (
+                "its output (not shown: it can be a secret) is not an ExecCredential with a status"
+            )
+            raise self._error(text) from None
+        status, version = answer.status, self._config.api_version
+        if answer.api_version != version:
+            raise self._error(f"its output has not the apiVersion of the kubeconfig, {version}")
+        if bool(status.client_certificate_data) != bool(status.client_key_data):
+            raise self._error("it printed a certificate without a key, or a key alone")
+        if not (status.token or status.client_key_data):
+            raise self._error("it printed no token and no certificate")
+        expires = status.expiration_timestamp
+        self._expires = expires and (expires if expires.tzinfo else expires.replace(tzinfo=UTC))
+        self._credential = Credential(
+            bearer(status.token, self._name) if status.token else "",
+            status.client_certificate_data.encode(),
+            status.client_key_data.encode(),
+        )
+
+    async def _run(self) -> bytes:
+        """Return what the plugin prints. Raises CredentialsError."""
+        version = self._config.api_version
+        request = {"apiVersion": version, "kind": "ExecCredential", "spec": self._spec}
+        variables = {each.get("name", ""): each.get("value", "") for each in self._config.env}
+        variables["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(request).decode()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._command,
+                *self._config.args,
+                env={**os.environ, **variables},
+                stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                # In a process group of its own, its children end with it. One that reads from the
+                # terminal has to stay in the foreground group.
+                process_group=None if self._interactive else 0,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            hint = " ".join(self._config.install_hint.split())
+            raise self._error(f"{reason}{f'; {hint}' if hint else ''}") from None
+        try:
+            async with asyncio.timeout(None if self._interactive else _LIMIT_SECONDS):
+                output, _ = await process.communicate()
+        except BaseException as error:
+            # The children may hold the pipe when the plugin itself has ended.
+            with suppress(ProcessLookupError):
+                if self._interactive:
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, TimeoutError):
+                raise self._error(f"it did not end in {_LIMIT_SECONDS:g} s") from None
+            raise
+        if process.returncode:
+            raise self._error(f"it ended with exit code {process.returncode}")
+        return output
+
+    def _error(self, problem: str) -> CredentialsError:
+        plugin = f"the credential plugin {self._config.command}"
+        return CredentialsError(f"{self._name}: getting credentials: {plugin}: {problem}")
