@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
-from tests.support.complexity import cpu_ratio
 from tests.support.factories import namespace, node
 from webhook.cluster.decode import SharedValues, read_namespace, read_node
 
@@ -67,11 +67,19 @@ def test_fields_of_a_node_that_are_not_read_cost_little() -> None:
     document = node()
     document["status"]["images"] = [{"names": [f"i/{n}"], "sizeBytes": n} for n in range(10_000)]
     raw = msgspec.Raw(json.dumps(document).encode())
-    read: Callable[[msgspec.Raw], object] = read_node
-    decode_whole: Callable[[msgspec.Raw], object] = msgspec.json.decode
-    # A busy machine delays the two to a different degree, so the least of some ratios counts.
-    ratios = (cpu_ratio(lambda function: function(raw), read, decode_whole) for _ in range(5))
-    assert min(ratios) < 0.25
+    assert (
+        allocated_by(lambda: read_node(raw)) < allocated_by(lambda: msgspec.json.decode(raw)) / 50
+    )
+
+
+def allocated_by(decode: Callable[[], object]) -> int:
+    """Return how many bytes were allocated at once while the call ran."""
+    tracemalloc.start()
+    try:
+        decode()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_runtime_handlers_of_another_type_are_an_error() -> None:
