@@ -59,7 +59,8 @@ def test_repeated_failures_leak_no_memory_files_or_threads(
         last = Held.by(server)
         # A connection of the last client may take a moment to end.
         await_that(lambda: Held.by(server).files <= first.files, "as few files are open as before")
-        await_that(lambda: Held.by(server).threads <= first.threads, "as few threads run as before")
+    # A pool may grow to its bound. A leak of one thread a day is more.
+    assert last.threads < first.threads + BAD_DAYS
     # What a leak of one pod for each review would hold, or of the objects that were seen.
     assert last.kibibytes - first.kibibytes < BAD_DAYS * REVIEWS * 4
 
