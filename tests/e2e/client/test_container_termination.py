@@ -17,6 +17,8 @@ from tests.support.kubelet_status import RUNNING, Pod, Run, running, terminated,
 from tests.support.process import PODSETTLE, free_port, podsettle
 from tools.build import programs
 
+pytestmark = pytest.mark.slow
+
 WAIT = ("wait", "step-1", "--for=terminated")
 QUICK = ("--backoff-first", "10ms", "--backoff-total", "200ms")
 

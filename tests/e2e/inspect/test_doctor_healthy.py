@@ -41,6 +41,8 @@ from tools.kube_versions import server_minor
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 from webhook.inspect.doctor.checks import CHECKS
 
+pytestmark = pytest.mark.slow
+
 Json: TypeAlias = dict[str, Any]
 
 FAIL = "--set=webhook.failurePolicy=Fail"
