@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.examples import FULL_EXAMPLES, QUICK_EXAMPLES
+# An assertion of a fixture or a helper says what it compared, as one of a test.
+pytest.register_assert_rewrite("tests.support")
+
+from tests.support.examples import FULL_EXAMPLES, QUICK_EXAMPLES  # noqa: E402
 
 pytest_plugins = ["tests.support.selection"]
 
