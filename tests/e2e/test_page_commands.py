@@ -28,7 +28,7 @@ from tools.build import programs
 
 pytestmark = pytest.mark.slow
 
-AVAILABLE = {"podsettle", "kubectl", "oc", "grep", "jq", "awk"}
+AVAILABLE = {"podsettle", "kubectl", "oc", "grep", "jq", "awk", "set"}
 PLACEHOLDERS = {
     "POD": "ended",
     "NAMESPACE": "ci",
@@ -39,8 +39,8 @@ PLACEHOLDERS = {
 }
 NOT_RUN = {
     "a release: the tests of the chart and of doctor run it": (
-        r"podsettle-system|mutatingwebhookconfiguration|podsettle doctor|podsettle-webhook"
-        r"|settlepolicy |charts/podsettle|delete crd|clusterrolebinding"
+        r"podsettle-system|podsettle doctor|settlepolicy |charts/podsettle|delete crd"
+        r"|clusterrolebinding"
     ),
     "a kubelet, or a webhook": (
         r"podsettle logs|kubectl (logs|exec|run)|/proxy/|/metrics|\btrial\b"
@@ -54,6 +54,30 @@ NOT_RUN = {
     "a choice of the parts in brackets": r"\[-",
 }
 """What a command line needs that this cluster does not have, and the lines that need it."""
+
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+CONFIGURATION: Json = {
+    "metadata": {"name": "podsettle"},
+    "webhooks": [
+        {
+            "name": "opt-in.podsettle.dev",
+            "clientConfig": {"url": "https://198.51.100.1/mutate"},
+            "namespaceSelector": {"matchLabels": {"podsettle.dev/policy": "none"}},
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "resources": ["pods"],
+                    "operations": ["CREATE"],
+                }
+            ],
+            "failurePolicy": "Ignore",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+    ],
+}
+"""The configuration of an installation. It selects no pod."""
 
 MACHINE_CONFIGS: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -157,6 +181,14 @@ def environment(planted: KubeCluster, tmp_path_factory: pytest.TempPathFactory) 
     }
 
 
+@pytest.fixture
+def configured(planted: KubeCluster) -> None:
+    """Create the configuration of an installation, unless a page has left it there."""
+    answer = planted.request("POST", CONFIGURATIONS, CONFIGURATION)
+    assert answer.status in (201, 409), answer.body
+
+
+@pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
 def test_command_lines_of_a_page_run(
     page: Page, environment: dict[str, str], tmp_path: Path

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +14,6 @@ from webhook.cli.open_cluster import cluster_errors
 from webhook.cli.options import (
     Cluster,
     DurationType,
-    InputError,
     check_object_name,
     cluster_options,
     verbose_option,
@@ -28,18 +25,8 @@ if TYPE_CHECKING:
     from webhook.core.images import ImageResolver
     from webhook.inspect.doctor.model import DoctorReport
 
-T = TypeVar("T")
-
 _COLORS = {"FAULT": "red", "warning": "yellow", "ok": "green"}
 """The colours of the labels of lines."""
-
-
-class _KillSwitchTarget(NamedTuple):
-    """The webhook configuration that the kill switch deletes."""
-
-    namespace: str | None
-    configuration: str | None
-    flags: ClusterFlags
 
 
 @click.command()
@@ -75,24 +62,6 @@ class _KillSwitchTarget(NamedTuple):
     show_default=True,
     help="The format of the report.",
 )
-@click.option(
-    "--kill-switch",
-    is_flag=True,
-    help="Instead of the checks, print the commands that take podsettle out of the way of new "
-    "pods, and the way back.",
-)
-@click.option("--yes", is_flag=True, help="With --kill-switch: run the commands.")
-@click.option(
-    "--suspended",
-    is_flag=True,
-    help="With --yes: the tools that could create the webhook configuration again are suspended.",
-)
-@click.option(
-    "--configuration",
-    metavar="NAME",
-    callback=check_object_name,
-    help="With --kill-switch: the MutatingWebhookConfiguration. Needed only if there are several.",
-)
 @cluster_options
 @verbose_option
 @click.pass_context
@@ -102,10 +71,6 @@ def doctor(
     chosen_namespace: str | None,
     wait: timedelta,
     output: str,
-    kill_switch: bool,
-    yes: bool,
-    suspended: bool,
-    configuration: str | None,
     cluster: Cluster,
 ) -> None:
     """Check an installation, and say what to do about each fault.
@@ -113,38 +78,17 @@ def doctor(
     The checks read the cluster with your own rights, and change nothing. The exit code is 1 if
     there is a fault, and 2 if the installation could not be looked at.
     """
-    if yes and not kill_switch:
-        raise click.UsageError("--yes has no effect without --kill-switch")
-    if suspended and not yes:
-        raise click.UsageError("--suspended has no effect without --yes")
-    if configuration and not kill_switch:
-        raise click.UsageError("--configuration has no effect without --kill-switch")
-    flags = cluster.flags
-    if kill_switch:
-        if chosen_namespace or wait or output != "text":
-            raise click.UsageError("--in, --wait and -o have no effect with --kill-switch")
-        if configuration and namespace:
-            raise click.UsageError("give -n or --configuration, not both")
-        choice = _KillSwitchTarget(namespace, configuration, flags)
-        _run(cluster, lambda server: _switch_off(server, choice, yes, suspended))
-        return
-    report = _run(
-        cluster,
-        lambda server: _diagnose(server, namespace, chosen_namespace, wait.total_seconds(), flags),
-    )
-    _print(report, output)
-    context.exit(2 if report.saw_nothing else 1 if report.faults else 0)
 
-
-def _run(cluster: Cluster, use: Callable[[ApiServer], Awaitable[T]]) -> T:
-    """Return the result of a function that uses the API server. Raises InputError."""
-
-    async def connect_and_use() -> T:
+    async def check() -> DoctorReport:
         async with await cluster.connect() as server:
-            return await use(server)
+            return await _diagnose(
+                server, namespace, chosen_namespace, wait.total_seconds(), cluster.flags
+            )
 
     with cluster_errors(cluster.flags):
-        return asyncio.run(connect_and_use())
+        report = asyncio.run(check())
+    _print(report, output)
+    context.exit(2 if report.saw_nothing else 1 if report.faults else 0)
 
 
 async def _diagnose(
@@ -185,23 +129,3 @@ def _print(report: DoctorReport, output: str) -> None:
         return
     for label, text in report_lines(report):
         echo(Styled(label, _COLORS.get(label.strip())), text)
-
-
-async def _switch_off(
-    server: ApiServer, choice: _KillSwitchTarget, yes: bool, suspended: bool
-) -> None:
-    """Print the commands of the kill switch, or run them. Raises InputError."""
-    from webhook.inspect.doctor.deleted_configuration import KillSwitchError, find_switch
-    from webhook.inspect.doctor.kill_switch import instructions, use
-
-    try:
-        switch = await find_switch(server, *choice)
-        lines = (
-            await use(switch, server, Path.cwd(), are_suspended=suspended)
-            if yes
-            else instructions(switch)
-        )
-    except KillSwitchError as error:
-        raise InputError(f"kill switch: {error}") from None
-    for line in "\n".join(lines).split("\n"):
-        echo(line)

@@ -77,7 +77,7 @@ def explain(
     from webhook.inspect.explain.text import as_text
 
     try:
-        parsed = parse_target("/".join(target))
+        parsed = parse_target("/".join(target), view.cluster.flags)
     except TargetError as error:
         raise InputError(str(error)) from None
     answer: Explanation

@@ -25,6 +25,7 @@ from webhook.core.export.native_policies import API_VERSIONS, Export
 from webhook.core.export.native_policies import export as export_policies
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
+from webhook.inspect.cluster_flags import kubectl, podsettle
 
 
 @click.command()
@@ -103,13 +104,14 @@ def export(
         context.exit(1)
     if not found.policies:
         echo_message(f"export: no policy is printed: {_why_none(found)}")
-    words = ["podsettle export", *names, *view.manifest_flags]
-    words += [f"--api-version {api_version}"] if api_version != "v1" else []
+    words = [*names, *(word for path in view.manifests for word in ("--manifests", str(path)))]
+    words += ["--api-version", api_version] if api_version != "v1" else []
     words += ["--partial"] if partial else []
     words += ["--guard"] if guard else []
-    command = known.flags.add_to(" ".join(words))
+    command = known.flags.command(podsettle("export", *words))
     needs = VALIDATING_NEEDS if guard else server_needs(api_version)
-    comments = [*_comments(found, known.title, command, needs)]
+    removal = known.flags.command(kubectl("delete", "-f", "FILE"))
+    comments = [*_comments(found, known.title, command, removal, needs)]
     if output == "json":
         for comment in filter(None, comments):
             echo_message(comment)
@@ -150,12 +152,12 @@ def _why_none(found: Export) -> str:
     return "policies with action: Audit settle no pods, so they have no guard"
 
 
-def _comments(found: Export, title: str, command: str, needs: str) -> Iterator[str]:
+def _comments(found: Export, title: str, command: str, removal: str, needs: str) -> Iterator[str]:
     """Yield what the output does not say itself, a paragraph or an item of a list at a time."""
     yield written_line(title, command)
     yield (
         "The API server evaluates these policies itself. They do not follow later changes of the "
-        "SettlePolicies: repeat the command. To remove them: kubectl delete -f FILE"
+        f"SettlePolicies: repeat the command. To remove them: {removal}"
     )
     yield needs
     yield from left_out_lines(found)

@@ -18,6 +18,7 @@ from webhook.cli.native_policy_yaml import (
 )
 from webhook.cli.open_cluster import OpenCluster
 from webhook.cli.options import InputError
+from webhook.inspect.cluster_flags import kubectl
 
 if TYPE_CHECKING:
     from webhook.inspect.known_cluster import KnownCluster
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 _LACKS_MUTATING = (
     "the API server has no MutatingAdmissionPolicies: Kubernetes 1.36 and later have them, and "
-    "1.34 and 1.35 with flags (docs/export.md). podsettle's webhook does without them: `podsettle "
-    "scan -o policy` prints the policies for it"
+    "1.34 and 1.35 with flags (docs/export.md). podsettle's webhook does without them: without "
+    "--native, the policies are for it"
 )
 
 
@@ -109,13 +110,13 @@ def _about_policies(command: str, known: KnownCluster, version: str, mutate: boo
             f"{VALIDATING_NEEDS}"
         )
         if version:
-            apply = known.flags.add_to("kubectl apply -f -")
+            apply = known.flags.command(kubectl("apply", "-f", "-"))
             yield f"To change new pods: {command} --mutate | {apply}"
         else:
             yield f"--mutate is not possible here: {_LACKS_MUTATING}"
     yield (
         "A later scan finds other pods, and proposes other policies. Keep this output in a file, "
-        "to remove what it created: kubectl delete -f FILE"
+        f"to remove what it created: {known.flags.command(kubectl('delete', '-f', 'FILE'))}"
     )
 
 

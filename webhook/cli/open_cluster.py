@@ -96,6 +96,7 @@ def cluster_errors(flags: ClusterFlags, advice: str = "") -> Iterator[None]:
     configured.
     """
     from webhook.cluster.errors import ApiError, NoClusterError, Unreachable
+    from webhook.inspect.cluster_flags import kubectl
 
     try:
         yield
@@ -104,7 +105,7 @@ def cluster_errors(flags: ClusterFlags, advice: str = "") -> Iterator[None]:
     except ApiError as error:
         raise InputError(f"the API server answered {error}") from None
     except Unreachable as error:
-        check = flags.add_to("kubectl version")
+        check = flags.command(kubectl("version"))
         raise InputError(
             f"the API server does not answer: {error}; to check the kubeconfig: {check}"
         ) from None

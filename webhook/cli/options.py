@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -323,11 +322,6 @@ class ViewChoice(NamedTuple):
     def names_cluster(self) -> bool:
         """Whether a flag chooses the cluster. Else it is the one that kubectl would use."""
         return self.cluster.is_chosen
-
-    @property
-    def manifest_flags(self) -> list[str]:
-        """The flags --manifests, as a shell reads them."""
-        return [f"--manifests {shlex.quote(str(path))}" for path in self.manifests]
 
 
 _MANIFESTS_OPTION = click.option(

@@ -9,7 +9,7 @@ from webhook.cluster.errors import ApiError
 from webhook.cluster.reflector import METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.core.constants import OBJECT_NAME
-from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.cluster_flags import ClusterFlags, podsettle
 
 _MAX_PODS = 3
 
@@ -39,5 +39,5 @@ async def describe_created_pods(
     pods = ", ".join(f"{namespace}/{name}" for name in names[:_MAX_PODS])
     more = " and more" if len(names) > _MAX_PODS else ""
     verb = "pod is" if len(names) == 1 else "pods are"
-    command = flags.add_to(f"podsettle explain pod/{names[0]} -n {namespace}")
+    command = flags.command(podsettle("explain", f"pod/{names[0]}", "-n", namespace))
     return f"its {verb} {pods}{more}: {command}"

@@ -38,6 +38,7 @@ from webhook.core.preview.pod_before_and_after import to_yaml
 from webhook.core.preview.pods_in_document import PassedOver
 from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import Preview, preview_all, render
+from webhook.inspect.cluster_flags import NO_FLAGS, kubectl, podsettle
 from webhook.inspect.known_cluster import KnownCluster
 
 # No API server waits for a preview, so look-ups may take longer than in the webhook.
@@ -246,16 +247,23 @@ def _preview_documents(
 def _find_created_pods(
     passed_over: PassedOver, opened: OpenCluster, namespace: str | None
 ) -> PassedOver:
-    """Say where the pods of an object are, if another system has created them in the cluster."""
-    if opened.connection is None or not passed_over.pods_selector:
+    """Say where the pods of an object are, if another system has created them in the cluster.
+
+    Otherwise the message stays, and its commands get the flags of the cluster.
+    """
+    if opened.connection is None:
+        return passed_over
+    flags, message = opened.known.flags, passed_over.message
+    for command in (kubectl("get", "pod"), podsettle("preview")):
+        message = message.replace(NO_FLAGS.command(command), flags.command(command))
+    passed_over = dataclasses.replace(passed_over, message=message)
+    if not passed_over.pods_selector:
         return passed_over
     from webhook.cli.pods_of_custom_resource import describe_created_pods
 
     chosen = namespace or passed_over.namespace or opened.known.namespace
     server, selector = opened.connection.server, passed_over.pods_selector
-    found = opened.connection.run(
-        describe_created_pods(server, chosen, selector, opened.known.flags)
-    )
+    found = opened.connection.run(describe_created_pods(server, chosen, selector, flags))
     return dataclasses.replace(passed_over, message=found) if found else passed_over
 
 

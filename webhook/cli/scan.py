@@ -15,6 +15,7 @@ from webhook.cli.open_cluster import Connection, OpenCluster, open_cluster
 from webhook.cli.options import InputError, ViewChoice, view_options
 from webhook.cluster.progress import OnProgress
 from webhook.core.constants import OBJECT_NAME
+from webhook.inspect.cluster_flags import podsettle
 from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def scan(
         raise InputError(f"scan: nothing could be read: {limits}")
     if not report.pods and _looked_at(report, "pods"):
         where = f"in namespace {namespace}" if namespace else "in any namespace"
-        selected = "" if pods.selects_all else f" with {' '.join(_selectors(pods))}"
+        selected = "" if pods.selects_all else f" with {shlex.join(_selectors(pods))}"
         echo_message(f"scan: no pod was found {where}{selected}")
     if native and any(symptom.policy for symptom in report.symptoms):
         print_native(report, opened.known, version, mutate=mutate)
@@ -156,18 +157,17 @@ def _pod_selection(selector: str, field_selector: str) -> PodSelection:
     return pods
 
 
-def _repeated(view: ViewChoice, namespace: str | None, pods: PodSelection) -> str:
+def _repeated(view: ViewChoice, namespace: str | None, pods: PodSelection) -> list[str]:
     """Return the arguments with which a printed command looks at the same objects."""
-    words = view.manifest_flags
-    words += [f"-n {namespace}"] if namespace else []
-    words += _selectors(pods)
-    return "".join(f" {word}" for word in words)
+    words = [word for path in view.manifests for word in ("--manifests", str(path))]
+    words += ["-n", namespace] if namespace else []
+    return words + _selectors(pods)
 
 
 def _selectors(pods: PodSelection) -> list[str]:
-    """Return the flags that select the pods, as a shell reads them."""
+    """Return the flags that select the pods."""
     flags = {"-l": pods.labels, "--field-selector": pods.fields}
-    return [f"{flag} {shlex.quote(value)}" for flag, value in flags.items() if value]
+    return [word for flag, value in flags.items() if value for word in (flag, value)]
 
 
 def _scan(
@@ -175,7 +175,7 @@ def _scan(
     namespace: str | None,
     pods: PodSelection,
     on_progress: OnProgress,
-    arguments: str,
+    arguments: list[str],
 ) -> ScanReport:
     # Imported here, because the imports take time and the help needs none of them.
     with imports_excluded_from_gc():
@@ -213,7 +213,7 @@ def _advice_on_rights(opened: OpenCluster, report: ScanReport) -> str:
     permissions = opened.connection.run(access_to(opened.connection.server, [right]))
     if permissions[right] != "allowed":
         return ""
-    command = opened.known.flags.add_to(f"podsettle scan -n {shlex.quote(namespace)}")
+    command = opened.known.flags.command(podsettle("scan", "-n", namespace))
     return f"scan: you may list the pods of namespace {namespace}, not of all namespaces: {command}"
 
 

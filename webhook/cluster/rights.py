@@ -63,17 +63,15 @@ class Right(NamedTuple):
         )
 
     @property
-    def command(self) -> str:
-        """The kubectl command that asks whether the user has the right."""
-        if self.resource.startswith("/"):
-            return f"kubectl auth can-i {self.verb} {self.resource}"
+    def command(self) -> tuple[tuple[str, ...]]:
+        """The command that asks whether the user has the right: kubectl and its arguments."""
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
-        words = ["kubectl auth can-i", self.verb, resource + (f"/{self.name}" if self.name else "")]
+        words = [self.verb, resource + (f"/{self.name}" if self.name else "")]
         if self.subresource:
             words.append(f"--subresource={self.subresource}")
-        if self.resource not in _CLUSTER_SCOPED:
-            words.append(f"-n {self.namespace}" if self.namespace else "-A")
-        return " ".join(words)
+        if not self.resource.startswith("/") and self.resource not in _CLUSTER_SCOPED:
+            words += ["-n", self.namespace] if self.namespace else ["-A"]
+        return (("kubectl", "auth", "can-i", *words),)
 
     def review_attributes(self) -> dict[str, Any]:
         """Return the attributes of the right in the spec of a SelfSubjectAccessReview."""

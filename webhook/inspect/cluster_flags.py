@@ -1,18 +1,22 @@
-"""The flags with which printed commands reach the cluster that the user chose."""
+"""Printed commands, with the flags of the cluster and the user that a person chose."""
 
 from __future__ import annotations
 
-import re
 import shlex
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-_QUOTED = re.compile(r"('[^']*')")
-_PROGRAM = re.compile(
-    r"(?:^|(?<=[|;] )|(?<=\())"
-    r"(?P<call>(?P<program>kubectl|helm|flux)"
-    r"|podsettle (?:doctor|explain|export|preview|scan))(?= |$)"
-)
-"""A program that uses a cluster, where a command of the shell begins."""
+Command: TypeAlias = tuple[tuple[str, ...], ...]
+"""The programs of a pipe, each with its arguments as words that no shell has read."""
+
+
+def kubectl(*words: str) -> Command:
+    """Return a command of kubectl. `a + b` is a pipe from `a` to `b`."""
+    return (("kubectl", *words),)
+
+
+def podsettle(subcommand: str, *words: str) -> Command:
+    """Return a command of podsettle. The subcommand is one that uses a cluster."""
+    return (("podsettle", subcommand, *words),)
 
 
 class ClusterFlags(NamedTuple):
@@ -27,28 +31,31 @@ class ClusterFlags(NamedTuple):
     as_user: str | None = None
     as_groups: tuple[str, ...] = ()
 
-    def add_to(self, command: str) -> str:
-        """Return a command for the shell whose programs use the chosen cluster."""
-        # A text in quotes is no command. It is left out, and a NUL, which no command has, keeps its
-        # place.
-        quoted = iter(_QUOTED.findall(command))
-        found = _PROGRAM.sub(self._call, _QUOTED.sub("\0", command))
-        return re.sub("\0", lambda _: next(quoted), found)
+    def command(self, command: Command) -> str:
+        """Return a command for the shell whose programs use the chosen cluster.
 
-    def _call(self, match: re.Match[str]) -> str:
-        is_helm = match["program"] == "helm"
-        context = "--kube-context" if is_helm else "--context"
-        words = [match["call"]]
-        if self.kubeconfig:
-            words.append(f"--kubeconfig={shlex.quote(self.kubeconfig)}")
-        if self.context:
-            words.append(f"{context}={shlex.quote(self.context)}")
-        if self.as_user:
-            user = "--kube-as-user" if is_helm else "--as"
-            words.append(f"{user}={shlex.quote(self.as_user)}")
-        group = "--kube-as-group" if is_helm else "--as-group"
-        words += [f"{group}={shlex.quote(each)}" for each in self.as_groups]
-        return " ".join(words)
+        The programs are kubectl, helm, and the commands of podsettle that use a cluster. Each word
+        is quoted, so that the shell passes it on as it is. The result for no program is empty.
+        """
+        return " | ".join(shlex.join(self._with_flags(program)) for program in command)
+
+    def _with_flags(self, program: tuple[str, ...]) -> tuple[str, ...]:
+        # The flags come first, because what follows may end in a placeholder or be cut.
+        end_of_name = 2 if program[0] == "podsettle" else 1
+        return (*program[:end_of_name], *self._words_for(program[0]), *program[end_of_name:])
+
+    def _words_for(self, name: str) -> tuple[str, ...]:
+        # `helm --help` lists helm's own names of kubectl's flags.
+        context, user, group = (
+            ("--kube-context", "--kube-as-user", "--kube-as-group")
+            if name == "helm"
+            else ("--context", "--as", "--as-group")
+        )
+        chosen = (("--kubeconfig", self.kubeconfig), (context, self.context), (user, self.as_user))
+        return (
+            *(f"{flag}={value}" for flag, value in chosen if value),
+            *(f"{group}={each}" for each in self.as_groups),
+        )
 
 
 NO_FLAGS = ClusterFlags()

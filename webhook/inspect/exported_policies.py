@@ -21,6 +21,7 @@ from webhook.core.export.native_policies import API_GROUP, API_VERSIONS, LABELS
 from webhook.core.labels import Labels
 from webhook.core.remedies import REMEDIES
 from webhook.core.types import Json
+from webhook.inspect.cluster_flags import Command, kubectl
 from webhook.inspect.selectors import selector_matches
 
 
@@ -93,7 +94,7 @@ class ExportedPolicy:
         return datetime.fromisoformat(text) if text else None
 
     @property
-    def removal(self) -> str:
+    def removal(self) -> Command:
         """The command that removes it and its bindings."""
         return removal([self.document, *self.bindings], self.api)
 
@@ -147,14 +148,14 @@ async def read_exported(reader: ClusterReader, api: PolicyApi) -> ExportedPolici
     return ExportedPolicies(api, is_served=False)
 
 
-def removal(documents: Iterable[Json], api: PolicyApi) -> str:
+def removal(documents: Iterable[Json], api: PolicyApi) -> Command:
     """Return the command that deletes policies and bindings of an API."""
     objects = (
         f"{api.kind.lower()}{'' if 'policyName' not in each['spec'] else 'binding'}/"
         f"{each['metadata']['name']}"
         for each in documents
     )
-    return f"kubectl delete {' '.join(objects)}"
+    return kubectl("delete", *objects)
 
 
 def _right(plural: str) -> Right:

@@ -1,4 +1,4 @@
-"""Where the MutatingWebhookConfigurations of a cluster are, and the right to list them."""
+"""The API of MutatingWebhookConfigurations, and the right to list them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,4 @@ from webhook.cluster.rights import Right
 
 CONFIGURATION_GROUP = "admissionregistration.k8s.io"
 CONFIGURATIONS_RESOURCE = "mutatingwebhookconfigurations"
-CONFIGURATIONS = f"/apis/{CONFIGURATION_GROUP}/v1/{CONFIGURATIONS_RESOURCE}"
-"""The path of the list."""
 CONFIGURATIONS_RIGHT = Right("list", CONFIGURATION_GROUP, CONFIGURATIONS_RESOURCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -35,10 +36,13 @@ pytestmark = pytest.mark.slow
 Json: TypeAlias = dict[str, Any]
 
 
-def test_deleted_webhook_configuration_is_not_recreated(changed_release: Installation) -> None:
+def test_deleted_webhook_configuration_is_not_recreated(
+    changed_release: Installation, tmp_path: Path
+) -> None:
     release, cluster = changed_release, changed_release.cluster
     namespace = opted_in(cluster, "kill-")
-    release.shell(release.documented("operations.md", "Switch it off"))
+    off = release.documented("operations.md", "Switch it off")
+    release.shell(f"cd {tmp_path}\n{off}")
     await_that(lambda: not is_called(cluster, namespace), "podsettle is no longer called")
     (replica,) = release.replicas
     # What podsettle would write next, if it could, comes with a policy for every namespace.
@@ -50,7 +54,7 @@ def test_deleted_webhook_configuration_is_not_recreated(changed_release: Install
     assert cluster.request("GET", CONFIGURATION).status == 404
     cluster.request("DELETE", f"{POLICIES}/wide")
 
-    release.shell(release.documented("operations.md", "Switch it off", 1))
+    release.shell(release.documented("operations.md", "Switch it off", 3))
     await_that(lambda: is_called(cluster, namespace), "it is on again, caBundle and all")
 
 

@@ -22,6 +22,8 @@ from tests.support.reviews import load_pod
 from tools.build import programs
 from tools.kube_versions import server_minor
 
+pytestmark = pytest.mark.slow
+
 SETTLE = Path(PODSETTLE).with_name("kubectl-settle")
 QUICK = {"name": "quick", "image": "example/app:1", "command": ["/bin/quick"]}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,13 @@ import pytest
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.live_cluster import environment_with
+from tests.support.planted_cluster import plant
+from tests.support.planted_symptoms import PLANTS
 from tests.support.process import podsettle, podsettle_process
 from tests.support.service_accounts import await_grant
 from webhook import __version__
+
+pytestmark = pytest.mark.slow
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CONTAINER = {"name": "main", "image": "example/app:1", "command": ["/bin/quick"]}
@@ -28,6 +34,18 @@ def apps(live_cluster: KubeCluster) -> str:
         metadata = {"name": app, "namespace": namespace, "labels": {"app": app}}
         spec = {"nodeName": node, "containers": [CONTAINER]}
         assert live_cluster.create_pod({"metadata": metadata, "spec": spec}).status == 201
+    return namespace
+
+
+@pytest.fixture(scope="module")
+def symptoms(live_cluster: KubeCluster) -> str:
+    """A namespace with the pod of a TaskRun, which a policy covers, and with a slow volume."""
+    namespace = live_cluster.namespace("flags-", labels={"team": "build"})
+    plant(live_cluster, next(each for each in PLANTS if each.name == "fs-group"), namespace)
+    labels = {"tekton.dev/taskRun": "run"}
+    metadata = {"name": "made", "namespace": namespace, "labels": labels}
+    spec = {**JOB_POD, "initContainers": [CONTAINER | {"name": "prepare"}]}
+    assert live_cluster.create_pod({"metadata": metadata, "spec": spec}).status == 201
     return namespace
 
 
@@ -88,6 +106,58 @@ def test_commands_have_the_rights_of_the_user_of_the_flag(admin: dict[str, str])
     groups = ("--as", "jane", "--as-group", "ops", "--as-group", "system:masters")
     allowed = podsettle("explain", "pod/any", "-n", "ci", *groups, env=admin)
     assert "pod/any in namespace ci: it does not exist" in allowed.stderr
+
+
+_PRINTED = re.compile(
+    r"\b(kubectl|helm|podsettle (?:doctor|explain|export|preview|scan)) (?!and )(.*)"
+)
+"""A command that uses a cluster, and what follows it."""
+
+
+def commands_without(output: str, kubeconfig: Path, context: str) -> list[str]:
+    """Return the printed commands that lack a flag. A comment may break a command into lines."""
+    text = " ".join(output.replace("\n#", "\n").split())
+    lacking = []
+    for name, rest in _PRINTED.findall(re.sub(r"(?=\b(kubectl|helm|podsettle) )", "\n", text)):
+        own = "--kube-context" if name == "helm" else "--context"
+        flags = shlex.join((f"--kubeconfig={kubeconfig}", f"{own}={context}"))
+        if not rest.startswith(flags):
+            lacking.append(f"{name} {rest}")
+    return lacking
+
+
+@pytest.mark.parametrize("odd", ["", "; it's | $(x)"])
+def test_every_printed_command_has_the_flags_that_chose_the_cluster(
+    live_cluster: KubeCluster, symptoms: str, tmp_path: Path, odd: str
+) -> None:
+    configuration = json.loads(live_cluster.kubeconfig.read_text())
+    context = f"prod{odd}"
+    configuration["contexts"].append({**configuration["contexts"][0], "name": context})
+    kubeconfig = tmp_path / f"config{odd}"
+    kubeconfig.write_text(json.dumps(configuration))
+    chosen = ("--kubeconfig", kubeconfig, "--context", context)
+    namespace = symptoms
+    run = {"apiVersion": "tekton.dev/v1", "kind": "TaskRun"}
+    template = {"apiVersion": "template.openshift.io/v1", "kind": "Template"}
+    for arguments, document, count in (
+        (("doctor",), None, 0),
+        (("scan", "-n", namespace), None, 1),
+        (("scan", "-n", namespace, "-o", "policy", "--native"), None, 1),
+        (("export", "--partial"), None, 2),
+        (("export", "--partial", "-o", "json"), None, 2),
+        (("explain", "pod/made", "-n", namespace), None, 0),
+        (("explain", "pod/made", "-n", namespace, "--as", "jane"), None, 1),
+        (("explain", "pod/made", "-A", "--as", "jane"), None, 1),
+        (("explain", "taskrun/made"), None, 2),
+        (("preview", "-"), run | {"metadata": {"name": "run", "namespace": namespace}}, 1),
+        (("preview", "-"), run | {"metadata": {"name": "none", "namespace": namespace}}, 1),
+        (("preview", "-"), template | {"metadata": {"name": "t"}}, 1),
+    ):
+        stdin = json.dumps(document) if document else None
+        done = podsettle(*arguments, *chosen, stdin=stdin)
+        output = done.stdout + done.stderr
+        assert commands_without(output, kubeconfig, context) == [], arguments
+        assert output.count("--kubeconfig=") >= count, (arguments, output)
 
 
 def test_verbose_names_each_request(admin: dict[str, str]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Any
 
 import pytest
 
 from tests.support.helm import objects
+from webhook.inspect.cluster_flags import NO_FLAGS
 from webhook.inspect.doctor.checks.permissions import restoring_commands
 from webhook.inspect.doctor.rights import Rule, required_rules
 from webhook.inspect.installation import Installation, installation_of
@@ -52,11 +52,12 @@ def test_missing_right_is_restored_by_helm_or_by_a_patch_of_the_role() -> None:
     missing = [(nodes, "list"), (nodes, "watch"), (lease, "update")]
     by_helm = installation(**{"meta.helm.sh/release-name": "settle"})
     (command,) = restoring_commands(by_helm, missing)
-    assert command.startswith("helm upgrade settle charts/podsettle -n podsettle-system ")
-    patched = [shlex.split(command) for command in restoring_commands(installation(), missing)]
+    printed = NO_FLAGS.command(command)
+    assert printed.startswith("helm upgrade settle charts/podsettle -n podsettle-system ")
+    patched = [words for (words,) in restoring_commands(installation(), missing)]
     assert [words[:-1] for words in patched] == [
-        ["kubectl", "patch", "clusterrole", "podsettle", "--type=json", "-p"],
-        ["kubectl", "-n", "podsettle-system", "patch", "role", "podsettle", "--type=json", "-p"],
+        ("kubectl", "patch", "clusterrole", "podsettle", "--type=json", "-p"),
+        ("kubectl", "-n", "podsettle-system", "patch", "role", "podsettle", "--type=json", "-p"),
     ]
     values: list[Any] = [json.loads(words[-1])[0]["value"] for words in patched]
     assert values == [

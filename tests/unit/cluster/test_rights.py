@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -41,7 +42,8 @@ from webhook.cluster.rights import Right
     ],
 )
 def test_right_is_readable_and_can_be_asked_for(right: Right, words: str, command: str) -> None:
-    assert (str(right), right.command) == (words, command)
+    (program,) = right.command
+    assert (str(right), shlex.join(program)) == (words, command)
 
 
 @pytest.mark.parametrize(

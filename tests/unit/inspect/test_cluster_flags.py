@@ -1,38 +1,45 @@
-"""The flags of printed commands."""
+"""Printed commands, as a shell reads them."""
 
 from __future__ import annotations
 
 import pytest
 
 from webhook.cluster.rights import Right
-from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags, Command, kubectl, podsettle
 
-FLAGS = ClusterFlags("my config", "prod; x")
-KUBECTL = "kubectl --kubeconfig='my config' --context='prod; x'"
-HELM = "helm --kubeconfig='my config' --kube-context='prod; x'"
+FLAGS = ClusterFlags("my config", "prod", "jane", ("ops", "on call"))
+KUBECTL = "kubectl '--kubeconfig=my config' --context=prod --as=jane --as-group=ops"
+OWN = "--as=jane --as-group=ops '--as-group=on call'"
 
 
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("kubectl -n a get pods", f"{KUBECTL} -n a get pods"),
-        ("helm upgrade a b", f"{HELM} upgrade a b"),
-        ("podsettle scan", "podsettle scan --kubeconfig='my config' --context='prod; x'"),
+        (kubectl("-n", "a", "get", "pods"), f"{KUBECTL} '--as-group=on call' -n a get pods"),
         (
-            "podsettle export p | kubectl apply -f -",
-            "podsettle export --kubeconfig='my config' --context='prod; x' p | "
-            f"{KUBECTL} apply -f -",
+            (("helm", "upgrade", "a", "b"),),
+            "helm '--kubeconfig=my config' --kube-context=prod --kube-as-user=jane "
+            "--kube-as-group=ops '--kube-as-group=on call' upgrade a b",
         ),
-        ("podsettle node-config crio", "podsettle node-config crio"),
-        ("kubectl a | kubectl b", f"{KUBECTL} a | {KUBECTL} b"),
-        ("sleep 10; kubectl a", f"sleep 10; {KUBECTL} a"),
-        ("(set -C; kubectl a > b)", f"(set -C; {KUBECTL} a > b)"),
-        ("kubectl patch -p '[; kubectl a]'", f"{KUBECTL} patch -p '[; kubectl a]'"),
-        ("kubectl a 'b'kubectl", f"{KUBECTL} a 'b'kubectl"),
-        ("kubectl get kubectl", f"{KUBECTL} get kubectl"),
-        (Right("list", "", "pods").command, f"{KUBECTL} auth can-i list pods -A"),
+        (
+            podsettle("export", "p") + kubectl("apply", "-f", "-"),
+            f"podsettle export '--kubeconfig=my config' --context=prod {OWN} p | "
+            f"{KUBECTL} '--as-group=on call' apply -f -",
+        ),
+        (
+            Right("list", "", "pods").command,
+            f"{KUBECTL} '--as-group=on call' auth can-i list pods -A",
+        ),
+        ((), ""),
     ],
 )
-def test_each_program_that_uses_a_cluster_gets_the_flags(command: str, expected: str) -> None:
-    assert FLAGS.add_to(command) == expected
-    assert ClusterFlags().add_to(command) == command
+def test_each_program_of_a_command_gets_the_flags_under_its_own_names(
+    command: Command, expected: str
+) -> None:
+    assert FLAGS.command(command) == expected
+
+
+def test_flags_that_were_not_given_or_are_empty_are_left_out() -> None:
+    command = kubectl("get", "pods")
+    for flags in (NO_FLAGS, ClusterFlags("", "", "")):
+        assert flags.command(command) == "kubectl get pods"

@@ -1,1 +1,1 @@
-"""The checks of an installation, and the kill switch."""
+"""The checks of an installation."""

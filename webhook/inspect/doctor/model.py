@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from webhook.cluster.unread import NotAllowedError
+from webhook.inspect.cluster_flags import ClusterFlags, Command
 
 
 class State(StrEnum):
@@ -26,9 +27,21 @@ class Advice(msgspec.Struct, frozen=True):
     """What to do about a result."""
 
     sentence: str
-    commands: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
     """The commands that mend the fault, in their order. Words in capitals, and the files `tls.crt`,
     `tls.key` and `ca.crt`, stand for values of the user."""
+
+    def printed(self, flags: ClusterFlags) -> PrintedAdvice:
+        """Return the advice with commands for the cluster that the user chose."""
+        return PrintedAdvice(self.sentence, tuple(map(flags.command, self.commands)))
+
+
+class PrintedAdvice(msgspec.Struct, frozen=True):
+    """What to do about a line of the report."""
+
+    sentence: str
+    commands: tuple[str, ...] = ()
+    """The commands as a shell reads them."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -50,7 +63,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     what: str
     """What was checked, as a clause that begins with `whether`."""
     result: str
-    advice: Advice | None = None
+    advice: PrintedAdvice | None = None
     right: str = ""
 
 
@@ -84,12 +97,12 @@ def ok(result: str) -> Result:
     return Result(State.OK, result)
 
 
-def fault(result: str, sentence: str, *commands: str) -> Result:
+def fault(result: str, sentence: str, *commands: Command) -> Result:
     """Return a fault, with a sentence and commands that mend it."""
     return Result(State.FAULT, result, Advice(sentence, commands))
 
 
-def warning(result: str, sentence: str, *commands: str) -> Result:
+def warning(result: str, sentence: str, *commands: Command) -> Result:
     """Return a warning, with a sentence and commands."""
     return Result(State.WARNING, result, Advice(sentence, commands))
 

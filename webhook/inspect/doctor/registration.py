@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK
 from webhook.core.types import Json
+from webhook.inspect.cluster_flags import Command
 from webhook.inspect.doctor.commands import helm_upgrade, json_patch
 from webhook.inspect.doctor.model import Advice
 from webhook.inspect.installation import Installation, own_webhooks
@@ -75,13 +76,13 @@ def _opt_in(configuration: Json) -> list[tuple[int, Json]]:
     return [each for each in own_webhooks(configuration) if each[1]["name"] == OPT_IN_WEBHOOK]
 
 
-def _removal(installation: Installation, index: int, field: str) -> str:
+def _removal(installation: Installation, index: int, field: str) -> Command:
     # The webhook could get another index before the command runs.
     operations: list[Json] = [
         {"op": "test", "path": f"/webhooks/{index}/name", "value": OPT_IN_WEBHOOK},
         {"op": "remove", "path": f"/webhooks/{index}/{field}"},
     ]
-    return json_patch(f"mutatingwebhookconfiguration {installation.configuration}", operations)
+    return json_patch("mutatingwebhookconfiguration", installation.configuration, operations)
 
 
 def _address(client: Mapping[str, Any]) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-
-import msgspec
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
@@ -37,6 +36,9 @@ from webhook.inspect.installation import Absent, find_installation
 
 _PAUSE_SECONDS = 2.0
 
+_Line: TypeAlias = tuple[str, str, Result]
+"""The name of a check, what it checks, and a result of it."""
+
 
 async def diagnose(
     server: ApiServer,
@@ -51,32 +53,22 @@ async def diagnose(
     `namespace` is the namespace of the installation, and `chosen_namespace` is that of the dry run.
     The commands of the advice get `flags`.
     """
-    report = await _diagnose(server, namespace, chosen_namespace, new_image_resolver)
-    return msgspec.structs.replace(
-        report, checks=tuple(_with_flags(line, flags) for line in report.checks)
-    )
-
-
-async def _diagnose(
-    server: ApiServer,
-    namespace: str | None,
-    chosen_namespace: str | None,
-    new_image_resolver: NewImageResolver,
-) -> DoctorReport:
     reader = ClusterReader(server)
     try:
         found = await find_installation(reader, namespace)
         if isinstance(found, Absent):
-            return await _without_webhook(server, found, reader, is_wanted=namespace is not None)
+            lines = await _without_webhook(server, found, reader, is_wanted=namespace is not None)
+            return _report(server, "", lines, flags)
     except ApiError as error:
-        return _without_installation(server, unknown(f"the API server answered {error}"))
+        line = _absence_line(unknown(f"the API server answered {error}"))
+        return _report(server, "", [line], flags)
     installed = Installed(server, found, new_image_resolver, chosen_namespace)
-    lines: list[CheckResult] = []
+    lines = []
     for check in CHECKS:
         results = await _run(check, installed)
         installed.states[check.name] = [each.state for each in results]
-        lines += [_line(check.name, check.what, each) for each in results]
-    return DoctorReport(server.title, f"{found.namespace}/{found.name}", tuple(lines))
+        lines += [(check.name, check.what, each) for each in results]
+    return _report(server, f"{found.namespace}/{found.name}", lines, flags)
 
 
 async def repeat_until_healthy(
@@ -117,19 +109,10 @@ async def _run(check: DoctorCheck, installed: Installed) -> Sequence[Result]:
         return [unknown(str(error))]
 
 
-def _with_flags(line: CheckResult, flags: ClusterFlags) -> CheckResult:
-    if line.advice is None:
-        return line
-    commands = tuple(map(flags.add_to, line.advice.commands))
-    return msgspec.structs.replace(
-        line, advice=msgspec.structs.replace(line.advice, commands=commands)
-    )
-
-
 async def _without_webhook(
     server: ApiServer, absent: Absent, reader: ClusterReader, *, is_wanted: bool
-) -> DoctorReport:
-    """Return a report on native policies, which need no installation.
+) -> list[_Line]:
+    """Return the lines about native policies, which need no installation.
 
     `is_wanted` says whether the user named the namespace of an installation. Raises ApiError and
     Unreachable.
@@ -141,14 +124,12 @@ async def _without_webhook(
         results[:0] = judge_exported(found.by_api, compared)
         if absence.state is State.FAULT and not is_wanted and not absent.several:
             absence = ok(f"{absent.why}; native policies need none")
-    return _without_installation(
-        server, absence, *(_line(EXPORTED.name, EXPORTED.what, each) for each in results)
-    )
+    lines = [(EXPORTED.name, EXPORTED.what, each) for each in results]
+    return [_absence_line(absence), *lines]
 
 
-def _without_installation(server: ApiServer, result: Result, *lines: CheckResult) -> DoctorReport:
-    what = "whether podsettle is installed"
-    return DoctorReport(server.title, "", (_line("installation", what, result), *lines))
+def _absence_line(result: Result) -> _Line:
+    return ("installation", "whether podsettle is installed", result)
 
 
 def _absence(absent: Absent) -> Result:
@@ -162,5 +143,18 @@ def _absence(absent: Absent) -> Result:
     return Result(State.FAULT, absent.why, Advice(sentence))
 
 
-def _line(check: str, what: str, result: Result) -> CheckResult:
-    return CheckResult(check, result.state, what, result.result, result.advice, result.right)
+def _report(
+    server: ApiServer, installation: str, lines: Iterable[_Line], flags: ClusterFlags
+) -> DoctorReport:
+    checks = (
+        CheckResult(
+            check,
+            result.state,
+            what,
+            result.result,
+            result.advice.printed(flags) if result.advice else None,
+            result.right,
+        )
+        for check, what, result in lines
+    )
+    return DoctorReport(server.title, installation, tuple(checks))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.core.preview.model import PodPreview
 from webhook.core.reasons import NO_DECISION, Reason
-from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.cluster_flags import ClusterFlags, podsettle
 from webhook.inspect.webhook_calls import Called, WebhookCall
 
 
@@ -49,4 +49,4 @@ def next_pod_notes(call: WebhookCall | None, flags: ClusterFlags) -> Iterator[st
 
 def doctor_sentence(flags: ClusterFlags) -> str:
     """Return a sentence with the command that checks the installation."""
-    return f"`{flags.add_to('podsettle doctor')}` checks the installation."
+    return f"`{flags.command(podsettle('doctor'))}` checks the installation."

@@ -34,7 +34,7 @@ async def get_object(
     try:
         found = await ClusterReader(server).get(target.right(namespace))
     except NotAllowedError as error:
-        command = flags.add_to(error.right.command)
+        command = flags.command(error.right.command)
         raise NotFoundError(f"{title}: {error}; to check: {command}") from None
     if found is None:
         raise NotFoundError(f"{title}: it does not exist")
@@ -53,7 +53,7 @@ async def find_namespace(
     try:
         found = await ClusterReader(server).list(target.list_right, selector)
     except NotAllowedError as error:
-        command = flags.add_to(error.right.command)
+        command = flags.command(error.right.command)
         raise NotFoundError(f"{title}: {error}; to check: {command}") from None
     namespaces = [str(each["metadata"]["namespace"]) for each in found]
     if not namespaces:

@@ -10,6 +10,7 @@ from webhook.cluster.rights import Right
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
+from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags, kubectl, podsettle
 
 
 class ObjectKind(NamedTuple):
@@ -93,8 +94,10 @@ _WORDS: dict[str, Reason | RemedyTarget] = {
 """The codes and remedies by their names in lower case."""
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str, flags: ClusterFlags = NO_FLAGS) -> Target:
     """Return the target that a text names. Raise TargetError if it names none.
+
+    `flags` are those of the printed command.
 
     A reason code or a remedy may be written in any case. A pod with such a name needs `pod/`.
     """
@@ -109,10 +112,11 @@ def parse_target(text: str) -> Target:
         kind_name, name = "pod", text
     kind = _KINDS.get(kind_name.lower())
     if kind is None:
+        command = kubectl("get", "KIND", "NAME", "-o", "yaml") + podsettle("preview", "-")
         raise TargetError(
             f"{kind_name!r} is no kind that explain knows; it takes {_FORMS}, a reason code or a "
             "remedy. To see the decision on the pods of another kind, preview the object: "
-            "kubectl get KIND NAME -o yaml | podsettle preview -"
+            f"{flags.command(command)}"
         )
     if not OBJECT_NAME.fullmatch(name):
         raise TargetError(f"{name!r} is not the name of an object")

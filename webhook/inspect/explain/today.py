@@ -133,7 +133,7 @@ def unknown_parts(cluster: KnownCluster, namespace: str, call: WebhookCall | Non
 
 def missing_right(what: str, right: Right, why: str, flags: ClusterFlags) -> Unknown:
     """Return the note about something that could not be read without a right."""
-    return Unknown(what=what, why=why, right=str(right), command=flags.add_to(right.command))
+    return Unknown(what=what, why=why, right=str(right), command=flags.command(right.command))
 
 
 def _node_need(policy: SettlePolicy, remedy: str, nodes: PolicyNodes) -> NodeNeed:

@@ -19,7 +19,7 @@ from webhook.inspect.explain.next_pod import (
     next_pod_notes,
     would_change,
 )
-from webhook.inspect.explain.record import Record, record_of
+from webhook.inspect.explain.record import UNRECORDED, Record, record_of
 from webhook.inspect.explain.target import ObjectTarget
 from webhook.inspect.explain.today import (
     call_for,
@@ -79,7 +79,7 @@ def _state(record: Record) -> str:
     """Return what podsettle did to a pod, as far as the pod shows it."""
     summary = " ".join(record.summary.split())
     if not record.applied:
-        return summary or _UNTOUCHED
+        return UNRECORDED if record.unrecorded else summary or _UNTOUCHED
     if not summary:
         pairs = ", ".join(f"{policy}/{remedy}" for policy, remedy in record.applied)
         summary = f"podsettle applied {pairs}."
@@ -179,7 +179,7 @@ def _advice(
     if not sentences:
         return
     kind, name = target.kind, target.name
-    command = flags.add_to(WorkloadName(kind.kind, name, namespace, kind.group).rollout_command)
+    command = flags.command(WorkloadName(kind.kind, name, namespace, kind.group).rollout_command)
     sentences += [f"This replaces them: `{command}`."] if command else []
     yield " ".join(sentences)
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.export.native_policies import API_VERSIONS
+from webhook.inspect.cluster_flags import kubectl, podsettle
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import Event, LivePod, PodKey
@@ -52,7 +53,7 @@ async def scan(
     namespace: str | None = None,
     max_events_bytes: int = _MAX_EVENTS_BYTES,
     templates: TemplateReader | None = None,
-    arguments: str = "",
+    arguments: Sequence[str] = (),
 ) -> ScanReport:
     """Look for every symptom, and return the report. `namespace` None means all namespaces.
 
@@ -104,18 +105,19 @@ async def scan(
         symptoms=symptom_reports(tally, areas, seconds, proposals, cluster.view.nodes.all),
         bin_seconds=seconds,
         notes=tuple(_notes(cluster)),
-        command=cluster.flags.add_to(f"podsettle scan{arguments}"),
+        command=cluster.flags.command(podsettle("scan", *arguments)),
         # `kubectl apply` would replace a policy of the same name that the scan has not seen.
-        apply_command=cluster.flags.add_to(
-            f"podsettle scan{arguments} -o policy | kubectl create -f -"
+        apply_command=cluster.flags.command(
+            podsettle("scan", *arguments, "-o", "policy") + kubectl("create", "-f", "-")
         ),
     )
     if not _needs_native_policies(cluster):
         return report
     native = export_proposals(report, cluster, action="Audit", api_version="v1")
-    command = f"podsettle scan{arguments} -o policy --native | kubectl apply -f -"
+    command = podsettle("scan", *arguments, "-o", "policy", "--native")
+    command += kubectl("apply", "-f", "-")
     return (
-        replace(report, native=True, apply_command=cluster.flags.add_to(command))
+        replace(report, native=True, apply_command=cluster.flags.command(command))
         if native.export.policies
         else report
     )

@@ -14,7 +14,7 @@ from webhook.core.constants import ANNOTATION_APPLIED
 from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.reasons import NO_DECISION, Outcome, Reason
-from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.cluster_flags import ClusterFlags, podsettle
 from webhook.inspect.findings import Area, Certainty, Evidence, Finding, Looked
 from webhook.inspect.objects import LivePod
 from webhook.inspect.pod_and_policy_ages import compare_ages
@@ -65,7 +65,9 @@ class UnsettledPods:
         in `settings` is an assumption. `flags` are those of printed commands.
         """
         self._flags = flags
-        self._not_called_advice = _NOT_CALLED_ADVICE.format(doctor=flags.add_to("podsettle doctor"))
+        self._not_called_advice = _NOT_CALLED_ADVICE.format(
+            doctor=flags.command(podsettle("doctor"))
+        )
         self._view = view
         self._policies = policies
         # Each has a cache of its own, which would be cleared at each change of the helper's image.
@@ -130,7 +132,7 @@ class UnsettledPods:
             if workload.kind != "Pod"
             else "Delete the pod and create it again."
         )
-        advice = self._flags.add_to(workload.rollout_command) or next_pod
+        advice = self._flags.command(workload.rollout_command) or next_pod
         yield make_finding(
             ID,
             pod,

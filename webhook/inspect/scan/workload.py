@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from webhook.core.constants import OBJECT_NAME
+from webhook.inspect.cluster_flags import Command, kubectl
 from webhook.inspect.objects import LiveMetadata
 
 _TEMPLATE_HASH_LABEL = "pod-template-hash"
@@ -30,17 +31,17 @@ class WorkloadName(NamedTuple):
         return f"{self.kind}/{self.name}"
 
     @property
-    def rollout_command(self) -> str:
+    def rollout_command(self) -> Command:
         """The command that replaces the workload's pods. Empty if there is none.
 
         The API server does not check the name of an owner, so it may contain a command of a shell.
         """
         kind = _RESTARTABLE.get(self.kind)
         if kind is None or self.group != _GROUP:
-            return ""
+            return ()
         if not all(map(OBJECT_NAME.fullmatch, (self.namespace, self.name))):
-            return ""
-        return f"kubectl -n {self.namespace} rollout restart {kind}/{self.name}"
+            return ()
+        return kubectl("-n", self.namespace, "rollout", "restart", f"{kind}/{self.name}")
 
 
 def workload_of(metadata: LiveMetadata) -> WorkloadName:

@@ -15,6 +15,7 @@ from webhook.cluster.unread import Unread
 from webhook.cluster.view_reader import NOT_INSTALLED, ReadView
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
+from webhook.inspect.cluster_flags import NO_FLAGS
 from webhook.inspect.doctor.checks.exported_policies import Compared, judge_exported
 from webhook.inspect.doctor.model import Result, State
 from webhook.inspect.exported_policies import MUTATING, VALIDATING
@@ -47,7 +48,7 @@ def one(documents: Iterable[Json], seen: Snapshot, **read: Any) -> Result:
 
 def commands(result: Result) -> tuple[str, ...]:
     assert result.advice is not None
-    return result.advice.commands
+    return result.advice.printed(NO_FLAGS).commands
 
 
 def test_current_policy_is_in_force_with_its_origin_and_the_command_that_removes_it() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from webhook.inspect.cluster_flags import NO_FLAGS
 from webhook.inspect.doctor.registration import (
     foreign_conditions,
     restoring_advice,
@@ -50,15 +51,17 @@ def test_match_conditions_are_named_and_removed_by_the_advice() -> None:
     condition = {"name": "never", "expression": "false"}
     (found,) = foreign_conditions(configuration(matchConditions=[condition]), INSTALLATION)
     assert found.what.endswith("may leave them out: never")
-    (command,) = found.advice.commands
+    (command,) = found.advice.printed(NO_FLAGS).commands
     assert '{"op":"remove","path":"/webhooks/1/matchConditions"}' in command
 
 
 def test_foreign_object_selector_is_removed_by_the_advice() -> None:
     found = configuration(objectSelector={"matchLabels": {"a": "b"}})
-    (command,) = restoring_advice(found, INSTALLATION).commands
+    (command,) = restoring_advice(found, INSTALLATION).printed(NO_FLAGS).commands
     assert '{"op":"remove","path":"/webhooks/1/objectSelector"}' in command
-    (command,) = restoring_advice(configuration(objectSelector={}), INSTALLATION).commands
+    (command,) = (
+        restoring_advice(configuration(objectSelector={}), INSTALLATION).printed(NO_FLAGS).commands
+    )
     assert command.startswith("helm upgrade settle ")
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from webhook.inspect.doctor.model import Advice, CheckResult, DoctorReport, State
+from webhook.inspect.doctor.model import CheckResult, DoctorReport, PrintedAdvice, State
 from webhook.inspect.doctor.text import report_lines
 
 
 def test_each_line_says_what_was_checked_the_result_and_what_to_do() -> None:
     checks = (
         CheckResult("replicas", State.OK, "whether", "2 replicas exist"),
-        CheckResult("lease", State.FAULT, "whether", "it is gone", Advice("Mend it.", ("mend",))),
         CheckResult(
-            "crd", State.NOT_LOOKED_AT, "whether", "needs x", Advice("Ask.", ("ask",)), "x"
+            "lease", State.FAULT, "whether", "it is gone", PrintedAdvice("Mend it.", ("mend",))
+        ),
+        CheckResult(
+            "crd", State.NOT_LOOKED_AT, "whether", "needs x", PrintedAdvice("Ask.", ("ask",)), "x"
         ),
     )
     report = DoctorReport("tests", "ns/podsettle", checks)
@@ -31,7 +33,9 @@ def test_each_line_says_what_was_checked_the_result_and_what_to_do() -> None:
 
 
 def test_line_has_no_control_character() -> None:
-    check = CheckResult("lease", State.FAULT, "whether", "x\x1b[2J", Advice("\u202e", ("\r",)))
+    check = CheckResult(
+        "lease", State.FAULT, "whether", "x\x1b[2J", PrintedAdvice("\u202e", ("\r",))
+    )
     lines = [text for _, text in report_lines(DoctorReport("tests", "", (check,)))]
     assert r"  lease: x\x1b[2J" in lines
     assert all(map(str.isprintable, lines))

@@ -597,7 +597,7 @@ def test_command_has_the_flags_of_the_scan_and_stays_on_one_line(tmp_path: Path)
     words[1:1] = [f"--kubeconfig={flags.kubeconfig}", "--context=two"]
     assert shlex.split(finding.advice) == words
     assert f"> {finding.advice}\n" in render_text(report, details=True)
-    assert report.apply_command.count(f"--kubeconfig='{flags.kubeconfig}' --context=two") == 2
+    assert report.apply_command.count(f"'--kubeconfig={flags.kubeconfig}' --context=two") == 2
 
 
 def test_json_has_every_finding_in_camel_case(report: ScanReport) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import datetime, timedelta
 
 from webhook.cluster.unread import NotAllowedError
+from webhook.inspect.cluster_flags import Command, kubectl
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.configuration import CONFIGURATION
-from webhook.inspect.doctor.commands import helm_upgrade
+from webhook.inspect.doctor.commands import helm_upgrade, json_patch
 from webhook.inspect.doctor.model import Advice, Result, State, fault, ok, unknown, warning
 from webhook.inspect.doctor.registration import wrong_address
 from webhook.inspect.doctor.round_readings import Installed, Probe, lines_of
@@ -16,10 +16,12 @@ from webhook.inspect.doctor.round_readings import Installed, Probe, lines_of
 _SOON = timedelta(days=7)
 """The remaining lifetime that is a warning if podsettle does not renew the certificate itself."""
 _RESTART_BY_ANNOTATION = {
-    "cert-manager.io/inject-ca-from": "kubectl -n cert-manager rollout restart "
-    "deployment/cert-manager-cainjector",
-    "service.beta.openshift.io/inject-cabundle": "kubectl -n openshift-service-ca rollout restart "
-    "deployment/service-ca",
+    "cert-manager.io/inject-ca-from": kubectl(
+        "-n", "cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector"
+    ),
+    "service.beta.openshift.io/inject-cabundle": kubectl(
+        "-n", "openshift-service-ca", "rollout", "restart", "deployment/service-ca"
+    ),
 }
 """The annotations of a webhook configuration into which another component injects the caBundle, and
 the command that restarts this component. The component also issues the certificate."""
@@ -70,44 +72,41 @@ def _expiry(probe: Probe) -> datetime | None:
 async def _replacement(installed: Installed) -> Advice:
     """Return how to replace the certificate, which depends on who issues it."""
     installation = installed.installation
-    # The name is an argument of the Deployment: any text.
-    namespace, secret = installation.namespace, shlex.quote(installation.tls_secret)
+    namespace, secret = installation.namespace, installation.tls_secret
     if installation.is_self_managed:
         return Advice(
             "podsettle renews it once a replica holds the Lease and may write the Secret: see the "
             "lines lease and permissions. This command makes it issue a new CA and certificate.",
-            (
-                f"kubectl -n {namespace} patch secret {secret} --type=json "
-                """-p '[{"op":"remove","path":"/data"}]'""",
-            ),
+            (json_patch("secret", secret, [{"op": "remove", "path": "/data"}], namespace),),
         )
     if await _injector_restart(installed):
         return Advice(
             "The component that issued it issues a new one after its Secret is deleted.",
-            (f"kubectl -n {namespace} delete secret {secret}",),
+            (kubectl("-n", namespace, "delete", "secret", secret),),
         )
+    files = ("--cert=tls.crt", "--key=tls.key")
+    new = kubectl(
+        "-n", namespace, "create", "secret", "tls", secret, *files, "--dry-run=client", "-o", "yaml"
+    )
     return Advice(
         "Replace it by a certificate that the registered caBundle verifies. The kubelet takes up "
         "to two minutes to update the files in the pods.",
-        (
-            f"kubectl -n {namespace} create secret tls {secret} --cert=tls.crt --key=tls.key "
-            "--dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -",
-        ),
+        (new + kubectl("apply", "--server-side", "--force-conflicts", "-f", "-"),),
     )
 
 
-async def _injector_restart(installed: Installed) -> str:
-    """Return the command that restarts the component that injects the caBundle, or an empty text.
+async def _injector_restart(installed: Installed) -> Command | None:
+    """Return the command that restarts the component that injects the caBundle, or None.
 
-    The text is also empty if the user must not read the configuration.
+    It is also None if the user must not read the configuration.
     """
     try:
         configuration = await installed.configuration()
     except NotAllowedError:
-        return ""
+        return None
     annotations = ((configuration or {}).get("metadata") or {}).get("annotations") or {}
     commands = (each for key, each in _RESTART_BY_ANNOTATION.items() if key in annotations)
-    return next(commands, "")
+    return next(commands, None)
 
 
 async def _check_trust(installed: Installed) -> list[Result]:
@@ -132,9 +131,12 @@ async def _check_trust(installed: Installed) -> list[Result]:
             f"{', '.join(pods)}: {note}",
             "podsettle cannot keep its webhooks up to date. Another tool may overwrite them: the "
             "field managers name it.",
-            "kubectl get mutatingwebhookconfiguration "
-            f"{shlex.quote(installed.installation.configuration)} "
-            "--show-managed-fields -o yaml",
+            kubectl(
+                "get",
+                "mutatingwebhookconfiguration",
+                installed.installation.configuration,
+                *("--show-managed-fields", "-o", "yaml"),
+            ),
         )
         for note, pods in reverted.items()
     ]
@@ -162,7 +164,7 @@ async def _bundle_advice(installed: Installed) -> Advice:
         return Advice("Another component injects the caBundle. Restart it.", (command,))
     return Advice(
         "Register the CA that signed the certificate.",
-        (helm_upgrade(installation, "--set-file webhook.caBundle=ca.crt"),),
+        (helm_upgrade(installation, "--set-file", "webhook.caBundle=ca.crt"),),
     )
 
 

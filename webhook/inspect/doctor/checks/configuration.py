@@ -27,7 +27,8 @@ async def _check_exists(installed: Installed) -> list[Result]:
         return [
             fault(
                 f"{title} does not exist, so the API server does not call podsettle",
-                "The kill switch deletes it. If podsettle is to work again, create it.",
+                "An operator deletes it to switch podsettle off. If podsettle is to work again, "
+                "create it, or restore the back-up: docs/operations.md#switch-it-off.",
                 helm_upgrade(installation),
             )
         ]
@@ -93,8 +94,10 @@ async def _check_excluded(
         for operation in exclusion_operations(index, webhook, namespace)
     ]
     names = ", ".join(webhook["name"] for _, webhook in including)
-    what = f"mutatingwebhookconfiguration {installed.installation.configuration}"
-    return [fault(f"{names} includes {scope}", advice, json_patch(what, operations))]
+    patch = json_patch(
+        "mutatingwebhookconfiguration", installed.installation.configuration, operations
+    )
+    return [fault(f"{names} includes {scope}", advice, patch)]
 
 
 def _includes(webhook: Json, namespace: str, labels: Mapping[str, str]) -> bool:

@@ -6,11 +6,12 @@ from webhook.cluster.rights import Right
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdComparison
 from webhook.core.policy.status_conditions import crd_note
+from webhook.inspect.cluster_flags import NO_FLAGS, kubectl
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.model import Result, fault, ok, warning
 from webhook.inspect.doctor.round_readings import Installed
 
-_APPLY = "kubectl apply --server-side --force-conflicts -f charts/podsettle/crds"
+_APPLY = kubectl("apply", "--server-side", "--force-conflicts", "-f", "charts/podsettle/crds")
 
 
 async def _check_crd(installed: Installed) -> list[Result]:
@@ -25,7 +26,7 @@ async def _check_crd(installed: Installed) -> list[Result]:
             )
         ]
     difference = CrdComparison().difference(installed_crd)
-    note = crd_note(difference).removesuffix(f": {_APPLY}")
+    note = crd_note(difference).removesuffix(f": {NO_FLAGS.command(_APPLY)}")
     if difference.lacks:
         return [fault("it is older than this release", f"{note}.", _APPLY)]
     if difference.other_defaults:

@@ -15,6 +15,7 @@ from webhook.core.export.origin import digest
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.remedies import REMEDIES
 from webhook.core.types import Json
+from webhook.inspect.cluster_flags import Command, kubectl, podsettle
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.model import Advice, Result, State, not_looked_at, ok, warning
 from webhook.inspect.doctor.round_readings import Installed
@@ -226,13 +227,13 @@ class _Comparison:
             if is_exported(each) and each["metadata"]["name"] not in names
         ]
 
-    def _new_export(self) -> str:
+    def _new_export(self) -> Command:
         policy = self._policy
-        words = ["podsettle export", policy.source]
-        words += [f"--api-version {policy.api_version}"] if policy.api_version != "v1" else []
+        words = [policy.source]
+        words += ["--api-version", policy.api_version] if policy.api_version != "v1" else []
         words += [] if self._is_whole else ["--partial"]
         words += ["--guard"] if policy.is_guard else []
-        return f"{' '.join(words)} | kubectl apply -f -"
+        return podsettle("export", *words) + kubectl("apply", "-f", "-")
 
 
 EXPORTED = DoctorCheck(

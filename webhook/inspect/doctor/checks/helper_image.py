@@ -16,6 +16,7 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.types import Json
+from webhook.inspect.cluster_flags import kubectl
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.policies import acting
 from webhook.inspect.doctor.commands import helm_upgrade
@@ -44,7 +45,7 @@ async def _check_named(installed: Installed) -> list[Result]:
             warning(
                 f"its version is stated as {stated}, and the tag of {image} says {tagged}",
                 f"If the tag is right, {consequence}. To let the tag say the version:",
-                helm_upgrade(installation, "--set lingerVersion="),
+                helm_upgrade(installation, "--set", "lingerVersion="),
             )
         ]
     if image and not any(feature.missing(image, version) for feature in HelperFeature):
@@ -64,7 +65,7 @@ async def _check_named(installed: Installed) -> list[Result]:
             f"none is named, and these need it: {', '.join(sorted(needing))}",
             "Containers without a shell stay unchanged, and kubeletGate and startGate do nothing. "
             "Name the image that was built from the same release.",
-            helm_upgrade(installation, "--set lingerImage=IMAGE"),
+            helm_upgrade(installation, "--set", "lingerImage=IMAGE"),
         )
     ]
 
@@ -96,13 +97,13 @@ def _judge_version(installation: Installation, image: str, needing: Mapping[str,
             f"nothing says which version of the helper is in {image}, and podsettle skips what "
             f"not every version has: {names}",
             "Give the version. The image prints it: docker run --rm IMAGE --version",
-            helm_upgrade(installation, "--set lingerVersion=VERSION"),
+            helm_upgrade(installation, "--set", "lingerVersion=VERSION"),
         )
     return fault(
         f"the helper in {image} has version {version}, and podsettle skips what needs a newer one: "
         f"{names}",
         "Name the image that was built from the same release.",
-        helm_upgrade(installation, "--set lingerImage=IMAGE", "--set lingerVersion="),
+        helm_upgrade(installation, "--set", "lingerImage=IMAGE", "--set", "lingerVersion="),
     )
 
 
@@ -126,14 +127,13 @@ async def _check_pull(installed: Installed) -> list[Result]:
         return [unknown(f"{target}; choose a covered namespace with --in")]
     waiting = await _waiting_pods(installed, image, target.namespace)
     if waiting:
-        names = " ".join(waiting)
         return [
             fault(
                 f"nodes cannot pull {image}: {next(iter(waiting.values()))}",
                 "Name an image that the nodes can pull. New pods get it. Pods that wait keep the "
                 "old one: delete them.",
-                helm_upgrade(installed.installation, "--set lingerImage=IMAGE"),
-                f"kubectl -n {target.namespace} delete pod {names}",
+                helm_upgrade(installed.installation, "--set", "lingerImage=IMAGE"),
+                kubectl("-n", target.namespace, "delete", "pod", *waiting),
             )
         ]
     return [await _pull_from_here(installed, image, target.namespace)]

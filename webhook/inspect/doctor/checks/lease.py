@@ -9,8 +9,9 @@ from typing import Any
 from webhook.cluster.reader import path_of
 from webhook.cluster.rights import Right
 from webhook.core.types import Json
+from webhook.inspect.cluster_flags import kubectl
 from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.commands import helm_upgrade, merge_patch
+from webhook.inspect.doctor.commands import helm_upgrade, logs, merge_patch
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
 from webhook.inspect.doctor.round_readings import Installed, is_ready
 
@@ -85,20 +86,19 @@ def _not_renewed(installed: Installed, spec: Json, hosts: set[str]) -> Result:
         return fault(
             "no replica acquires the Lease",
             f"{effect} The log says why.",
-            f"kubectl -n {installation.namespace} logs -l app.kubernetes.io/component=webhook "
-            "--prefix --tail=-1",
+            logs(installation, tail=-1),
         )
     if host in hosts:
         return fault(
             f"{host} holds the Lease and does not renew it",
             f"{effect} Restart this replica.",
-            f"kubectl -n {installation.namespace} delete pod {host}",
+            kubectl("-n", installation.namespace, "delete", "pod", host),
         )
     return fault(
         f"{host} holds the Lease for {spec.get('leaseDurationSeconds')} s, and does not run",
         f"{effect} Release the Lease.",
         merge_patch(
-            f"lease {installation.lease}", {"spec": {"holderIdentity": ""}}, installation.namespace
+            "lease", installation.lease, {"spec": {"holderIdentity": ""}}, installation.namespace
         ),
     )
 

@@ -9,6 +9,7 @@ from webhook.cluster.errors import ApiError
 from webhook.cluster.reader import path_of
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
+from webhook.inspect.cluster_flags import Command, kubectl
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import helm_upgrade, json_patch
 from webhook.inspect.doctor.model import Result, fault, ok
@@ -44,7 +45,9 @@ async def _check_permissions(installed: Installed) -> list[Result]:
     ]
 
 
-def restoring_commands(installation: Installation, missing: list[tuple[Rule, str]]) -> list[str]:
+def restoring_commands(
+    installation: Installation, missing: list[tuple[Rule, str]]
+) -> list[Command]:
     """Return the commands that grant the missing rights to the account."""
     if installation.helm_release:
         return [helm_upgrade(installation)]
@@ -52,14 +55,15 @@ def restoring_commands(installation: Installation, missing: list[tuple[Rule, str
     name = installation.name
     if installation.service_account == "default":
         # The chart names an account. A role must not be given to all pods of the namespace.
-        scope = f"-n {installation.namespace}"
-        return [f"kubectl {scope} set serviceaccount deployment/{name} {name}"]
+        account = ("set", "serviceaccount", f"deployment/{name}", name)
+        return [kubectl("-n", installation.namespace, *account)]
     roles: dict[str | None, dict[Rule, list[str]]] = {}
     for rule, verb in missing:
         roles.setdefault(rule.namespace, {}).setdefault(rule, []).append(verb)
     return [
         json_patch(
-            f"{'role' if namespace else 'clusterrole'} {name}",
+            "role" if namespace else "clusterrole",
+            name,
             (
                 {"op": "add", "path": "/rules/-", "value": _policy_rule(rule, verbs)}
                 for rule, verbs in rules.items()

@@ -9,6 +9,7 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.constants import KIND
 from webhook.core.pod import SpecFields
 from webhook.core.policy.model import SettlePolicy
+from webhook.inspect.cluster_flags import kubectl
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.commands import only_report
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
@@ -34,7 +35,7 @@ async def _check_accepted(installed: Installed) -> list[Result]:
             f"{KIND} {name} is not accepted: {'; '.join(texts)}",
             "Correct the policy. Until then, its last valid state stays in force while a replica "
             "knows it.",
-            f"kubectl edit settlepolicy {name}",
+            kubectl("edit", "settlepolicy", name),
         )
         for name, texts in sorted(problems.items())
     ]

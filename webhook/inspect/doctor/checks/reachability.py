@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +11,12 @@ from webhook.cluster.rights import Right, access_to
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import ANNOTATION_SKIP
 from webhook.core.types import Json
+from webhook.inspect.cluster_flags import kubectl, podsettle
 from webhook.inspect.doctor.checks.certificate import CERTIFICATE, TRUST
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.configuration import CONFIGURATION
 from webhook.inspect.doctor.checks.replicas import READINESS
-from webhook.inspect.doctor.commands import helm_upgrade
+from webhook.inspect.doctor.commands import helm_upgrade, restart
 from webhook.inspect.doctor.model import Result, State, fault, ok, unknown, warning
 from webhook.inspect.doctor.registration import (
     Deviation,
@@ -134,7 +134,7 @@ async def _cause(installed: Installed, pods: list[Json], effect: str) -> Result:
             f"{effect}: the Service has ready endpoints, but the API server does not reach them",
             "Allow connections from the API server to port 8443 of the pods: check firewalls of "
             "the control plane and NetworkPolicies.",
-            f"kubectl -n {namespace} get networkpolicies,endpointslices -o wide",
+            kubectl("-n", namespace, "get", "networkpolicies,endpointslices", "-o", "wide"),
         )
     if any(map(is_ready, pods)):
         cause = f"Service {namespace}/{service_name} selects no ready pod"
@@ -142,7 +142,7 @@ async def _cause(installed: Installed, pods: list[Json], effect: str) -> Result:
     return fault(
         f"{effect}: no replica is ready",
         "Restart the replicas. If they do not get ready, read their log.",
-        f"kubectl -n {namespace} rollout restart deployment/{installation.name}",
+        restart(installation),
     )
 
 
@@ -186,19 +186,17 @@ def judge_counts(counts: Mapping[str, int], cause: str, installation: Installati
         return fault(
             f"failurePolicy is Fail, and {cause}: {text}",
             "First make it possible to create pods again. These commands delete the webhooks, and "
-            "create the first one again with Ignore. If a GitOps tool writes it, use `podsettle "
-            "doctor --kill-switch` instead. Then mend the other faults.",
-            # The name is an argument of the Deployment: any text.
-            "kubectl delete mutatingwebhookconfiguration "
-            + shlex.quote(installation.configuration),
-            helm_upgrade(installation, "--set webhook.failurePolicy=Ignore"),
+            "create the first one again with Ignore. If a GitOps tool manages it, suspend the tool "
+            "first: docs/operations.md#gitops-tools. Then mend the other faults.",
+            kubectl("delete", "mutatingwebhookconfiguration", installation.configuration),
+            helm_upgrade(installation, "--set", "webhook.failurePolicy=Ignore"),
         )
     sentences = []
     if refused:
         sentences.append("Refused pods do not exist: controllers try again, other clients may not.")
     if missed:
         sentences.append("This command finds the pods that were missed.")
-    return warning(text, " ".join(sentences), *(["podsettle scan"] if missed else []))
+    return warning(text, " ".join(sentences), *([podsettle("scan")] if missed else []))
 
 
 def count_failures(metrics: str) -> dict[str, int]:

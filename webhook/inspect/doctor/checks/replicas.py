@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.types import Json
+from webhook.inspect.cluster_flags import kubectl
 from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.commands import merge_patch
+from webhook.inspect.doctor.commands import logs, merge_patch, restart
 from webhook.inspect.doctor.model import Result, fault, not_looked_at, ok, unknown, warning
 from webhook.inspect.doctor.round_readings import Installed, Probe, is_ready
 from webhook.inspect.installation import Installation
@@ -40,7 +41,7 @@ async def _check_count(installed: Installed) -> list[Result]:
             fault(
                 f"{len(pods)} of {wanted} replicas exist",
                 "The events of the ReplicaSet say why the pods are not created.",
-                f"kubectl -n {installation.namespace} describe replicasets",
+                kubectl("-n", installation.namespace, "describe", "replicasets"),
             ),
         ]
     return [*results, ok(f"{len(pods)} replicas exist")]
@@ -68,14 +69,12 @@ async def _autoscaler(installed: Installed) -> Json | None:
 def _too_few(installation: Installation, scaler: Json | None, minimum: int) -> Result:
     namespace, name = installation.namespace, installation.name
     if scaler is None:
-        value, command = (
-            "replicas: 2",
-            f"kubectl -n {namespace} scale deployment/{name} --replicas=2",
-        )
+        value = "replicas: 2"
+        command = kubectl("-n", namespace, "scale", f"deployment/{name}", "--replicas=2")
     else:
         value = "autoscaling.minReplicas: 2"
         body = {"spec": {"minReplicas": _MIN_REPLICAS}}
-        command = merge_patch(f"hpa {scaler['metadata']['name']}", body, namespace)
+        command = merge_patch("hpa", scaler["metadata"]["name"], body, namespace)
     if minimum == 0:
         result, effect = "no replica is wanted", "No pod is settled."
     else:
@@ -119,11 +118,11 @@ def _failed_lines(installed: Installed, probes: Sequence[Probe]) -> list[Result]
             if installed.has_fault("permissions") and "403" in line.note:
                 continue
             found.setdefault((line.mark, f"{line.name}: {line.note}"), []).append(probe.pod)
-    logs = _logs(installed.installation)
+    log = logs(installed.installation, tail=100)
     results = []
     for (mark, text), names in found.items():
         describe = fault if mark == "-" else warning
-        results.append(describe(f"{', '.join(names)}: {text}", "The log has the details.", logs))
+        results.append(describe(f"{', '.join(names)}: {text}", "The log has the details.", log))
     return results
 
 
@@ -141,18 +140,11 @@ def judge_conditions(
     describe = fault if len(names) == len(pods) else warning
     sentence = "Their events and their log say why."
     commands = (
-        f"kubectl -n {installation.namespace} describe pod {' '.join(remaining)}",
-        _logs(installation),
+        kubectl("-n", installation.namespace, "describe", "pod", *remaining),
+        logs(installation, tail=100),
     )
     text = f"{len(pods) - len(names)} of {len(pods)} replicas are ready; not ready: "
     yield describe(text + ", ".join(remaining), sentence, *commands)
-
-
-def _logs(installation: Installation) -> str:
-    return (
-        f"kubectl -n {installation.namespace} logs "
-        "-l app.kubernetes.io/component=webhook --prefix --tail=100"
-    )
 
 
 def _no_answer(installation: Installation, probe: Probe, is_ready: bool) -> Result:
@@ -161,7 +153,7 @@ def _no_answer(installation: Installation, probe: Probe, is_ready: bool) -> Resu
     return fault(
         f"{probe.pod} is not ready and does not answer: {probe.problem}",
         "Restart the replicas. If they still do not answer, read their log and their events.",
-        f"kubectl -n {installation.namespace} rollout restart deployment/{installation.name}",
+        restart(installation),
     )
 
 
