@@ -22,6 +22,7 @@ import asyncio
 import logging
 import math
 import random
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,7 @@ METADATA_ONLY = (
 
 # The duration of a watch: a little less than client-go's minimum of 5 minutes.
 _WATCH_TIMEOUT_SECONDS = 290
+_DECIMAL = re.compile(r"[0-9]+")
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 
 # One thread for all reflectors: lists of several kinds end at the same time, and with a thread for
@@ -132,13 +134,24 @@ class Reflector(Generic[T]):
         """Add an object that a request beside the watch has read. Return whether it still exists.
 
         An object that the watch does not know although it has passed its resource version was
-        deleted since. Versions of one kind are integers in the order of changes (KEP-5504).
+        deleted since. If versions cannot be compared, the object counts as existing.
         """
         if name not in self.objects:
-            if self._resource_version is not None and int(version) <= int(self._resource_version):
+            if self._has_passed(version):
                 return False
             self.objects[name] = value
         return True
+
+    def _has_passed(self, version: str) -> bool:
+        """Return whether the watch is known to have passed the resource version of an object.
+
+        Versions of one kind are integers in the order of changes. Kubernetes promises that from
+        1.35 on (KEP-5504). Before, and from servers that imitate its API, they may be any text.
+        """
+        passed = self._resource_version
+        if passed is None or not (_DECIMAL.fullmatch(version) and _DECIMAL.fullmatch(passed)):
+            return version == passed
+        return int(version) <= int(passed)
 
     async def run(self) -> None:
         """List and watch until cancelled."""

@@ -111,7 +111,7 @@ class StatusWriter:
         """Return the number of namespaces that each policy covers, by the policy's name."""
         namespace_counts: Counter[str] = Counter()
         view = self._source.view
-        for number, namespace in enumerate(list(view.namespaces.values()), 1):
+        for number, namespace in enumerate(view.namespaces.values(), 1):
             coverage = view.policies.coverage_for(namespace, self._own_namespace)
             namespace_counts.update(policy.name for policy in coverage.policies)
             if number % _NAMESPACES_PER_LOOP_TICK == 0:

@@ -31,12 +31,13 @@ class LateApiServer:
 
     url = "https://10.0.0.1:6443"
 
-    def __init__(self) -> None:
+    def __init__(self, version_prefix: str) -> None:
         self.existing: dict[str, Any] = {}
         self.watching = asyncio.Event()
         self.answers: deque[asyncio.Event] = deque()
         """What each request for a namespace, which has read its object already, waits for."""
         self._version = 1
+        self._version_prefix = version_prefix
         self._events: deque[Any] = deque()
         self._delivered: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -54,10 +55,14 @@ class LateApiServer:
 
     def _change(self, kind: str, document: Any) -> None:
         self._version += 1
-        document = {"metadata": {**document["metadata"], "resourceVersion": str(self._version)}}
+        document = {"metadata": {**document["metadata"], "resourceVersion": self._shown_version}}
         if document["metadata"]["name"] in self.existing:
             self.existing[document["metadata"]["name"]] = document
         self._events.append({"type": kind, "object": document})
+
+    @property
+    def _shown_version(self) -> str:
+        return f"{self._version_prefix}{self._version}"
 
     def deliver(self) -> bool:
         """Deliver the next event of the watch. Return whether there is one."""
@@ -84,7 +89,7 @@ class LateApiServer:
         self._events.clear()
         self._delivered = asyncio.Queue()
         page = {
-            "metadata": {"resourceVersion": str(self._version)},
+            "metadata": {"resourceVersion": self._shown_version},
             "items": list(self.existing.values()),
         }
         yield decode_page(json.dumps(page).encode())
@@ -102,8 +107,8 @@ class LateApiServer:
 class Case:
     """A source whose namespaces are watched, and all views that it had."""
 
-    def __init__(self) -> None:
-        self.server = LateApiServer()
+    def __init__(self, version_prefix: str) -> None:
+        self.server = LateApiServer(version_prefix)
         self.source = KubernetesSource(cast(ApiServer, self.server))
         self.views: list[tuple[Snapshot, Mapping[str, Namespace]]] = []
         self.source.observers.append(self._record)
@@ -144,11 +149,14 @@ class Case:
             assert view.namespaces == namespaces
 
 
-def run(steps: Any) -> None:
-    """Run a coroutine function with a source that has listed the namespaces."""
+def run(steps: Any, version_prefix: str = "") -> None:
+    """Run a coroutine function with a source that has listed the namespaces.
+
+    With `version_prefix`, resource versions are no integers.
+    """
 
     async def test() -> None:
-        case = Case()
+        case = Case(version_prefix)
         watching = asyncio.create_task(case.source.namespaces.run())
         await case.settle()
         await steps(case)
@@ -178,6 +186,21 @@ def test_namespace_deleted_during_its_look_up_is_not_in_the_view(deleted: str) -
         assert not case.source.view.namespaces
 
     run(steps)
+
+
+@pytest.mark.parametrize("version_prefix", ["", "x", "eyJtIjo=", "1.", "-"])
+def test_namespace_is_found_before_the_watch_sees_it_whatever_its_version_looks_like(
+    version_prefix: str,
+) -> None:
+    async def steps(case: Case) -> None:
+        case.server.write("ci-1")
+        case.look_up("ci-1")
+        await case.settle()
+        case.server.answers.popleft().set()
+        await case.settle()
+        assert case.source.view.namespaces.keys() == {"ci-1"}
+
+    run(steps, version_prefix)
 
 
 def test_view_does_not_change_when_a_namespace_is_found_changed_or_deleted() -> None:
