@@ -11,7 +11,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Self
+from typing import Self, TypeAlias
 
 import aiohttp
 import msgspec
@@ -28,8 +28,11 @@ from webhook.images.www_authenticate import Challenge, parse_challenges
 
 # Real answers have a few kilobytes. Larger ones would block the event loop, which decodes them.
 _MAX_TOKEN_BYTES = 64 * 1024
+_REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 3
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
+
+_Origin: TypeAlias = tuple[str, str | None, int | None]
 
 
 class _TokenAnswer(msgspec.Struct):
@@ -74,7 +77,7 @@ class RegistryClient:
 
 
 class RepositoryClient:
-    """A client for one repository, with one credential or none. It authenticates once.
+    """A client for one repository, with one credential or none. It authenticates once per origin.
 
     Every method raises LookupFailedError, or its subclass RefusedError if another credential may
     succeed. It raises TooManyError if the owner's limit of DNS look-ups is reached.
@@ -91,7 +94,8 @@ class RepositoryClient:
         self._registry = registry
         self._credential = credential
         self._owner = owner
-        self._authorization: str | None = None
+        self._authorizations: dict[_Origin, str] = {}
+        """The Authorization headers, by the origin that gets them."""
         self._base = _url(f"https://{registry.host}/v2/{registry.repository}/")
 
     async def digest(self, tag: str) -> str:
@@ -127,64 +131,66 @@ class RepositoryClient:
     async def _request_authorized(
         self, method: str, url: URL, accept: str
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield a response with status 200. After a 401, authenticate and retry once."""
-        async with self._follow_redirects(method, url, accept) as response:
-            if response.status == 200:
-                yield response
-                return
-            status, headers = response.status, response.headers.getall("WWW-Authenticate", [])
-            same_origin = response.url.origin() == url.origin()
-        if status == 401 and same_origin and self._authorization is None:
-            self._authorization = await self._authorize(parse_challenges(headers))
-            async with self._follow_redirects(method, url, accept) as response:
-                status = response.status
-                if status == 200:
-                    yield response
-                    return
-        raise RefusedError(f"the registry answers {status}")
+        """Yield a response with status 200. Follow a few redirects, and authenticate after a 401.
 
-    @asynccontextmanager
-    async def _follow_redirects(
-        self, method: str, url: URL, accept: str
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Follow a few redirects and yield the last response.
-
-        Other origins do not get the credential.
+        A redirect can lead to another registry with a token server of its own. The credential is
+        for the registry of the image alone, so the other one gets a token without it.
         """
-        origin = url.origin()
-        for _ in range(_MAX_REDIRECTS + 1):
+        redirect_count = 0
+        while True:  # Each round follows a redirect, or sends an origin its first authorization.
+            origin = _origin(url)
+            authorization = self._authorizations.get(origin)
             headers = {"Accept": accept}
-            if self._authorization is not None and url.origin() == origin:
-                headers["Authorization"] = self._authorization
+            if authorization is not None:
+                headers["Authorization"] = authorization
             async with self._request(method, url, headers) as response:
-                location = response.headers.get("Location")
-                if response.status not in (301, 302, 303, 307, 308) or not location:
+                if response.status == 200:
                     yield response
                     return
-            try:
-                url = url.join(_url(location))
-            except ValueError:
-                raise LookupFailedError("the registry redirects to an invalid URL") from None
-        raise LookupFailedError(f"the registry redirects more than {_MAX_REDIRECTS} times")
+                status, location = response.status, response.headers.get("Location")
+                challenges = response.headers.getall("WWW-Authenticate", [])
+            if status == 401 and authorization is None:
+                # A concurrent request may have authenticated in the meantime.
+                if origin not in self._authorizations:
+                    credential = self._credential if origin == _origin(self._base) else None
+                    self._authorizations[origin] = await self._authorize(
+                        parse_challenges(challenges), credential
+                    )
+            elif status in _REDIRECTS and location:
+                redirect_count += 1
+                if redirect_count > _MAX_REDIRECTS:
+                    raise LookupFailedError(
+                        f"the registry redirects more than {_MAX_REDIRECTS} times"
+                    )
+                try:
+                    url = url.join(_url(location))
+                except ValueError:
+                    raise LookupFailedError("the registry redirects to an invalid URL") from None
+            else:
+                raise RefusedError(f"the registry answers {status}")
 
     def _request(
         self, method: str, url: URL, headers: Mapping[str, str]
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self._session.request(method, url, headers, self._registry.rules, self._owner)
 
-    async def _authorize(self, challenges: tuple[Challenge, ...]) -> str:
+    async def _authorize(
+        self, challenges: tuple[Challenge, ...], credential: Credential | None
+    ) -> str:
         """Return the Authorization header for the first challenge with a usable scheme.
 
         Raises RefusedError if there is no such challenge.
         """
         for scheme, parameters in challenges:
             if scheme == "bearer":
-                return f"Bearer {await self._request_token(parameters)}"
-        if self._credential is not None and any(c.scheme == "basic" for c in challenges):
-            return _basic_authorization(self._credential)
+                return f"Bearer {await self._request_token(parameters, credential)}"
+        if credential is not None and any(c.scheme == "basic" for c in challenges):
+            return _basic_authorization(credential)
         raise RefusedError("the registry answers 401")
 
-    async def _request_token(self, parameters: Mapping[str, str]) -> str:
+    async def _request_token(
+        self, parameters: Mapping[str, str], credential: Credential | None
+    ) -> str:
         """Request a token from the token server that a challenge names, and return it."""
         try:
             realm = _url(parameters.get("realm", ""))
@@ -195,8 +201,8 @@ class RepositoryClient:
             "scope": parameters.get("scope") or f"repository:{self._registry.repository}:pull",
         }
         headers = {"Accept": "application/json"}
-        if self._credential is not None:
-            headers["Authorization"] = _basic_authorization(self._credential)
+        if credential is not None:
+            headers["Authorization"] = _basic_authorization(credential)
         url = realm.update_query({key: value for key, value in query.items() if value})
         async with self._request("GET", url, headers) as response:
             if response.status != 200:
@@ -210,6 +216,11 @@ class RepositoryClient:
         if not _TOKEN.fullmatch(token):
             raise LookupFailedError("the registry's token server sends no token")
         return token
+
+
+def _origin(url: URL) -> _Origin:
+    """Return the origin of a URL. `URL.origin` raises an error for a URL without a host."""
+    return url.scheme, url.raw_host, url.port
 
 
 def _basic_authorization(credential: Credential) -> str:

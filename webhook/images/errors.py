@@ -10,6 +10,10 @@ class LookupFailedError(Exception):
     """The configuration of an image cannot be fetched."""
 
 
+class NotAnImageError(LookupFailedError):
+    """A manifest is not that of a container image for Linux, so no node starts it."""
+
+
 class RefusedError(LookupFailedError):
     """A registry answered a request with a status other than 200.
 

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from webhook.core.images import ImageConfig, Unavailable
-from webhook.images.errors import LookupFailedError, RefusedError
+from webhook.images.errors import LookupFailedError, NotAnImageError, RefusedError
 from webhook.images.image_manifest import (
     MAX_DOCUMENT_BYTES,
+    Descriptor,
+    ImageDocument,
     config_descriptor,
+    index_entries,
     parse_config,
-    platform_entries,
 )
 from webhook.images.keyring import Credential
 from webhook.images.registry import Registry
@@ -86,20 +88,14 @@ async def fetch_config(
     manifest = await client.manifest(digest)
     config = config_descriptor(manifest)
     if config is not None:
-        return await _fetch_parsed_config(client, config.digest, config.size)
-    entries = platform_entries(manifest, architectures)
-    # The digest and size of each configuration, as several manifests may share one.
-    configs = set()
-    for inner in await _gather_or_cancel(client.manifest(entry.digest) for entry in entries):
-        config = config_descriptor(inner)
-        if config is None:
-            raise LookupFailedError("the index contains another index")
-        configs.add((config.digest, config.size))
-    distinct = set(
-        await _gather_or_cancel(
-            _fetch_parsed_config(client, digest, size) for digest, size in configs
-        )
-    )
+        return (await _fetch_document(client, config)).config
+    entries = index_entries(manifest, architectures)
+    found = await _fetch_documents(client, entries.with_platform)
+    others = await _fetch_documents(client, entries.without_platform, skip_others=True)
+    found |= {each for each in others if entries.pull_without_platform(each.architecture)}
+    distinct = {document.config for document in found}
+    if not distinct:
+        raise LookupFailedError(entries.no_match)
     if len(distinct) > 1:
         raise LookupFailedError(
             "the image starts different commands on the platforms that the pod could run on"
@@ -107,13 +103,45 @@ async def fetch_config(
     return distinct.pop()
 
 
-async def _fetch_parsed_config(client: RepositoryClient, digest: str, size: int) -> ImageConfig:
+async def _fetch_documents(
+    client: RepositoryClient, entries: Iterable[Descriptor], *, skip_others: bool = False
+) -> set[ImageDocument]:
+    """Return the configurations of the images in an index. Raises LookupFailedError.
+
+    `skip_others` says whether to leave out what is not an image for Linux.
+    """
+    # Several manifests may share a configuration.
+    configs: dict[tuple[str, int], Descriptor] = {}
+    for manifest in await _gather_or_cancel(client.manifest(entry.digest) for entry in entries):
+        try:
+            config = config_descriptor(manifest)
+        except NotAnImageError:
+            if skip_others:
+                continue
+            raise
+        if config is None:
+            raise LookupFailedError("the index contains another index")
+        configs[config.digest, config.size] = config
+
+    async def fetch(config: Descriptor) -> ImageDocument | None:
+        try:
+            return await _fetch_document(client, config)
+        except NotAnImageError:
+            if skip_others:
+                return None
+            raise
+
+    documents = await _gather_or_cancel(map(fetch, configs.values()))
+    return {document for document in documents if document is not None}
+
+
+async def _fetch_document(client: RepositoryClient, config: Descriptor) -> ImageDocument:
     """Fetch and parse a configuration. Raises LookupFailedError."""
-    if size > MAX_DOCUMENT_BYTES:
+    if config.size > MAX_DOCUMENT_BYTES:
         raise LookupFailedError(
-            f"the image's configuration has {size} bytes; the limit is {MAX_DOCUMENT_BYTES}"
+            f"the image's configuration has {config.size} bytes; the limit is {MAX_DOCUMENT_BYTES}"
         )
-    return parse_config(await client.blob(digest))
+    return parse_config(await client.blob(config.digest))
 
 
 async def _gather_or_cancel(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

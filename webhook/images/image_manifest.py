@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
 from webhook.core.images import ImageConfig
-from webhook.images.errors import LookupFailedError
+from webhook.images.errors import LookupFailedError, NotAnImageError
 
 # The largest manifest or configuration that is read. Both are decoded on the event loop, where a
 # hostile document of 1 MiB took 7 ms. Real ones have about ten kilobytes.
@@ -64,6 +65,40 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
     artifact_type: str = ""
 
 
+class IndexEntries(NamedTuple):
+    """The entries of an index that the nodes of a pod could pull."""
+
+    with_platform: tuple[Descriptor, ...]
+    without_platform: tuple[Descriptor, ...]
+    """The entries whose configuration says their platform. Empty if no node would pull one."""
+    architectures: frozenset[str]
+    """The architectures of the nodes. Empty if one of them is unknown."""
+
+    def pull_without_platform(self, architecture: str) -> bool:
+        """Return whether a node could pull an entry without a platform.
+
+        `architecture` is that of the entry's configuration, or empty if that names none. Runtimes
+        prefer an entry with the platform of the node.
+        """
+        return not any(
+            entry.platform is not None and entry.platform.architecture == architecture
+            for entry in self.with_platform
+        ) and (not self.architectures or architecture in ("", *self.architectures))
+
+    @property
+    def no_match(self) -> str:
+        """The message for an index without an image for the nodes."""
+        return f"the index has no image for linux/{', '.join(sorted(self.architectures)) or 'any'}"
+
+
+class ImageDocument(NamedTuple):
+    """An image's configuration."""
+
+    architecture: str
+    """Empty if the configuration names none."""
+    config: ImageConfig
+
+
 class _Document(msgspec.Struct, rename="camel"):
     media_type: str = ""
     config: Descriptor | None = None
@@ -77,6 +112,7 @@ class _Process(msgspec.Struct, rename="pascal"):
 
 class _Config(msgspec.Struct):
     os: str = ""
+    architecture: str = ""
     config: _Process | None = None
 
 
@@ -97,45 +133,60 @@ def config_descriptor(manifest: bytes) -> Descriptor | None:
     if config is None:
         raise LookupFailedError("podsettle does not support this kind of manifest")
     if config.media_type not in _CONFIGS:
-        raise LookupFailedError("the manifest does not describe a container image")
+        raise NotAnImageError("the manifest does not describe a container image")
     return config
 
 
-def platform_entries(index: bytes, architectures: frozenset[str]) -> tuple[Descriptor, ...]:
+def index_entries(index: bytes, architectures: frozenset[str]) -> IndexEntries:
     """Return the entries of an index that the node of a pod could pull.
 
     They are the images for Linux on one of the architectures, or on any architecture if none is
-    given. Attestations of BuildKit (`unknown/unknown`) are omitted. Raises LookupFailedError if
-    there are no entries, or too many.
+    given. Attestations of BuildKit (`unknown/unknown`) are omitted. An entry may have no platform.
+    Runtimes take such an entry if no other one is for the node's platform (containerd
+    `core/images/image.go`, containers/image `internal/manifest/oci_index.go`). Raises
+    LookupFailedError if there are no entries, or too many.
     """
-    matching = {
-        entry.digest: entry
-        for entry in _decode_manifest(index).manifests or ()
-        if entry.platform is not None
-        and entry.platform.os == "linux"
-        and entry.platform.architecture not in ("", "unknown")
-        and (not architectures or entry.platform.architecture in architectures)
-        and _REFERENCE_TYPE not in (entry.annotations or {})
-        and not entry.artifact_type
-    }
-    if not matching:
-        platform = f"linux/{', '.join(sorted(architectures)) or 'any'}"
-        raise LookupFailedError(f"the index has no image for {platform}")
-    if len(matching) > _MAX_PLATFORMS:
+    with_platform: dict[str, Descriptor] = {}
+    without_platform: dict[str, Descriptor] = {}
+    for entry in _decode_manifest(index).manifests or ():
+        if _REFERENCE_TYPE in (entry.annotations or {}) or entry.artifact_type:
+            continue
+        platform = entry.platform
+        if platform is None:
+            without_platform[entry.digest] = entry
+        elif (
+            platform.os == "linux"
+            and platform.architecture not in ("", "unknown")
+            and (not architectures or platform.architecture in architectures)
+        ):
+            with_platform[entry.digest] = entry
+    named = {each.platform.architecture for each in with_platform.values() if each.platform}
+    if architectures and architectures <= named:
+        without_platform.clear()
+    entries = IndexEntries(
+        tuple(with_platform.values()), tuple(without_platform.values()), architectures
+    )
+    count = len(with_platform) + len(without_platform)
+    if not count:
+        raise LookupFailedError(entries.no_match)
+    if count > _MAX_PLATFORMS:
         raise LookupFailedError(
-            f"the index has {len(matching)} matching images; the limit is {_MAX_PLATFORMS}"
+            f"the index has {count} matching images; the limit is {_MAX_PLATFORMS}"
         )
-    return tuple(matching.values())
+    return entries
 
 
-def parse_config(config: bytes) -> ImageConfig:
-    """Return the Entrypoint and Cmd of an image configuration. Raises LookupFailedError."""
+def parse_config(config: bytes) -> ImageDocument:
+    """Return the architecture, Entrypoint and Cmd of an image configuration.
+
+    Raises LookupFailedError.
+    """
     try:
         document = _decode_config(config)
     except _UNREADABLE:
         raise LookupFailedError("the image's configuration is invalid") from None
     if document.os not in ("", "linux"):
-        raise LookupFailedError("the image is not for Linux")
+        raise NotAnImageError("the image is not for Linux")
     process = document.config or _Process()
     result = ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
     if sum(map(len, result)) > MAX_ARGUMENTS:
@@ -144,7 +195,7 @@ def parse_config(config: bytes) -> ImageConfig:
         raise LookupFailedError(
             f"the image's command has more than {MAX_COMMAND_CHARACTERS} characters"
         )
-    return result
+    return ImageDocument(document.architecture, result)
 
 
 def _decode_manifest(manifest: bytes) -> _Document:

@@ -15,6 +15,7 @@ from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
     PASSWORD,
     USER,
+    Handler,
     Image,
     Server,
     basic,
@@ -23,6 +24,7 @@ from tests.support.registry import (
     serving,
     start_server,
 )
+from webhook.core.images import Unavailable
 from webhook.images.lookup import ImageLookup
 
 FORBIDDEN = "loopback, link-local or metadata address"
@@ -152,3 +154,143 @@ async def test_unusable_token_response_is_reported(
         assert (await unavailable_reason(lookup, started)).startswith(expected)
         token = next(request for request in started.seen if "token" in request.path)
         assert dict(token.query) == {"service": "s", "scope": "wide"}
+
+
+class GuardedRegistry:
+    """A registry, with its token server, that refuses every request without one of its tokens."""
+
+    def __init__(self, image: Image, token: str, *, scope: str = "") -> None:
+        self.token = token
+        self.host = ""
+        """The address of the registry, which a test sets."""
+        self.token_host = ""
+        """The address of its token server, which a test sets."""
+        self.token_requests: list[web.Request] = []
+        self._scope = f',scope="{scope}"' if scope else ""
+        self._serve = serving(image)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Authorization") == f"Bearer {self.token}":
+            return await self._serve(request)
+        realm = f'Bearer realm="https://{self.token_host}/token",service="s"{self._scope}'
+        return web.Response(status=401, headers={"WWW-Authenticate": realm})
+
+    async def issue_token(self, request: web.Request) -> web.StreamResponse:
+        self.token_requests.append(request)
+        return web.json_response({"token": self.token})
+
+
+def redirecting_to(other: Server, guard: GuardedRegistry, *kinds: str) -> Handler:
+    """Return a handler that redirects authorized requests for `kinds` to another registry."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = await guard.answer(request)
+        if response.status == 200 and any(f"/{kind}/" in request.path for kind in kinds):
+            raise web.HTTPTemporaryRedirect(f"https://{other.host}{request.path}")
+        return response
+
+    return handle
+
+
+@pytest.mark.parametrize("kinds", [("manifests", "blobs"), ("manifests",), ("blobs",)])
+@pytest.mark.parametrize("scope", ["", "repository:other:pull"])
+async def test_registry_behind_a_redirect_gets_a_token_of_its_own_without_the_credentials(
+    kinds: tuple[str, ...], scope: str, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    first, second = GuardedRegistry(image, "one"), GuardedRegistry(image, "two", scope=scope)
+    async with (
+        start_server(ca, first.issue_token) as first_tokens,
+        start_server(ca, second.issue_token) as second_tokens,
+        start_server(ca, second.answer) as other,
+        start_server(ca, redirecting_to(other, first, *kinds)) as server,
+    ):
+        first.token_host, second.token_host = first_tokens.host, second_tokens.host
+        auths = dict.fromkeys((server.host, other.host, second_tokens.host), (USER, PASSWORD))
+        lookup = new_lookup(Secrets(docker_config(auths)))
+        hosts = [each.host for each in (server, other, first_tokens, second_tokens)]
+        assert await look_up(lookup, query(f"{server.host}/a:1", *hosts)) == APP
+        (with_credentials,) = first.token_requests
+        assert with_credentials.headers["Authorization"] == basic("")["Authorization"]
+        (anonymous,) = second.token_requests
+        assert "Authorization" not in anonymous.headers
+        assert dict(anonymous.query) == {"service": "s", "scope": scope or "repository:a:pull"}
+        sent = {request.headers.get("Authorization") for request in other.seen}
+        assert sent == {None, "Bearer two"}
+        assert {request.headers.get("Authorization") for request in server.seen} == {
+            None, "Bearer one"
+        }  # fmt: skip
+
+
+async def test_storage_behind_two_redirects_gets_no_token(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    second = GuardedRegistry(image, "two")
+    async with (
+        start_server(ca, serving(image)) as storage,
+        start_server(ca, second.issue_token) as tokens,
+        start_server(ca, redirecting_to(storage, second, "blobs")) as other,
+    ):
+
+        async def redirect(request: web.Request) -> web.StreamResponse:
+            raise web.HTTPTemporaryRedirect(f"https://{other.host}{request.path}")
+
+        second.token_host = tokens.host
+        async with start_server(ca, redirect) as server:
+            hosts = [each.host for each in (server, other, tokens, storage)]
+            assert await look_up(lookup, query(f"{server.host}/a:1", *hosts)) == APP
+        assert len(second.token_requests) == 1
+        (blob,) = storage.seen
+        assert "Authorization" not in blob.headers
+
+
+@pytest.mark.parametrize(
+    ("challenge", "expected"),
+    [
+        ('Basic realm="x"', "the registry answers 401"),
+        ("", "the registry answers 401"),
+        ('Bearer realm="https://169.254.169.254/t"', "refusing to connect to '169.254.169.254'"),
+        ('Bearer realm="https://localhost:1/t"', "'localhost:1': refusing to connect to localhost"),
+        ('Bearer realm="http://SERVER/t"', "refusing to connect to 'SERVER' without TLS"),
+    ],
+)
+async def test_challenge_behind_a_redirect_leads_to_no_forbidden_address(
+    challenge: str, expected: str, ca: trustme.CA, new_lookup: NewLookup
+) -> None:
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        value = challenge.replace("SERVER", request.host)
+        return web.Response(status=401, headers={"WWW-Authenticate": value})
+
+    async with start_server(ca, refuse) as other:
+
+        async def redirect(request: web.Request) -> web.StreamResponse:
+            raise web.HTTPTemporaryRedirect(f"https://{other.host}{request.path}")
+
+        async with start_server(ca, redirect) as server:
+            auths = dict.fromkeys((server.host, other.host), (USER, PASSWORD))
+            lookup = new_lookup(Secrets(docker_config(auths)))
+            answer = await look_up(lookup, query(f"{server.host}/a:1", server.host, other.host))
+            assert isinstance(answer, Unavailable)
+            why = answer.why.removeprefix(f"{server.host}/a:1: ").replace(other.host, "SERVER")
+            assert why.startswith(expected)
+            assert all("Authorization" not in request.headers for request in other.seen)
+            assert len(other.seen) == 1
+
+
+async def test_registry_that_redirects_to_ever_new_challenges_is_asked_a_bounded_number_of_times(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    guard = GuardedRegistry(image, "never")
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.path == "/token":
+            return web.json_response({"token": f"t{len(server.seen)}"})
+        if request.headers.get("Authorization"):
+            raise web.HTTPTemporaryRedirect(f"https://{server.host}/v2/a/manifests/next")
+        return await guard.answer(request)
+
+    async with start_server(ca, handle) as server:
+        guard.token_host = server.host
+        assert await unavailable_reason(lookup, server) == (
+            "the registry redirects more than 3 times"
+        )
+        assert len(server.seen) < 10

@@ -1,0 +1,142 @@
+"""Look-ups in indexes with entries that name no platform, which the OCI specification allows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trustme
+
+from tests.support.image_factories import unavailable_reason
+from tests.support.registry import (
+    DOCKER_LIST,
+    OCI_CONFIG,
+    OCI_INDEX,
+    OCI_MANIFEST,
+    Image,
+    digest_of,
+    index_of,
+    look_up,
+    platform,
+    query,
+    serving,
+    start_server,
+)
+from webhook.core.images import ImageConfig
+from webhook.images.lookup import ImageLookup
+
+DIFFER = "the image starts different commands on the platforms that the pod could run on"
+NO_PLATFORM: dict[str, Any] = {}
+
+
+def image_for(
+    command: str, architecture: str = "", os: str = "linux", media_type: str = OCI_CONFIG
+) -> Image:
+    """Return an image. Its configuration names an architecture, unless that is empty."""
+    config: dict[str, Any] = {"os": os, "config": {"Entrypoint": [command]}}
+    if architecture:
+        config["architecture"] = architecture
+    blob = json.dumps(config).encode()
+    descriptor = {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
+    manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": descriptor, "layers": []}
+    return Image(json.dumps(manifest).encode(), OCI_MANIFEST, (blob,))
+
+
+AMD64, ARM64 = image_for("/amd", "amd64"), image_for("/arm", "arm64")
+WINDOWS = image_for("/win", "amd64", "windows")
+ARTIFACT = image_for("/none", media_type="application/vnd.example.config+json")
+NAMELESS = image_for("/any")
+
+
+@pytest.mark.parametrize("media_type", [OCI_INDEX, DOCKER_LIST])
+@pytest.mark.parametrize(
+    ("entries", "architectures", "expected"),
+    [
+        ([(AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
+        ([(AMD64, NO_PLATFORM)], [], "/amd"),
+        ([(AMD64, {"platform": None})], ["amd64"], "/amd"),
+        ([(ARM64, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
+        ([(AMD64, NO_PLATFORM), (ARM64, NO_PLATFORM)], ["arm64"], "/arm"),
+        ([(WINDOWS, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
+        ([(ARTIFACT, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
+        ([(NAMELESS, NO_PLATFORM)], ["s390x"], "/any"),
+        # A runtime prefers the entry that names the platform of its node.
+        ([(NAMELESS, NO_PLATFORM), (AMD64, platform("amd64"))], ["amd64"], "/amd"),
+        ([(image_for("/x", "amd64"), NO_PLATFORM), (AMD64, platform("amd64"))], [], "/amd"),
+        ([(AMD64, platform("amd64")), (ARM64, NO_PLATFORM)], ["arm64"], "/arm"),
+        ([(AMD64, platform("amd64")), (ARM64, NO_PLATFORM)], ["amd64"], "/amd"),
+        ([(AMD64, platform("amd64")), (ARTIFACT, NO_PLATFORM)], [], "/amd"),
+        # The manifests are not in the registry, so a request for one of them would fail.
+        (
+            [
+                (AMD64, platform("amd64")),
+                (Image(b"a", OCI_MANIFEST, ()), {"artifactType": "text/x"}),
+                (Image(b"b", OCI_MANIFEST, ()), {"annotations": {"vnd.docker.reference.type": ""}}),
+            ],
+            [],
+            "/amd",
+        ),
+    ],
+)
+async def test_entry_without_a_platform_has_that_of_its_configuration(
+    entries: list[tuple[Image, dict[str, Any]]],
+    architectures: list[str],
+    expected: str,
+    media_type: str,
+    ca: trustme.CA,
+    lookup: ImageLookup,
+) -> None:
+    index = index_of(*entries, media_type=media_type)
+    async with start_server(ca, serving(index, *(image for image, _ in entries))) as server:
+        asked = query(f"{server.host}/a:1", architectures=frozenset(architectures))
+        assert await look_up(lookup, asked) == ImageConfig((expected,), ())
+
+
+@pytest.mark.parametrize(
+    ("entries", "architectures", "expected"),
+    [
+        ([(AMD64, NO_PLATFORM)], ["arm64"], "the index has no image for linux/arm64"),
+        ([(WINDOWS, NO_PLATFORM)], ["amd64"], "the index has no image for linux/amd64"),
+        ([(ARTIFACT, NO_PLATFORM)], [], "the index has no image for linux/any"),
+        ([(AMD64, NO_PLATFORM), (ARM64, NO_PLATFORM)], [], DIFFER),
+        ([(AMD64, NO_PLATFORM), (ARM64, NO_PLATFORM)], ["amd64", "arm64"], DIFFER),
+        ([(AMD64, platform("amd64")), (ARM64, NO_PLATFORM)], [], DIFFER),
+        ([(AMD64, platform("amd64")), (NAMELESS, NO_PLATFORM)], ["amd64", "arm64"], DIFFER),
+    ],
+)
+async def test_entries_without_a_common_command_are_reported(
+    entries: list[tuple[Image, dict[str, Any]]],
+    architectures: list[str],
+    expected: str,
+    ca: trustme.CA,
+    lookup: ImageLookup,
+) -> None:
+    handler = serving(index_of(*entries), *(image for image, _ in entries))
+    async with start_server(ca, handler) as server:
+        found = await unavailable_reason(lookup, server, architectures=frozenset(architectures))
+        assert found == expected
+
+
+async def test_more_than_16_entries_without_a_platform_are_not_requested(
+    ca: trustme.CA, lookup: ImageLookup
+) -> None:
+    entries = [(image_for(f"/{number}", "amd64"), NO_PLATFORM) for number in range(17)]
+    async with start_server(ca, serving(index_of(*entries))) as server:
+        assert await unavailable_reason(lookup, server, architectures=frozenset({"amd64"})) == (
+            "the index has 17 matching images; the limit is 16"
+        )
+        assert server.paths == ["HEAD /v2/a/manifests/1", server.paths[1]]
+
+
+async def test_large_configuration_of_an_entry_without_a_platform_is_not_requested(
+    ca: trustme.CA, lookup: ImageLookup
+) -> None:
+    manifest = json.loads(AMD64.manifest)
+    manifest["config"]["size"] = 2**21
+    large = Image(json.dumps(manifest).encode(), OCI_MANIFEST, AMD64.blobs)
+    async with start_server(ca, serving(index_of((large, NO_PLATFORM)), large)) as server:
+        assert await unavailable_reason(lookup, server) == (
+            "the image's configuration has 2097152 bytes; the limit is 262144"
+        )
+        assert not [path for path in server.paths if "blobs" in path]
