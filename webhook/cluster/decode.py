@@ -98,6 +98,7 @@ class _Overhead(msgspec.Struct, rename="camel"):
 
 class _Scheduling(msgspec.Struct, rename="camel"):
     node_selector: dict[str, str] | None = None
+    tolerations: list[dict[str, Any]] | None = None
 
 
 class _RuntimeClass(msgspec.Struct):
@@ -151,13 +152,15 @@ def read_runtime_class(document: object) -> RuntimeClassInfo:
     runtime_class = _read(document, _RuntimeClass)
     annotations = runtime_class.metadata.annotations or {}
     allowed = annotations.get(ANNOTATION_ALLOWED_ANNOTATIONS)
+    scheduling = runtime_class.scheduling or _Scheduling()
     return RuntimeClassInfo(
         runtime_class.metadata.name,
         runtime_class.handler,
         (runtime_class.overhead.pod_fixed if runtime_class.overhead else None) or {},
-        (runtime_class.scheduling.node_selector if runtime_class.scheduling else None) or {},
+        scheduling.node_selector or {},
         annotations.get(ANNOTATION_MIN_MEMORY),
         None if allowed is None else frozenset(map(str.strip, allowed.split(","))) - {""},
+        None if runtime_class.scheduling is None else tuple(scheduling.tolerations or ()),
     )
 
 

@@ -27,6 +27,9 @@ class RuntimeClassInfo:
     """The smallest memory limit that the handler accepts. None if the class does not state it."""
     allowed_annotations: frozenset[str] | None = None
     """The annotations for CRI-O that the handler allows. None if the class does not state them."""
+    tolerations: tuple[Mapping[str, Any], ...] | None = None
+    """The tolerations that the API server adds to the pods of the class, for previews. None if the
+    class has no `scheduling`."""
 
     def no_matching_node(self, nodes: Iterable[Node]) -> str:
         """Return a clause for a message if no known node has the labels that the class selects.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.core.admission.decider import Decider, OperatorSettings
+from webhook.core.admission.decider import Decider, OperatorSettings, pod_decision
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.etcd_limit import within_etcd_limit
 from webhook.core.admission.response import warnings_for
@@ -19,7 +19,8 @@ from webhook.core.patch.self_check import Operation
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.policy_matches import PolicyMatch, match_policies, shown_outcomes
-from webhook.core.reasons import Outcome
+from webhook.core.preview.runtime_class_fields import class_fields, with_fields
+from webhook.core.reasons import Outcome, Reason
 
 DEFAULT_NAMESPACE = "default"
 
@@ -47,6 +48,10 @@ class PodDecision:
     """Whether the view contains the namespace, or the caller gave its labels."""
     namespaces_read: bool
     """Whether the namespaces of the cluster could be read."""
+    class_fields: dict[str, Any]
+    """The fields of the pod's spec that the API server sets for its RuntimeClass."""
+    class_note: str
+    """What the decision assumes about that RuntimeClass. Empty if it assumes nothing."""
 
     @property
     def summary(self) -> str:
@@ -56,10 +61,11 @@ class PodDecision:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the decision assumes, for people."""
-        if self.namespace_known:
-            return ()
-        assumed = self.namespace_seen is not None
-        return (namespace_note(self.namespace, assumed=assumed, read=self.namespaces_read),)
+        notes = [self.class_note] if self.class_note else []
+        if not self.namespace_known:
+            assumed = self.namespace_seen is not None
+            notes.append(namespace_note(self.namespace, assumed=assumed, read=self.namespaces_read))
+        return tuple(notes)
 
     @property
     def policy_matches(self) -> tuple[PolicyMatch, ...]:
@@ -145,11 +151,16 @@ class PodDecider:
 
         `images` are the results of look-ups.
         """
-        review = encode_creation(pod, namespace)
-        request = decode_review(review).request
         view = self._view_for(namespace)
-        rendered, _ = self._decider.decide_safely(request, self._policies, view, images)
-        rendered = within_etcd_limit(rendered, review)
+        of_class = class_fields(pod, view.runtime_classes)
+        review = encode_creation(with_fields(pod, of_class.spec), namespace)
+        request = decode_review(review).request
+        if of_class.refusal:
+            # The API server refuses the pod before it calls a webhook.
+            rendered = pod_decision(Reason.RUNTIME_CLASS_CONFLICT, of_class.refusal)
+        else:
+            rendered, _ = self._decider.decide_safely(request, self._policies, view, images)
+            rendered = within_etcd_limit(rendered, review)
         decision, settings = rendered.decision, self._decider.settings
         outcomes = decision.outcomes
         namespace_seen = view.namespace(namespace)
@@ -172,6 +183,8 @@ class PodDecider:
             namespace_seen,
             self._namespace_labels is not None or self._view.contains_namespace(namespace),
             self._namespaces_read,
+            of_class.spec,
+            of_class.note,
         )
 
     def _view_for(self, namespace: str) -> ClusterView:

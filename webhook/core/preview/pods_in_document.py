@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.core.constants import KIND
@@ -59,6 +59,12 @@ class Workload:
     labels whose values only a cluster knows, such as hashes."""
     notes: tuple[str, ...] = ()
     """What differs between the object and the pod, for people."""
+
+    def with_spec_fields(self, fields: Mapping[str, Any]) -> Workload:
+        """Return a copy whose pod has other fields in its spec."""
+        if not fields:
+            return self
+        return replace(self, pod={**self.pod, "spec": {**self.pod["spec"], **fields}})
 
     @property
     def title(self) -> str:

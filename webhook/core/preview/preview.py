@@ -93,6 +93,7 @@ def preview_all(
             continue
         chosen_namespace = namespace or workload.namespace or default_namespace
         decided = decider.decide(workload.created_pod, chosen_namespace, images)
+        workload = workload.with_spec_fields(decided.class_fields)
         yield Preview(workload, decided, patched(workload.pod, decided.operations))
 
 

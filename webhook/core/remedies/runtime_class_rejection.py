@@ -54,7 +54,7 @@ def rejection_reason(
         return Reason.RUNTIME_CLASS_CONFLICT, message
     if runtime_class is None:
         return Reason.RUNTIME_CLASS_MISSING, f"RuntimeClass {class_name!r} does not exist"
-    if pod.overhead and not _same_quantities(pod.overhead, runtime_class.overhead):
+    if pod.overhead and not same_quantities(pod.overhead, runtime_class.overhead):
         message = f"the pod's overhead is not that of RuntimeClass {class_name!r}"
         return Reason.RUNTIME_CLASS_CONFLICT, message
     for key, value in runtime_class.node_selector.items():
@@ -113,7 +113,8 @@ def require_handler(class_name: str, cluster: ClusterFacts) -> None:
         )
 
 
-def _same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two maps of quantities are equal. `1` and `1000m` are the same quantity."""
     return one.keys() == other.keys() and all(
         _amount(one[key]) == _amount(other[key]) for key in one
     )

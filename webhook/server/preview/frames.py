@@ -5,7 +5,7 @@ A frame is a length of four bytes, big-endian, and JSON. Each side sends the oth
 1. the server: an Input, then the text itself;
 2. the worker: a PolicyFound for each policy in the text, a PodFound for each pod, and TextRead. Or
    Refused, and the end;
-3. for each pod, the server: the JSON of `PodDecision.render`. The worker: a part of the answer;
+3. for each pod, the server: a Decided. The worker: a part of the answer;
 4. the worker: the last part of the answer, and the end.
 
 The worker parses text from clients, so the server trusts none of its frames.
@@ -66,13 +66,22 @@ class Refused(msgspec.Struct, tag=True):
     detail: str
 
 
+class Decided(msgspec.Struct):
+    """The decision on a pod."""
+
+    class_fields: dict[str, Any]
+    """The fields of the pod's spec that the API server sets for its RuntimeClass."""
+    rendered: dict[str, Any]
+    """What `PodDecision.render` returns."""
+
+
 Found: TypeAlias = PolicyFound | PodFound | TextRead | Refused
 
 encode = msgspec.json.Encoder().encode
 _found_decoder: msgspec.json.Decoder[Found] = msgspec.json.Decoder(Found)
 decode_found = _found_decoder.decode
 decode_input = msgspec.json.Decoder(Input).decode
-decode_decision = msgspec.json.Decoder(dict[str, Any]).decode
+decode_decided = msgspec.json.Decoder(Decided).decode
 
 
 def header(length: int) -> bytes:

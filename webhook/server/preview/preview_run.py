@@ -28,6 +28,7 @@ from webhook.server.preview.frames import (
     MAX_POLICIES,
     MAX_POLICIES_BYTES,
     MAX_POLICY_BYTES,
+    Decided,
     Input,
     PodFound,
     PolicyFound,
@@ -109,7 +110,7 @@ class PreviewRun:
         while self._pods:
             pod = self._pods.popleft()
             decided = decider.decide(pod.pod, self._namespace_of(pod), images)
-            await self._worker.send(encode(decided.render()))
+            await self._worker.send(encode(Decided(decided.class_fields, decided.render())))
             await self._receive_part(answer)
             # Neither call waits if the worker has sent its part already.
             await asyncio.sleep(0)

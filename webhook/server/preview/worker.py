@@ -40,7 +40,7 @@ from webhook.server.preview.frames import (
     PolicyFound,
     Refused,
     TextRead,
-    decode_decision,
+    decode_decided,
     decode_input,
     encode,
     header,
@@ -175,9 +175,10 @@ def _preview(channel: _Channel) -> None:
         channel.send(encode(PodFound(workload.namespace, Raw(encode(workload.created_pod)))))
     channel.send(encode(TextRead()))
     for index, workload in enumerate(text.pods):
-        decision = decode_decision(channel.receive())
-        after = patched(workload.pod, decision["patch"])
-        channel.send(b"," if index else b'{"pods":[', encode(render_pod(workload, decision, after)))
+        decided = decode_decided(channel.receive())
+        shown, decision = workload.with_spec_fields(decided.class_fields), decided.rendered
+        after = patched(shown.pod, decision["patch"])
+        channel.send(b"," if index else b'{"pods":[', encode(render_pod(shown, decision, after)))
     passed_over, unreadable = encode(text.passed_over), encode(text.unreadable)
     channel.send(b'],"passedOver":', passed_over, b',"unreadable":', unreadable, b"}")
 
