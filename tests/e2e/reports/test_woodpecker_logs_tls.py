@@ -58,7 +58,7 @@ def test_gated_step_stays_pending_until_its_kubelet_completes_a_handshake(
 def test_pods_that_a_node_needs_at_its_start_get_no_gate(scenario: DocScenario) -> None:
     pod = load_pod(PODS / "hostnetwork-daemonset.yaml")
     pod["metadata"]["namespace"] = "woodpecker"
-    pod["metadata"]["labels"]["woodpecker-ci.org/step"] = "x"
+    pod["metadata"]["labels"] |= {"step": "x", "woodpecker-ci.org/step": "x"}
     scenario.apply()
     found = scenario.admit(pod)
     assert found.unchanged
