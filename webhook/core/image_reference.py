@@ -80,6 +80,23 @@ def parse_reference(text: str) -> Reference:
     return Reference(host.lower(), path, tag or ("" if digest else "latest"), digest)
 
 
+def is_short_name(text: str) -> bool:
+    """Return whether a valid reference names no registry, so that CRI-O chooses one.
+
+    CRI-O takes the first part for a host by the rule of containers/image (`IsShortName` of
+    `pkg/shortnames`). That differs from `parse_reference` for a host with upper-case letters only.
+    A digest names no registry.
+    """
+    first, slash, _ = text.partition("@")[0].partition("/")
+    if slash and (not {".", ":"}.isdisjoint(first) or first == "localhost"):
+        return False
+    try:
+        parse_reference(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _split_host(name: str) -> tuple[str, str]:
     """Return the host and the path of a name. The default host is that of Docker Hub."""
     first, slash, rest = name.partition("/")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.image_reference import Reference, parse_reference
+from webhook.core.image_reference import Reference, is_short_name, parse_reference
 
 HEX = "0123456789abcdef" * 4
 SHA256 = f"sha256:{HEX}"
@@ -120,3 +120,25 @@ def test_parsed_reference_contains_only_characters_allowed_in_a_url(text: str) -
     assert re.fullmatch(r"[A-Za-z0-9._-]*", found.tag)
     assert bool(found.tag or found.digest)
     assert parse_reference(str(found)).name == found.name
+
+
+# The first parts and the verdicts are those of containers/image `IsShortName`.
+@pytest.mark.parametrize(
+    ("first", "is_short"),
+    [
+        ("", True), ("team/", True), ("ubi9/", True), ("a/b/", True), ("Team/", True),
+        ("LOCALHOST/", True), ("library/", True), ("localhost/", False), ("docker.io/", False),
+        ("quay.io/team/", False), ("host:5000/", False), ("localhost:5000/", False),
+        ("10.0.0.1/", False), ("[fd00::1]/", False), ("Quay.IO/", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rest", ["app", "app:1", f"app@{SHA256}", f"app:1@{SHA256}", "app:v1.2"])
+def test_name_is_short_unless_its_first_part_is_a_registry(
+    first: str, rest: str, is_short: bool
+) -> None:
+    assert is_short_name(first + rest) is is_short
+
+
+@pytest.mark.parametrize("text", ["", "Not An Image", "app:", f"app@{SHA256}/x", HEX])
+def test_an_invalid_reference_is_no_short_name(text: str) -> None:
+    assert not is_short_name(text)

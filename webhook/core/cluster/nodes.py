@@ -17,6 +17,7 @@ from webhook.core.defects.versions import (
     parse_runtime,
     parse_version,
     supports_restart_rules,
+    takes_short_names_from_docker_hub,
 )
 from webhook.core.labels import compile_requirement
 from webhook.core.pod import NodeSelectorTerm, SpecFields
@@ -215,6 +216,14 @@ class Nodes:
         """
         pools = self.pools if among_all else self._by_remedy.get("retryInitExit255", ())
         return self.any_fits(pod, [p for p in pools if not supports_restart_rules(p.kubelet)])
+
+    def take_short_names_from_docker_hub(self, pod: SpecFields) -> bool:
+        """Return whether the pod's node certainly takes images without a registry from Docker Hub.
+
+        It does if every node that the pod could land on does. If no known node fits, return False.
+        """
+        others = [p for p in self.pools if not takes_short_names_from_docker_hub(p.runtime)]
+        return not self.any_fits(pod, others) and self.any_fits(pod)
 
     def architectures(self, pod: SpecFields) -> frozenset[str]:
         """Return the architectures of the nodes that a pod could land on.

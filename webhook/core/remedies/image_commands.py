@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from webhook.core.decision_input import ContainerFacts, EntrypointImage, PodFacts
+from webhook.core.image_reference import is_short_name
 from webhook.core.images import (
     MAX_REFERENCE_CHARACTERS,
     ImageQuery,
@@ -18,7 +19,9 @@ from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
-IMAGE_REASONS = frozenset({Reason.NO_COMMAND, Reason.IMAGE_CONFIG_UNAVAILABLE})
+IMAGE_REASONS = frozenset(
+    {Reason.NO_COMMAND, Reason.IMAGE_CONFIG_UNAVAILABLE, Reason.SHORT_IMAGE_NAME}
+)
 """The reasons for which the command of an image is not known."""
 
 
@@ -49,6 +52,8 @@ class ImageCommands:
             return Outcome(Reason.NO_COMMAND, container=container.name)
         if not image.reference:
             return _unavailable_outcome(container, "the container names no image")
+        if is_short_name(image.reference) and not self._short_names_are_on_docker_hub:
+            return Outcome(Reason.SHORT_IMAGE_NAME, container=container.name)
         config = self._context.images.find(self._image_query(image.reference, rules))
         if isinstance(config, Unavailable):
             return _unavailable_outcome(container, config.why)
@@ -81,6 +86,12 @@ class ImageCommands:
         """The architectures of the nodes on which the pod may run."""
         spec = self._context.spec_with_runtime_class(self._pod, self._patch)
         return self._context.cluster.nodes.architectures(spec)
+
+    @cached_property
+    def _short_names_are_on_docker_hub(self) -> bool:
+        """Whether the pod's node takes an image whose name has no registry from Docker Hub."""
+        spec = self._context.spec_with_runtime_class(self._pod, self._patch)
+        return self._context.cluster.nodes.take_short_names_from_docker_hub(spec)
 
 
 def _unavailable_outcome(container: ContainerFacts, why: str) -> Outcome:
