@@ -13,6 +13,7 @@ import pytest
 from tests.support.checkout import checked_out
 from tests.support.e2e_pods import create, is_called, normal, simple_pod
 from tests.support.factories import Json
+from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     POLICIES,
     RELEASE,
@@ -23,10 +24,12 @@ from tests.support.helm_release import (
     policy,
 )
 from tests.support.kube.cluster import KubeCluster
+from tests.support.pod_load import creating_pods
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
 
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 OLD = "4207e51d9add2b446881c7024e1cbe779a4bd7d3"
 # Every remedy that the older chart's CRD has.
 REMEDIES: Json = {
@@ -95,9 +98,16 @@ def test_documented_upgrade_keeps_policies_and_settled_pods_and_can_be_rolled_ba
     stored, written = specs(release), release.written_by_podsettle()
     pods = [create(cluster, simple_pod("settled", each)) for each in (chosen, selected)]
 
-    release.shell(release.documented("install.md", "Upgrade"))
-    release.shell(release.documented("install.md", "Upgrade", 2))
-    replica = replace(release, replica)
+    lease = release.get(LEASES)["items"][0]["metadata"]
+    with creating_pods(cluster, simple_pod("pod", chosen), per_second=20) as load:
+        release.shell(release.documented("install.md", "Upgrade"))
+        release.shell(release.documented("install.md", "Upgrade", 2))
+        replica = replace(release, replica)
+    assert (load.failed, load.unsettled) == ([], [])
+    # The older chart had a Lease of its own, which Helm deletes.
+    (created,) = (each["metadata"] for each in release.get(LEASES)["items"])
+    assert created["uid"] != lease["uid"]
+    assert created["ownerReferences"][0]["kind"] == "Deployment"
 
     await_that(lambda: crd_conditions(release) == {"True"}, "podsettle finds the CRD current")
     assert specs(release) == stored

@@ -170,6 +170,8 @@ class Installation:
                     ours = (
                         labels.get("app.kubernetes.io/instance") == RELEASE or "podsettle" in name
                     )
+                    # What has an owner goes by garbage collection, for which nothing runs here.
+                    ours = ours and not each["metadata"].get("ownerReferences")
                     if ours and resource["kind"] not in not_the_release_s:
                         found.append(f"{resource['kind']} {name}")
         return sorted(set(found))
@@ -219,7 +221,11 @@ class Installation:
         """The container's variables. What they name in a ConfigMap is written as the kubelet would,
         and named where it is here."""
         (container,) = pod["containers"]
-        found = {each["name"]: each["value"] for each in container.get("env", ())}
+        # The chart takes only the namespace from the downward API.
+        found = {
+            each["name"]: each.get("value", NAMESPACE)
+            for each in container.get("env", ())
+        }
         mounts = {each["name"]: each["mountPath"] for each in container.get("volumeMounts", ())}
         for volume in pod.get("volumes", ()):
             if "configMap" not in volume:

@@ -48,7 +48,12 @@ class ElectionTimings:
 
 
 class LeaderElector:
-    """A participant in an election. The Lease must exist, because this class does not create it."""
+    """A participant in an election. It creates the Lease if there is none.
+
+    A deployer may leave the Lease out or remove it: Argo CD never applies one (argo-cd
+    `util/settings/resources_filter.go`). The Deployment with the name of the Lease owns it, so that
+    it is deleted with podsettle.
+    """
 
     def __init__(
         self,
@@ -60,6 +65,9 @@ class LeaderElector:
     ) -> None:
         self.problem = ""
         """Why the last request for the Lease failed. It is empty if the request succeeded."""
+        self.joined = False
+        """Whether a request for the Lease has succeeded. Else no replica may be able to lead."""
+        self._owner_path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         self._lease = f"Lease {namespace}/{name}"
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         self._server = server
@@ -97,7 +105,7 @@ class LeaderElector:
                 await self._acquire_or_renew()
                 if self.problem:
                     log.info("leader election: %s: ok again", self._lease)
-                self.problem = ""
+                self.problem, self.joined = "", True
             except (ApiError, Unreachable) as error:
                 # A 409 only means that another replica has written the Lease first.
                 is_conflict = isinstance(error, ApiError) and error.status == 409
@@ -120,7 +128,7 @@ class LeaderElector:
         """
         timeout = self._timings.request_timeout_seconds
         if not (self.is_leader and self._last_object):
-            self._last_object = await self._server.request("GET", self._path, timeout=timeout)
+            self._last_object = await self._read_or_create()
         spec: Json = self._last_object.get("spec") or {}
         now = _now()
         if spec != self._last_spec:
@@ -147,6 +155,33 @@ class LeaderElector:
         # `now` was read before the request. Other replicas measure from when they read the renewed
         # Lease, which is later. Therefore they always wait longer than this replica writes.
         self._spec_changed_at = self._renewed_at = now
+
+    async def _read_or_create(self) -> Json:
+        """Return the Lease, and create it first if it is missing. Raises ApiError, Unreachable."""
+        timeout = self._timings.request_timeout_seconds
+        try:
+            return await self._server.request("GET", self._path, timeout=timeout)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        directory, _, name = self._path.rpartition("/")
+        body = {"metadata": {"name": name, "ownerReferences": await self._owner()}}
+        created = await self._server.request("POST", directory, body, timeout=timeout)
+        log.info("leader election: %s did not exist, and was created", self._lease)
+        return created
+
+    async def _owner(self) -> list[Json]:
+        """Return the owner of the Lease. Empty if podsettle does not run as this Deployment."""
+        timeout = self._timings.request_timeout_seconds
+        try:
+            deployment = await self._server.request("GET", self._owner_path, timeout=timeout)
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            return []
+        metadata = deployment["metadata"]
+        kind = {"apiVersion": "apps/v1", "kind": "Deployment"}
+        return [{**kind, "name": metadata["name"], "uid": metadata["uid"]}]
 
     async def _release(self) -> None:
         """Release the Lease if this replica holds it, so that another can acquire it."""

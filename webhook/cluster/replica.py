@@ -98,7 +98,10 @@ class Controller:
         if self.webhook_configuration is not None:
             yield _registration_check(self.webhook_configuration, self._trust_check)
         yield self._crd.check()
-        yield _logged_check("lease", self.elector.problem)
+        # Without a leader, nothing registers the webhooks of policies. A deployer has to see it.
+        joined, problem = self.elector.joined, self.elector.problem
+        waiting = "" if joined else "the Lease has not been read yet"
+        yield Check("lease", joined, problem or waiting, logged=bool(problem))
         yield _logged_check("status", self.status.problem)
         if self.events is not None:
             yield _logged_check("events", self.events.problem)

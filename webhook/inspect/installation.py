@@ -271,11 +271,15 @@ def _arguments(deployment: Json) -> dict[str, str]:
     A value that no terminal can show is left out: no option of podsettle has one.
     """
     container = deployment["spec"]["template"]["spec"]["containers"][0]
-    options = {
-        _option_of(variable["name"]): str(variable["value"])
-        for variable in container.get("env") or ()
-        if variable["name"].startswith(_VARIABLE_PREFIX) and "value" in variable
-    }
+    options = {}
+    for variable in container.get("env") or ():
+        if variable["name"].startswith(_VARIABLE_PREFIX):
+            option = _option_of(variable["name"])
+            source = (variable.get("valueFrom") or {}).get("fieldRef") or {}
+            if "value" in variable:
+                options[option] = str(variable["value"])
+            elif source.get("fieldPath") == "metadata.namespace":
+                options[option] = str(deployment["metadata"]["namespace"])
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     for index, word in enumerate(words):
         if not word.startswith("--"):

@@ -1,12 +1,18 @@
 {{/* The name of all objects: the release's name, followed by the chart's name unless it contains that already. */}}
 {{- define "podsettle.fullname" -}}
+{{- $chart := .Values.nameOverride | default .Chart.Name -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
-{{- else if contains .Chart.Name .Release.Name -}}
+{{- else if contains $chart .Release.Name -}}
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $chart | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The namespace of all objects. */}}
+{{- define "podsettle.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace -}}
 {{- end -}}
 
 {{/* The labels of every object. */}}
@@ -24,7 +30,7 @@
 {{- define "podsettle.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
@@ -32,7 +38,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* The labels that select the webhook's pods, but not the pod of `helm test`. */}}
 {{- define "podsettle.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: webhook
 {{- end -}}
 
@@ -65,8 +71,8 @@ app.kubernetes.io/component: webhook
 {{- end -}}
 
 {{- define "podsettle.imagePullSecrets" -}}
-{{- $secrets := .Values.imagePullSecrets -}}
-{{- range (.Values.global).imagePullSecrets -}}
+{{- $secrets := list -}}
+{{- range concat .Values.imagePullSecrets ((.Values.global).imagePullSecrets | default list) -}}
 {{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
 {{- end -}}
 {{- with uniq $secrets -}}
@@ -106,11 +112,30 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
+{{/* A topology spread constraint. The argument is a list of the context, the topology key and `whenUnsatisfiable`. */}}
+{{- define "podsettle.spread" -}}
+- topologyKey: {{ index . 1 }}
+  maxSkew: 1
+  whenUnsatisfiable: {{ index . 2 }}
+  # A node that no replica tolerates is no domain. Otherwise DoNotSchedule could leave replicas pending.
+  nodeTaintsPolicy: Honor
+  labelSelector:
+    matchLabels:
+      {{- include "podsettle.selectorLabels" (first .) | nindent 6 }}
+  # Each revision is spread separately. Otherwise DoNotSchedule could block the additional pod of a rolling update.
+  matchLabelKeys: [pod-template-hash]
+{{- end -}}
+
 {{/* The environment variables, the volumes and the volume mounts. Each of these lists may be empty. */}}
 {{- define "podsettle.env" -}}
+# By the downward API, because a tool such as kustomize can change the namespace of the rendered objects.
+- name: PODSETTLE_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
 {{- if include "podsettle.extraCA" . }}
 - name: SSL_CERT_FILE
-  value: /etc/podsettle/extra-ca/{{ .Values.extraCA.key }}
+  value: {{ printf "/etc/podsettle/extra-ca/%s" .Values.extraCA.key | quote }}
 {{- end }}
 {{- with .Values.proxy.httpsProxy }}
 - name: HTTPS_PROXY
@@ -129,22 +154,22 @@ seccompProfile:
 {{- if ne .Values.certificates.source "selfManaged" }}
 - name: tls
   secret:
-    secretName: {{ include "podsettle.tlsSecret" . }}
+    secretName: {{ include "podsettle.tlsSecret" . | quote }}
 {{- end }}
 {{- with .Values.webhook.clientCAConfigMap }}
 - name: client-ca
   configMap:
-    name: {{ . }}
+    name: {{ quote . }}
 {{- end }}
 {{- with .Values.extraCA.configMap }}
 - name: extra-ca
   configMap:
-    name: {{ . }}
+    name: {{ quote . }}
 {{- end }}
 {{- with .Values.extraCA.secret }}
 - name: extra-ca
   secret:
-    secretName: {{ . }}
+    secretName: {{ quote . }}
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
@@ -188,6 +213,13 @@ seccompProfile:
 {{/* Checks that the schema cannot make because they compare two values, and checks whose message in the
      schema would not say what to do. */}}
 {{- define "podsettle.validate" -}}
+{{- $name := include "podsettle.fullname" . -}}
+{{- if contains "." $name -}}
+{{- fail (printf "at '/fullnameOverride': the name of the objects would be %s, and a Service cannot have a dot in its name; choose a release name without a dot, or set fullnameOverride" $name) -}}
+{{- end -}}
+{{- if and (regexMatch "^[0-9]" $name) (semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "at '/fullnameOverride': the name of the objects would be %s, and before Kubernetes 1.36 a Service's name begins with a letter; choose another release name, or set fullnameOverride" $name) -}}
+{{- end -}}
 {{- if not .Values.image.repository -}}
 {{- fail "at '/image/repository': it is empty; set the image of podsettle, for example --set image.repository=registry.example.com/team/podsettle. No image is published: build it and push it to your own registry. See docs/install.md, The images" -}}
 {{- end -}}

@@ -28,12 +28,19 @@ from webhook.cluster.errors import Unreachable
 from webhook.cluster.leader_election import ElectionTimings, LeaderElector
 
 RULES = [
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
     {
         "apiGroups": ["coordination.k8s.io"],
         "resources": ["leases"],
         "resourceNames": ["podsettle"],
         "verbs": ["get", "update"],
-    }
+    },
+    {
+        "apiGroups": ["apps"],
+        "resources": ["deployments"],
+        "resourceNames": ["podsettle"],
+        "verbs": ["get"],
+    },
 ]
 
 
@@ -79,6 +86,14 @@ class Place:
         found = self.cluster.request("GET", f"{self.path}/podsettle").body
         spec: dict[str, Any] = found["spec"]
         return spec
+
+    def metadata(self) -> dict[str, Any]:
+        found = self.cluster.request("GET", f"{self.path}/podsettle").body
+        metadata: dict[str, Any] = found["metadata"]
+        return metadata
+
+    def exists(self) -> bool:
+        return self.cluster.request("GET", f"{self.path}/podsettle").status == 200
 
     def candidate(self, identity: str) -> LeaderElector:
         server = cast(ApiServer, CandidateConnection(self, identity))
@@ -246,14 +261,52 @@ async def test_leader_stops_when_another_holder_is_written_into_the_lease(place:
     assert place.spec()["holderIdentity"] == "other"
 
 
-async def test_missing_lease_is_reported_and_not_created(place: Place) -> None:
+async def test_missing_lease_is_created_for_the_deployment(place: Place) -> None:
+    deployments = f"/apis/apps/v1/namespaces/{place.namespace}/deployments"
+    labels = {"app": "podsettle"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "a", "image": "registry.example/a:1"}]},
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    deployment = {"metadata": {"name": "podsettle"}, "spec": spec}
+    uid = place.cluster.create(deployments, deployment)["metadata"]["uid"]
     one = place.candidate("one")
+    assert not one.joined
     async with one.running():
-        missing = f"Lease {place.namespace}/podsettle: 404: "
-        await eventually(lambda: one.problem.startswith(missing))
-        assert not one.is_leader
-        place.create()
-        await eventually(lambda: one.is_leader and one.problem == "")
+        await eventually(lambda: one.is_leader)
+        (owner,) = place.metadata()["ownerReferences"]
+        assert owner == {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "name": "podsettle",
+            "uid": uid,
+        }
+        # Removed by hand, or by a deployer that prunes it.
+        first = place.metadata()["uid"]
+        place.cluster.request("DELETE", f"{place.path}/podsettle")
+        await eventually(lambda: place.exists() and place.metadata()["uid"] != first)
+        await eventually(lambda: one.is_leader)
+
+
+async def test_lease_without_a_deployment_has_no_owner(place: Place) -> None:
+    one, two = place.candidate("one"), place.candidate("two")
+    async with one.running(), two.running():
+        await eventually(lambda: one.is_leader or two.is_leader)
+        await eventually(lambda: one.joined and two.joined)
+        assert "ownerReferences" not in place.metadata()
+
+
+async def test_lease_that_may_not_be_created_is_a_problem(
+    cluster: KubeCluster, tmp_path: Path
+) -> None:
+    rules = [rule for rule in RULES if "create" not in rule["verbs"]]
+    namespace = cluster.namespace("leases-")
+    async with connected_as_an_account_with(cluster, namespace, rules, tmp_path) as server:
+        one = LeaderElector(server, namespace, "podsettle", "one", TIMINGS)
+        async with one.running():
+            await eventually(lambda: "cannot create resource" in one.problem)
+            assert not one.joined
 
 
 async def test_no_task_remains_after_the_election(place: Place) -> None:

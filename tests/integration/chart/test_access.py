@@ -56,9 +56,9 @@ def test_role_grants_access_to_the_secret_only_if_podsettle_manages_it() -> None
         rules = named("Role", "podsettle", values)["rules"]
         return {resource for rule in rules for resource in rule["resources"]}
 
-    assert may("default") == {"leases", "secrets"}
+    assert may("default") == {"leases", "deployments", "secrets"}
     for source in ("cert-manager", "cert-manager-issuer", "openshift", "files"):
-        assert may(source) == {"leases"}
+        assert may(source) == {"leases", "deployments"}
 
 
 def test_pull_secrets_are_readable_only_in_the_configured_namespaces() -> None:

@@ -102,7 +102,7 @@ def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
         )
         return list(_selectors(list(rendered)))
 
-    assert len(selectors({})) == 8
+    assert len(selectors({})) == 5
     assert selectors({}) == selectors({"commonLabels": {"another": "one"}})
     assert not any(common.items() & each.items() for each in selectors({}))
 
@@ -119,6 +119,13 @@ def _selectors(found: object) -> Iterator[Json]:
             yield from _selectors(each)
 
 
+# A tool may change the namespace of the rendered objects.
+OWN_NAMESPACE = {
+    "name": "PODSETTLE_NAMESPACE",
+    "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+}
+
+
 def test_additional_environment_volumes_and_annotations_are_rendered() -> None:
     """Additional means: in addition to the chart's own."""
     values = yaml.safe_load(VALUES["everything"].read_text())
@@ -130,7 +137,7 @@ def test_additional_environment_volumes_and_annotations_are_rendered() -> None:
         "NO_PROXY": "10.0.0.0/8, .example.com",
     }
     own = [{"name": name, "value": value} for name, value in chosen.items()]
-    assert container["env"] == own + values["extraEnv"]
+    assert container["env"] == [OWN_NAMESPACE, *own, *values["extraEnv"]]
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     assert mounts["extra-ca"] == "/etc/podsettle/extra-ca"
     assert all(each in container["volumeMounts"] for each in values["extraVolumeMounts"])
@@ -141,10 +148,11 @@ def test_additional_environment_volumes_and_annotations_are_rendered() -> None:
     assert account["metadata"]["annotations"] == values["serviceAccount"]["annotations"]
 
 
-def test_default_values_render_no_environment_and_no_volumes() -> None:
+def test_default_values_render_no_further_environment_and_no_volumes() -> None:
     pod = named("Deployment", "podsettle")["spec"]["template"]["spec"]
     assert "volumes" not in pod
-    assert not pod["containers"][0].keys() & {"env", "volumeMounts"}
+    assert pod["containers"][0]["env"] == [OWN_NAMESPACE]
+    assert "volumeMounts" not in pod["containers"][0]
     assert "annotations" not in named("ServiceAccount", "podsettle")["metadata"]
 
 
@@ -153,7 +161,8 @@ def test_extra_ca_can_come_from_a_secret() -> None:
     (pod,) = (each["spec"]["template"] for each in made if each and each["kind"] == "Deployment")
     assert pod["spec"]["volumes"] == [{"name": "extra-ca", "secret": {"secretName": "company-ca"}}]
     assert container_of(pod)["env"] == [
-        {"name": "SSL_CERT_FILE", "value": "/etc/podsettle/extra-ca/ca.crt"}
+        OWN_NAMESPACE,
+        {"name": "SSL_CERT_FILE", "value": "/etc/podsettle/extra-ca/ca.crt"},
     ]
 
 
@@ -203,9 +212,10 @@ def test_references_between_objects_are_consistent(values: str) -> None:
             assert not service["spec"]["selector"].items() <= labels
     arguments = arguments_of(pod)
     assert arguments["--service"] == name
-    assert arguments["--own-namespace"] == NAMESPACE
     assert arguments["--webhook-configuration"] == name
-    assert arguments["--lease"] == named("Lease", name, values)["metadata"]["name"]
+    # The Deployment with the name of the Lease owns it.
+    assert arguments["--lease"] == name
+    assert container_of(pod)["ports"][0]["containerPort"] == int(arguments["--port"])
     everything = values == "everything"
     docs_url = "https://docs.example/why-was-my-pod-changed" if everything else None
     assert arguments.get("--docs-url") == docs_url

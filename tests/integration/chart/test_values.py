@@ -46,7 +46,7 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"image.digest": "sha256:1"}, "/image/digest", "does not match"),
     ({"image.pullPolicy": "always"}, "/image/pullPolicy", "'Always', 'IfNotPresent', 'Never'"),
     ({"image.registry": "r"}, "/image", "'registry' not allowed"),
-    ({"imagePullSecrets": ["registry"]}, "/imagePullSecrets/0", "want object"),
+    ({"imagePullSecrets": [5]}, "/imagePullSecrets/0", "want string or object"),
     ({"lingerImage": "an image"}, "/lingerImage", "does not match"),
     ({"lingerVersion": "newest"}, "/lingerVersion", "does not match"),
     ({"imageConfig.pullSecrets": "ci"}, "/imageConfig/pullSecrets", "want boolean"),
@@ -276,6 +276,11 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"grafanaDashboard.labels": {"a": 1}}, "/grafanaDashboard/labels/a", "want string"),
     ({"fullnameOverride": "Podsettle"}, "/fullnameOverride", "does not match"),
     ({"fullnameOverride": "a" * 64}, "/fullnameOverride", "does not match"),
+    ({"nameOverride": "a.b"}, "/nameOverride", "does not match"),
+    ({"namespaceOverride": "A"}, "/namespaceOverride", "does not match"),
+    ({"enabled": "yes"}, "/enabled", "want boolean"),
+    ({"port": 80}, "/port", "minimum"),
+    ({"hostNetwork": 1}, "/hostNetwork", "want boolean"),
 ]
 
 
@@ -326,6 +331,7 @@ def test_schema_rejects_unknown_keys_of_every_object() -> None:
     assert [each.rpartition("/")[2] for each in opened] == [
         "global",
         "spec",
+        "items",
         "nodeAffinity",
         "podAffinity",
         "podAntiAffinity",

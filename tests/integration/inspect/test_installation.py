@@ -33,7 +33,8 @@ def test_arguments_of_the_chart_are_the_options_of_the_installation() -> None:
     deployment = named("Deployment", "podsettle")
     given = arguments_of(deployment["spec"]["template"])
     found = installed()
-    assert {f"--{key}": value for key, value in found.arguments.items()} == given
+    own = {"--own-namespace": "podsettle-system"}
+    assert {f"--{key}": value for key, value in found.arguments.items()} == given | own
     assert found.namespace == found.own_namespace == "podsettle-system"
     assert found.name == found.service == found.lease == found.configuration == "podsettle"
     assert found.linger_image == given["--linger-image"]

@@ -48,7 +48,7 @@ def test_required_rights_are_the_rules_of_the_chart(values: str) -> None:
 def test_missing_right_is_restored_by_helm_or_by_a_patch_of_the_role() -> None:
     rules = required_rules(installation())
     nodes = next(rule for rule in rules if rule.resource == "nodes")
-    lease = next(rule for rule in rules if rule.resource == "leases")
+    lease = next(rule for rule in rules if rule.resource == "leases" and rule.name)
     missing = [(nodes, "list"), (nodes, "watch"), (lease, "update")]
     by_helm = installation(**{"meta.helm.sh/release-name": "settle"})
     (command,) = restoring_commands(by_helm, missing)

@@ -38,6 +38,7 @@ def required_rules(installation: Installation) -> list[Rule]:
         ),
         Rule("authentication.k8s.io", "tokenreviews", ("create",)),
         Rule("authorization.k8s.io", "subjectaccessreviews", ("create",)),
+        Rule("coordination.k8s.io", "leases", ("create",), None, installation.namespace),
         Rule(
             "coordination.k8s.io",
             "leases",
@@ -45,6 +46,8 @@ def required_rules(installation: Installation) -> list[Rule]:
             installation.lease,
             installation.namespace,
         ),
+        # The owner of the Lease.
+        Rule("apps", "deployments", ("get",), installation.lease, installation.namespace),
     ]
     if installation.is_self_managed:
         secret = installation.tls_secret

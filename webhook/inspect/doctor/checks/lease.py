@@ -11,7 +11,7 @@ from webhook.cluster.rights import Right
 from webhook.core.types import Json
 from webhook.inspect.cluster_flags import kubectl
 from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.commands import helm_upgrade, logs, merge_patch
+from webhook.inspect.doctor.commands import logs, merge_patch
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
 from webhook.inspect.doctor.round_readings import Installed, is_ready
 
@@ -33,8 +33,9 @@ async def _check_lease(installed: Installed) -> list[Result]:
         return [
             fault(
                 f"Lease {namespace}/{name} does not exist",
-                "Without it podsettle writes nothing: no caBundle, no certificate, no status.",
-                helm_upgrade(installation),
+                "Without it podsettle writes nothing: no caBundle, no certificate, no status. A "
+                "replica creates it within seconds, and the log says why it does not.",
+                logs(installation, tail=-1),
             )
         ]
     pods = await installed.pods()
