@@ -26,6 +26,7 @@ _WORDS = (
 )
 _RAW_VALUES: tuple[Any, ...] = (
     *([], ["a"], ["a", "b"], {}, "a", [1], [{"name": HELPER, "mountPath": "/podsettle"}]),
+    [HELPER_PATH, "--open-files", "9", "--", "x"],
     *([{"name": "data", "mountPath": "/podsettle/x"}], [{"name": "t", "mountPath": "/tmp"}]),
     *([{"key": "", "operator": "Exists"}], [{"devicePath": "/podsettle"}], [{"key": "a"}]),
     *({"limits": {"cpu": "5m"}}, {"limits": {"memory": "5Mi"}, "requests": {"cpu": "1"}}),
@@ -37,6 +38,7 @@ _COMMANDS = (
     ["/entrypoint", "$(A)"],
     [HELPER_PATH, "--", "x"],
     in_shell(["sh", "-c", "x"], sleep_ms=1, min_lifetime_ms=2),
+    ["/vault/vault-env"],
 )
 
 

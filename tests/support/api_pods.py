@@ -10,6 +10,8 @@ from webhook.core.remedies.shell_wrapper import WRAPPER_LENGTH, exec_wrapper, wi
 _SCRIPT = ["-c", 'echo "$HOME"; true']
 LIMITED = [*with_limits(exec_wrapper("sh"), 65_536, 524_288), "sh", *_SCRIPT]
 """A command that openFiles has wrapped. It ends as soon as it would without the wrapper."""
+_BY_OTHER = ["sh", "-c", '. /secrets; exec "$@"', "-"]
+"""What another webhook may put in front of a command."""
 _COMMANDS = st.sampled_from(
     [
         None,
@@ -25,16 +27,35 @@ _COMMANDS = st.sampled_from(
         [*LIMITED[:WRAPPER_LENGTH], *in_shell(["sh", *_SCRIPT], sleep_ms=10, min_lifetime_ms=500)],
         [*with_limits(wrapper("sh", sleep_ms=10, min_lifetime_ms=500), 9, None), "sh", *_SCRIPT],
         ["/podsettle/linger", "--", "x"],
+        ["sh", "-c", "trap 'exit 0' INT; true"],
+        ["/bin/bash", "-c", "trap 'exit 0' INT; true"],
+        ["sh", "-c", "trap 'exit 2' TERM; true"],
+        [*_BY_OTHER, *in_shell(["sh", *_SCRIPT], sleep_ms=10, min_lifetime_ms=500)],
+        [*_BY_OTHER, "/podsettle/linger", "--sleep", "10ms", "--", "x"],
+        [*_BY_OTHER, "/podsettle/linger", "--open-files", "9", "--", "x"],
+    ]
+)
+_ARGS = st.sampled_from(
+    [
+        ["a"],
+        ["-c", "trap 'exit 0' 2"],
+        in_shell(["sh", *_SCRIPT], sleep_ms=10, min_lifetime_ms=500),
+        [*LIMITED],
     ]
 )
 _INIT_NAMES = [
     *("prepare", "place-scripts", "a", "b", "plugin-x", "sidecar-a"),
     *("istio-init", "linkerd-init", "podsettle-kubelet-gate"),
+    *("proxyinit", "consul-connect-inject-init-web"),
 ]
 _NAMES = ["main", "step-build", "plugin-y", "sidecar-b"]
 _PROBE = {"exec": {"command": ["true"]}}
 _RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}]
 _LEVEL = {"seLinuxOptions": {"level": "s0:c1,c2"}}
+_ADDED_CAPABILITIES = [
+    {"capabilities": {"add": added}}
+    for added in ([], ["CHOWN"], ["CHOWN", "NET_ADMIN"], ["cap_net_raw"], ["ALL"])
+]
 
 
 def _objects(required: Json, **optional: st.SearchStrategy[object]) -> st.SearchStrategy[Json]:
@@ -46,9 +67,10 @@ def _container(names: list[str], **optional: st.SearchStrategy[object]) -> st.Se
         lambda made, command: made if command is None else {**made, "command": command},
         _objects(
             {"name": st.sampled_from(names), "image": st.just("registry.example/app:1")},
+            args=_ARGS,
             stdin=st.booleans(),
             tty=st.booleans(),
-            securityContext=st.just(_LEVEL),
+            securityContext=st.sampled_from([_LEVEL, _LEVEL, *_ADDED_CAPABILITIES]),
             resources=st.sampled_from(
                 [{"limits": {"memory": each}} for each in ("100Ki", "5Mi", "64Mi")]
             ),

@@ -8,10 +8,10 @@ import base64
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import trustme
 import uvicorn
@@ -26,25 +26,22 @@ INJECTED = {
 }
 
 
-def _answer(
-    review: dict[str, Any],
-    position: int | None,
-    injected: dict[str, Any],
-    labels: dict[str, str] | None,
-) -> dict[str, Any]:
+Json: TypeAlias = dict[str, Any]
+
+
+def _injection(pod: Json, position: int | None, injected: Json) -> list[Json]:
+    present = pod["spec"].get("initContainers")
+    if any(container["name"] == injected["name"] for container in present or []):
+        return []
+    if present is None:
+        return [{"op": "add", "path": "/spec/initContainers", "value": [injected]}]
+    where = "-" if position is None else str(position)
+    return [{"op": "add", "path": f"/spec/initContainers/{where}", "value": injected}]
+
+
+def _answer(review: Json, operations_for: Callable[[Json], list[Json]]) -> Json:
     request = review["request"]
-    present = request["object"]["spec"].get("initContainers")
-    if labels is not None:
-        operations: list[dict[str, Any]] = [
-            {"op": "add", "path": "/metadata/labels", "value": labels}
-        ]
-    elif any(container["name"] == injected["name"] for container in present or []):
-        operations = []
-    elif present is None:
-        operations = [{"op": "add", "path": "/spec/initContainers", "value": [injected]}]
-    else:
-        where = "-" if position is None else str(position)
-        operations = [{"op": "add", "path": f"/spec/initContainers/{where}", "value": injected}]
+    patch = json.dumps(operations_for(request["object"])).encode()
     return {
         "apiVersion": review["apiVersion"],
         "kind": review["kind"],
@@ -52,7 +49,7 @@ def _answer(
             "uid": request["uid"],
             "allowed": True,
             "patchType": "JSONPatch",
-            "patch": base64.b64encode(json.dumps(operations).encode()).decode(),
+            "patch": base64.b64encode(patch).decode(),
         },
     }
 
@@ -61,7 +58,7 @@ def _answer(
 def start_other_webhook(
     directory: Path,
     position: int | None,
-    injected: dict[str, Any] = INJECTED,
+    injected: Json = INJECTED,
     *,
     labels: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, bytes]]:
@@ -70,13 +67,28 @@ def start_other_webhook(
     With `labels` it injects nothing, and gives the pod these instead of its own.
     """
 
+    def operations_for(pod: Json) -> list[Json]:
+        if labels is not None:
+            return [{"op": "add", "path": "/metadata/labels", "value": labels}]
+        return _injection(pod, position, injected)
+
+    with start_webhook(directory, operations_for) as served:
+        yield served
+
+
+@contextmanager
+def start_webhook(
+    directory: Path, operations_for: Callable[[Json], list[Json]]
+) -> Iterator[tuple[str, bytes]]:
+    """Serve a webhook that answers with operations for each pod; gives its URL and CA."""
+
     async def app(_scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
         while more:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        answer = json.dumps(_answer(json.loads(body), position, injected, labels)).encode()
+        answer = json.dumps(_answer(json.loads(body), operations_for)).encode()
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})

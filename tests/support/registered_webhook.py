@@ -11,7 +11,15 @@ from tests.support.kube.cluster import KubeCluster
 class registered:  # noqa: N801
     """A webhook registered for the creation of pods while the block runs."""
 
-    def __init__(self, cluster: KubeCluster, name: str, url: str, ca: bytes) -> None:
+    def __init__(
+        self,
+        cluster: KubeCluster,
+        name: str,
+        url: str,
+        ca: bytes,
+        *,
+        reinvocation_policy: str = "IfNeeded",
+    ) -> None:
         self.cluster, self.name = cluster, name
         self.body: Json = {
             "apiVersion": "admissionregistration.k8s.io/v1",
@@ -32,7 +40,7 @@ class registered:  # noqa: N801
                     "admissionReviewVersions": ["v1"],
                     "sideEffects": "None",
                     "failurePolicy": "Fail",
-                    "reinvocationPolicy": "IfNeeded",
+                    "reinvocationPolicy": reinvocation_policy,
                     "timeoutSeconds": 10,
                 }
             ],

@@ -106,6 +106,11 @@ RESOURCES = objects(limits=AMOUNTS, requests=AMOUNTS)
 SELINUX = objects(level=st.sampled_from(["", "s0:c1,c2"]), type=st.sampled_from(["spc_t", "x_t"]))
 SECURITY = structs(
     SecurityContext,
+    capabilities=objects(
+        add=st.lists(st.sampled_from(["CHOWN", "NET_ADMIN", "cap_net_raw", "ALL"]), max_size=2),
+        drop=st.lists(st.sampled_from(["ALL", "all", "NET_RAW", "CHOWN", "x" * 99]), max_size=3),
+    ),
+    privileged=st.sampled_from([False, False, True]),
     runAsUser=st.sampled_from([0, 1000]),
     seLinuxOptions=SELINUX,
     seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
@@ -130,8 +135,21 @@ COMMANDS = st.lists(TEXTS, max_size=3) | st.sampled_from(
         ["/entrypoint", "$(A)"],
         ["/linger"],
         ["/linger", "wait"],
+        ["/vault/vault-env"],
+        ["/init"],
+        ["/bin/sh", "-c", "trap 'exit 0' INT; x"],
         [HELPER_PATH, "--", "x"],
         in_shell(["sh", "-c", "x"], sleep_ms=1, min_lifetime_ms=2),
+    ]
+)
+ARGS = st.lists(TEXTS, max_size=2) | st.sampled_from(
+    [
+        # A webhook has put a program of its own in front of podsettle's wrapper.
+        [HELPER_PATH, "--sleep", "10ms", "--min-lifetime", "500ms", "--", "x"],
+        [HELPER_PATH, "--open-files", "9", "--", "x"],
+        in_shell(["sh", "-c", "x"], sleep_ms=10, min_lifetime_ms=500),
+        ["/linger", "install", HELPER_PATH],
+        ["-c", "trap 'exit 0' INT"],
     ]
 )
 MOUNTS = st.lists(
@@ -148,6 +166,7 @@ NAMES = st.sampled_from(
     [
         *("prepare", "a", "b", "main", "sidecar-x", "wp-1", "é/~", "", HELPER, GATE, START_GATE),
         *("istio-init", "istio-validation", "istio-proxy"),
+        *("proxyinit", "linkerd-init", "linkerd-proxy", "consul-dataplane"),
     ]
 )
 
@@ -166,7 +185,7 @@ def container_lists(least: int = 0) -> st.SearchStrategy[Any]:
             ContainerFields,
             {"name": NAMES, "command": maybe(COMMANDS)},
             image=IMAGES,
-            args=st.lists(TEXTS, max_size=2),
+            args=ARGS,
             env=UNKNOWN.map(lambda value: [value]),
             stdin=st.booleans(),
             tty=st.booleans(),
@@ -202,6 +221,7 @@ ANNOTATIONS = st.dictionaries(TEXTS, TEXTS, max_size=2) | st.dictionaries(
         [
             *OWN_ANNOTATIONS,
             *("podsettle.dev/skip", "podsettle.dev/start-gate", "a/b~c", "userns-mode.crio.io"),
+            "consul.hashicorp.com/redirect-traffic-config",
         ]
     ),
     st.sampled_from(

@@ -86,6 +86,12 @@ HELPER_PATH = f"{HELPER_MOUNT}/linger"
 """The path of the helper's executable in a container that mounts the volume."""
 HELPER_IN_IMAGE = "/linger"
 """The path of the helper's executable in the helper's own image."""
+SCRIPT_MARKER = ": podsettle;"
+"""The first characters of the wrapper's script in every version of podsettle. `:` does nothing in a
+shell. During an upgrade replicas of two versions change pods, and each must recognise the other's
+wrapper."""
+SCRIPT_NAME = "podsettle"
+"""The value of `$0` in the wrapper's script, in every version of podsettle."""
 
 DNS_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 """The pattern of a DNS label (RFC 1123), such as the name of a namespace or of a container."""

@@ -5,10 +5,10 @@ the decision cache, so a decision cannot depend on a field that its key omits. I
 further field, the type check fails until that field is declared: in `SpecFields` or
 `ContainerFields` if remedies read it as it is, otherwise here.
 
-The facts omit what differs between pods of one template: arguments, the names of pods, volumes and
-mounts, the keys and values of labels, annotations of others, and the scripts that Tekton renames
-for each sidecar. The image of a container with a command is omitted too, because it differs between
-builds.
+The facts omit what differs between pods of one template: arguments (apart from what
+`ContainerFacts` names), the names of pods, volumes and mounts, the keys and values of labels,
+annotations of others, and the scripts that Tekton renames for each sidecar. The image of a
+container with a command is omitted too, because it differs between builds.
 """
 
 from __future__ import annotations
@@ -20,21 +20,26 @@ from itertools import islice
 
 from msgspec.structs import astuple, replace
 
+from webhook.core.command_line import traps_interrupt, wrapper_index
 from webhook.core.constants import (
     ANNOTATION_SKIP,
     ANNOTATION_SKIPPED,
     ANNOTATION_START_GATE,
     ANNOTATION_SUMMARY,
+    GATES,
     HELPER,
+    HELPER_IN_IMAGE,
     HELPER_MOUNT,
     HELPER_PATH,
     MAX_NOTE_BYTES,
     OWN_ANNOTATIONS,
     OWN_CONTAINERS,
+    SCRIPT_NAME,
     SYSTEM_NAMESPACE_PREFIXES,
 )
 from webhook.core.images import MAX_REFERENCE_CHARACTERS
 from webhook.core.pod import (
+    DECODE_ERRORS,
     Container,
     ContainerFields,
     ImageVolume,
@@ -48,6 +53,17 @@ from webhook.core.pod import (
 _HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/")
 _HELPER_MOUNT_NAME_BYTES = _HELPER_MOUNT_NAME.encode()
 _BRACKET, _BACKSLASH = b"[\\"
+_find_own_name, _find_trap = re.compile(b"podsettle").search, re.compile(b"trap").search
+"""Find a part of every wrapper, and of every trap, in undecoded arguments. `bytes.rfind` would need
+a copy of them."""
+_MAX_SEARCHED_BYTES = 4096
+"""The number of bytes of arguments in which a wrapper of podsettle may begin. A script can have a
+megabyte."""
+_WAIT = "wait"
+"""The command of the helper that may stand at the end of a gate's `command`."""
+MAX_WRAPPER_STRINGS = 72
+"""The number of strings that are read from the first wrapper of podsettle on. podsettle writes at
+most two wrappers of eight strings."""
 _READ_ANNOTATIONS = tuple(sorted(OWN_ANNOTATIONS | {ANNOTATION_SKIP, ANNOTATION_START_GATE}))
 MAX_ANNOTATION_CHARACTERS = 4096
 """The number of characters of an annotation that are read. podsettle writes at most some hundred. A
@@ -70,6 +86,17 @@ _CRIO_WORKLOAD = r"io\.openshift\.[^/]+$|target\.workload\.openshift\.io/"
 CRIO_KEY = re.compile(f"(?:{CRIO_ANNOTATION.pattern}|{_CRIO_WORKLOAD})", re.ASCII)
 """The annotations that decide what CRI-O does with a pod: CRIO_ANNOTATION, and those that activate
 a workload. One pattern, because it is matched with each annotation of each review."""
+_CONSUL_REDIRECT, _APP_MESH_REDIRECT, _APP_MESH_PLUGIN = (
+    "consul.hashicorp.com/redirect-traffic-config",
+    "appmesh.k8s.aws/proxyEgressPort",
+    "appmesh.k8s.aws/appmeshCNI",
+)
+"""The annotations that tell a CNI plugin to redirect a pod's connections. Consul's injector writes
+the first one, and App Mesh's the second one, only if the plugin is in use. The author of a pod asks
+for App Mesh's plugin with the third one (consul-k8s `connect-inject/webhook/mesh_webhook.go`,
+aws-app-mesh-controller-for-k8s `pkg/inject/{cni_proxy,proxy}.go`)."""
+_MAX_GATE_ARGS_BYTES = 8 * 1024
+"""The maximum length of the arguments of a gate that are read. Those of podsettle are shorter."""
 MAX_CRIO_ANNOTATIONS = 32
 """The number of annotations for CRI-O that are read. A pod has a few. A client can send any
 number."""
@@ -87,9 +114,11 @@ class ContainerFacts(ContainerFields):
     """The facts about a container on which a decision may depend."""
 
     command: Sequence[str] | None = None
-    """The command. It is also None for a sidecar that is not podsettle's own."""
+    """The command. It is also None for a sidecar that is not podsettle's own. That of an init
+    container of podsettle begins with the helper, even if another webhook has put a program in
+    front of it."""
     starts_helper: bool = False
-    """Whether the command starts with the helper's path."""
+    """Whether the container starts the helper at its path."""
     entrypoint_image: EntrypointImage | None = None
     """None if the container has a command, and for a sidecar that is not podsettle's own."""
     has_mounts: bool = False
@@ -97,6 +126,17 @@ class ContainerFacts(ContainerFields):
     mounts_over_helper: bool = False
     """Whether the container mounts a volume or a device at the helper's path. False for a sidecar
     that is not podsettle's."""
+    inner_wrapper: tuple[str, ...] = ()
+    """The command and arguments from podsettle's wrapper on, if the wrapper is not at the beginning
+    of `command` alone: another webhook has put a program in front. Cut. Of an init container of
+    podsettle, its command if another program starts it. To find wrappers, `inner_wrapper or command
+    or ()` has to be read."""
+    traps_interrupt: bool = False
+    """Whether an argument looks like a script that traps INT or QUIT. False if the command is no
+    shell."""
+    gate_args: tuple[str, ...] = ()
+    """What follows the helper in a container with the name of a gate: its command, such as `wait`,
+    and its options. Empty if the helper is not started, or if the arguments are too long."""
 
     @property
     def omits_command_and_mounts(self) -> bool:
@@ -128,6 +168,8 @@ class PodFacts(SpecFields):
     crio_annotations: tuple[str, ...] = ()
     """The keys of annotations that CRI-O drops unless they are allowed, and of those that activate
     a workload, sorted. Cut, and at most one more than MAX_CRIO_ANNOTATIONS."""
+    asks_plugin_to_redirect: bool = False
+    """Whether annotations tell the CNI plugin of a service mesh to redirect connections."""
 
     @property
     def helper_image(self) -> str:
@@ -181,6 +223,7 @@ def facts_of(pod: Pod) -> PodFacts:
     annotations: Mapping[str, str] | None = None
     owner_kinds: tuple[str, ...] = ()
     crio_annotations: tuple[str, ...] = ()
+    asks_plugin_to_redirect = False
     if metadata is not None:
         if metadata.labels:
             label_count = len(metadata.labels)
@@ -192,6 +235,11 @@ def facts_of(pod: Pod) -> PodFacts:
                 if key in received
             }
             crio_annotations = _crio_annotations(received)
+            asks_plugin_to_redirect = (
+                _CONSUL_REDIRECT in received
+                or _APP_MESH_REDIRECT in received
+                or received.get(_APP_MESH_PLUGIN, "")[:10].lower() == "enabled"
+            )
         if metadata.owner_references:
             owner_kinds = tuple([owner.kind for owner in metadata.owner_references])
     # One starred tuple, because mypy counts a starred argument as if it had any number of items.
@@ -209,6 +257,7 @@ def facts_of(pod: Pod) -> PodFacts:
             annotations,
             owner_kinds,
             crio_annotations,
+            asks_plugin_to_redirect,
         )
     )
 
@@ -241,9 +290,10 @@ def _container_facts(container: Container) -> ContainerFacts:
     """Return the facts about a container. Raises one of DECODE_ERRORS."""
     # msgspec puts the fields of the base class first.
     fields = astuple(container)[:_CONTAINER_FIELD_COUNT]
-    command = container.command
+    command: Sequence[str] | None = container.command
     starts_helper = bool(command and command[0] == HELPER_PATH)
-    if container.name not in OWN_CONTAINERS and is_sidecar(container):
+    is_own = container.name in OWN_CONTAINERS
+    if not is_own and is_sidecar(container):
         return ContainerFacts(*(*fields, None, starts_helper))
     has_mounts = mounts_over_helper = False
     if container.volume_mounts:
@@ -258,8 +308,92 @@ def _container_facts(container: Container) -> ContainerFacts:
     entrypoint_image = (
         None if command else EntrypointImage(container.image or "", container.has_args)
     )
-    own_facts = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
-    return ContainerFacts(*(fields + own_facts))
+    inner_wrapper: tuple[str, ...] = ()
+    traps = False
+    if is_own:
+        if command and command[0] not in (HELPER_IN_IMAGE, HELPER_PATH):
+            inner_wrapper = _own_command([*command, *container.decoded_args])
+            command = inner_wrapper or command
+    else:
+        may_be_inside = False
+        if args := container.args:
+            may_be_inside = _find_own_name(args, 0, _MAX_SEARCHED_BYTES) is not None
+            # Only a shell sets traps. The command of the image may be one.
+            if (not command or command[0][-2:] == "sh") and _find_trap(args):
+                traps = traps_interrupt(container.decoded_args)
+        if not may_be_inside and command:
+            count = len(command)
+            may_be_inside = (
+                (count > 2 and HELPER_PATH in command)
+                or (count > 4 and SCRIPT_NAME in command)
+                or starts_helper
+            )
+        if may_be_inside:
+            inner_wrapper = _inner_wrapper(container)
+            starts_helper = starts_helper or HELPER_PATH in inner_wrapper
+    own_facts = (
+        command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper, inner_wrapper,
+        traps,
+    )  # fmt: skip
+    facts = ContainerFacts(*(fields + own_facts))
+    if container.name in GATES:
+        return replace(facts, gate_args=_gate_args(container))
+    return facts
+
+
+def _gate_args(container: Container) -> tuple[str, ...]:
+    """Return `ContainerFacts.gate_args` of a container with the name of a gate.
+
+    Raises one of DECODE_ERRORS.
+    """
+    if len(container.args) > _MAX_GATE_ARGS_BYTES:
+        return ()
+    strings = [*(container.command or ()), *container.decoded_args]
+    if HELPER_IN_IMAGE not in strings:
+        return ()
+    return tuple(strings[len(strings) - strings[::-1].index(HELPER_IN_IMAGE) :])
+
+
+def wrapped_command_of(container: Container) -> Sequence[str]:
+    """Return what to read to find the wrappers of a container that is not podsettle's own.
+
+    Arguments that are no list of strings are not read.
+    """
+    try:
+        return _inner_wrapper(container) or container.command or ()
+    except DECODE_ERRORS:
+        return container.command or ()
+
+
+def _inner_wrapper(container: Container) -> tuple[str, ...]:
+    """Return `ContainerFacts.inner_wrapper` of a container that is not podsettle's own.
+
+    Raises one of DECODE_ERRORS.
+    """
+    command = container.command or []
+    strings = [*command, *container.decoded_args]
+    index = wrapper_index(strings)
+    if index is None:
+        return ()
+    if index == 0 and not _find_own_name(container.args, 0, _MAX_SEARCHED_BYTES):
+        is_split = command[0] == HELPER_PATH and "--" not in command
+        if not is_split:
+            return ()
+    return tuple(strings[index : index + MAX_WRAPPER_STRINGS])
+
+
+def _own_command(strings: Sequence[str]) -> tuple[str, ...]:
+    """Return the command of an init container of podsettle that another program starts.
+
+    `strings` are its command and arguments. The result has the same end as the command that
+    podsettle wrote. It is empty if the helper is not started.
+    """
+    if HELPER_IN_IMAGE not in strings:
+        return ()
+    start = strings.index(HELPER_IN_IMAGE)
+    own = strings[start : start + MAX_WRAPPER_STRINGS]
+    end = len(own) - own[::-1].index(HELPER_IN_IMAGE)
+    return tuple(own[: end + 1] if own[end : end + 1] == [_WAIT] else own[:end])
 
 
 def _mounts_over_helper(container: Container) -> bool:

@@ -97,6 +97,18 @@ def is_short_name(text: str) -> bool:
     return True
 
 
+def is_placeholder(text: str) -> bool:
+    """Return whether a reference stands for another image, which a program fills in later.
+
+    Drone and Vela create all steps of a pipeline with such an image, and replace it when a step
+    begins (drone-runner-kube `engine/convert.go`, go-vela/worker `runtime/kubernetes/image.go`).
+    Istio replaces `auto`, the image of a proxy that a pod's author customizes.
+    """
+    path, _, last = text.partition("@")[0].rpartition("/")
+    name, _ = _split_tag(last)
+    return text == "auto" or name == "pause" or (name == "placeholder" and path.endswith("drone"))
+
+
 def _split_host(name: str) -> tuple[str, str]:
     """Return the host and the path of a name. The default host is that of Docker Hub."""
     first, slash, rest = name.partition("/")

@@ -54,11 +54,23 @@ class SELinuxOptions(WireStruct):
     type: str | None = None
 
 
+class Capabilities(WireStruct):
+    """`capabilities` of a container's `securityContext`."""
+
+    add: tuple[str, ...] | None = None
+    drop: tuple[str, ...] | None = None
+
+
 class SecurityContext(WireStruct):
     """`securityContext` of a pod or a container."""
 
+    capabilities: Capabilities | None = None
+    privileged: bool | None = None
     run_as_user: int | None = None
+    run_as_group: int | None = None
     run_as_non_root: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    """This field, `privileged` and `capabilities` are fields of containers only."""
     windows_options: AnyObject | None = None
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
     seccomp_profile: AnyObject | None = None
@@ -81,7 +93,7 @@ class VolumeDevice(WireStruct):
     device_path: str = ""
 
 
-_decode_strings = msgspec.json.Decoder(list[str]).decode
+_decode_strings = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_mounts = msgspec.json.Decoder(list[VolumeMount]).decode
 _decode_devices = msgspec.json.Decoder(list[VolumeDevice]).decode
 
@@ -126,9 +138,14 @@ class Container(ContainerFields):
     volume_devices: Raw = UNSET
 
     @property
+    def decoded_args(self) -> tuple[str, ...]:
+        """The decoded `args`. Raises one of DECODE_ERRORS if it is no list of strings."""
+        return _decode_strings(self.args) if is_set(self.args) else ()
+
+    @property
     def has_args(self) -> bool:
         """Whether `args` is not empty. Raises one of DECODE_ERRORS if it is no list of strings."""
-        return is_set(self.args) and bool(_decode_strings(self.args))
+        return bool(self.decoded_args)
 
     @property
     def has_mounts(self) -> bool:
@@ -265,11 +282,24 @@ class OwnerReference(WireStruct):
     controller: bool | None = None
 
 
-class ObjectMeta(WireStruct):
-    """`metadata` of a pod."""
+class ObjectName(WireStruct):
+    """The name in `metadata` of a pod."""
 
     name: str = ""
     generate_name: str = ""
+
+    @property
+    def for_messages(self) -> str:
+        """The name, or `generateName` with a star, such as `build-x7*`.
+
+        The API server completes a generated name after the webhooks have run.
+        """
+        return self.name or (self.generate_name and f"{self.generate_name}*")
+
+
+class ObjectMeta(ObjectName):
+    """`metadata` of a pod."""
+
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -293,15 +323,8 @@ class Pod(WireStruct):
 
     @property
     def name(self) -> str:
-        """The pod's name for messages, or its `generateName` with a star, such as `build-x7*`.
-
-        The API server completes a generated name after the webhooks have run.
-        """
-        if self.metadata is None:
-            return ""
-        return self.metadata.name or (
-            self.metadata.generate_name and f"{self.metadata.generate_name}*"
-        )
+        """The pod's name for messages. Empty if it has none."""
+        return self.metadata.for_messages if self.metadata else ""
 
 
 def is_sidecar(container: ContainerFields) -> bool:

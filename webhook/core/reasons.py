@@ -109,6 +109,13 @@ class Reason(StrEnum):
         "in time. Set `command` to the image's entrypoint.",
         True,
     )
+    SHORT_IMAGE_NAME = (
+        "ShortImageName",
+        "The container has no `command`, and the name of its image has no registry. A node with "
+        "CRI-O chooses the registry by its own configuration, so podsettle does not know which "
+        "image starts. Write the registry into the name, or set `command`.",
+        True,
+    )
     NO_SHELL = (
         "NoShell",
         "`delivery: Shell` is set, but the command does not start with a known shell.",
@@ -120,6 +127,25 @@ class Reason(StrEnum):
         "cannot pass on.",
         True,
     )
+    TRAPS_INTERRUPT = (
+        "TrapsInterrupt",
+        "`delivery: Shell` is set, but the command looks like a shell script with a `trap` on INT "
+        "or QUIT. The shell wrapper would start it with both signals ignored, so that the trap has "
+        "no effect.",
+        True,
+    )
+    FILE_CAPABILITIES = (
+        "FileCapabilities",
+        "The container has capabilities, may run as a user other than root, and sets "
+        "`allowPrivilegeEscalation: false`. Behind the helper, a program would lose the "
+        "capabilities of its file, and could not bind port 80, for example.",
+        True,
+    )
+    PROCESS_ONE = (
+        "ProcessOne",
+        "The container starts a program that works only as process 1, such as `/init` of "
+        "s6-overlay. The remedy's wrapper would take its place.",
+    )
     NATIVE_SIDECAR = (
         "NativeSidecar",
         "The container is a sidecar: an init container with `restartPolicy: Always`, or a "
@@ -127,7 +153,8 @@ class Reason(StrEnum):
     )
     MESH_INIT_CONTAINER = (
         "MeshInitContainer",
-        "The init container belongs to a service mesh. podsettle never wraps it.",
+        "The init container belongs to a service mesh, or could do the work of one: it adds the "
+        "capability `NET_ADMIN` or `NET_RAW`, or all. podsettle never wraps it.",
     )
     LONG_RUNNING = (
         "LongRunning",

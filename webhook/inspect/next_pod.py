@@ -122,8 +122,9 @@ def _remove_injected(spec: dict[str, Any]) -> None:
 def _remove_wrapper_and_rules(container: dict[str, Any], remedies: Collection[str]) -> None:
     """Remove what the named remedies have set in a container."""
     if any(Edit.COMMAND in REMEDIES[name].edits for name in remedies):
-        if container.get("command"):
-            container["command"] = unwrapped(container["command"])
+        for key in ("command", "args"):  # Another webhook may have moved the wrapper.
+            if isinstance(container.get(key), list):
+                container[key] = unwrapped(container[key])
         mounts = container.get("volumeMounts")
         if isinstance(mounts, list):
             others = [each for each in mounts if not _is_helper_mount(each)]

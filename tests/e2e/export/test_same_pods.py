@@ -47,10 +47,33 @@ def limited_pod() -> Json:
     return {"metadata": {"name": "limited"}, "spec": spec}
 
 
+def trapping_pod() -> Json:
+    """Return a pod with scripts that trap signals, and with wrappers behind other programs."""
+    by_other = ("sh", "-c", '. /secrets; exec "$@"', "-")
+    wrapped = in_shell(["sh", "-c", "true"], sleep_ms=10, min_lifetime_ms=500)
+    inits = [
+        container("prepare", "sh", "-c", "trap 'exit 0' INT; true"),
+        container("a", "sh", args=["-c", "trap 'exit 0' 2; true"]),
+        container("b", *by_other, *wrapped),
+        container("c", *by_other, args=wrapped),
+        container("d", *by_other, "/podsettle/linger", "--sleep", "10ms", "--", "x"),
+        container("e", *by_other, "/podsettle/linger", "--open-files", "9", "--", "x"),
+        container("f", "bash", "-c", "trap 'exit 0' INT; true"),
+        container("g", "sh", "-c", "trap 'exit 2' TERM; true"),
+    ]
+    spec = {
+        "restartPolicy": "Never",
+        "initContainers": inits,
+        "containers": [container("main", "dash", "-c", "trap 'exit 0' SIGINT; true")],
+    }
+    return {"metadata": {"name": "trapping"}, "spec": spec}
+
+
 FIXED_PODS = [
     *(pytest.param(load_pod(path), id=path.stem) for path in PODS),
     *example_pods(),
     pytest.param(limited_pod(), id="limited"),
+    pytest.param(trapping_pod(), id="trapping"),
 ]
 
 

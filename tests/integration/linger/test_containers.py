@@ -16,6 +16,7 @@ from tests.support.runc import (
 )
 from tests.support.waiting import await_that
 from tests.support.wrappers import Wrapper
+from webhook.core.remedies import shell_wrapper
 from webhook.linger.build import TARGETS, compile_c, host_arch
 
 TERMINATING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
@@ -85,6 +86,19 @@ def test_signal_is_forwarded_to_the_trap_of_the_command(
         await_ready(container)
         container.signal(number)
         assert container.finish() == (40 + handled, "", "")
+
+
+def test_airflows_xcom_sidecar_ends_without_an_error_unless_its_shell_ignores_interrupts(
+    machine: Machine, wrapper: Wrapper
+) -> None:
+    """Airflow ends the sidecar by SIGINT. Where the trap has no effect, podsettle takes linger."""
+    script = 'trap "exit 0" INT; echo ready; while true; do sleep 1; done;'
+    with machine.start(wrapper.script(script)) as container:
+        await_ready(container)
+        container.signal(signal.SIGINT)
+        is_ignored = shell_wrapper.is_shell_that_ignores_interrupts([wrapper.shell])
+        works = wrapper.name == "linger" or not is_ignored
+        assert container.finish() == (0 if works else 130, "", "")
 
 
 def _as_delivered(wrapper: Wrapper, number: signal.Signals) -> signal.Signals:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +15,10 @@ from tools.build import tekton_entrypoint
 from webhook.linger.build import TARGETS, compile_c, host_arch
 
 BASH = "/bin/bash"
+CAPABLE = "/capable/cat"
+"""BusyBox' `cat`, whose file has the capability NET_BIND_SERVICE."""
+NET_BIND_SERVICE = 1 << 10
+"""The capability in a set of capabilities."""
 USER = "builder"
 USER_ID, GROUP_ID = 1234, 4321
 
@@ -53,6 +59,18 @@ def _write_bash(root: Path) -> None:
     copy_libraries([root / "bin/bash"], root)
 
 
+def _write_capable(root: Path) -> None:
+    """Write BusyBox, and CAPABLE."""
+    _write_busybox(root)
+    program = root / CAPABLE.lstrip("/")
+    program.parent.mkdir()
+    shutil.copy2(BUSYBOX, program)
+    # `struct vfs_cap_data` of revision 2, as setcap writes it for `cap_net_bind_service=ep`.
+    revision, effective, none = 0x02000000, 1, 0
+    value = struct.pack("<5I", revision | effective, NET_BIND_SERVICE, none, none, none)
+    os.setxattr(program, "security.capability", value)
+
+
 def _write_program(name: str, root: Path) -> None:
     """Write one static program, and nothing else."""
     compile_c(
@@ -83,5 +101,6 @@ IMAGES: Mapping[str, SmallImage] = {
     "user": SmallImage(
         _write_busybox, ("--env", "PATH=/bin", "--env", "HOME=/tmp", "--user", USER, "--cmd", "sh")
     ),
+    "capable": SmallImage(_write_capable, ("--env", "PATH=/bin", "--cmd", "sh")),
     "tekton": SmallImage(_write_tekton, ("--entrypoint", '["/ko-app/entrypoint"]')),
 }

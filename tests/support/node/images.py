@@ -114,6 +114,11 @@ class NodeImages:
         return self.named("user")
 
     @property
+    def capable(self) -> str:
+        """BusyBox, and a program with a file capability (see image_files.py)."""
+        return self.named("capable")
+
+    @property
     def tekton(self) -> str:
         """Tekton's own entrypoint, and no shell."""
         return self.named("tekton")

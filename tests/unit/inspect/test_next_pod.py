@@ -100,3 +100,15 @@ def test_next_pod_keeps_what_its_author_set() -> None:
     assert pod.spec.init_containers[0].command == wrapped
     assert pod.spec.runtime_class_name == "fast"
     assert pod.spec.node_selector == {"fast": "yes"}
+
+
+def test_next_pod_of_a_pod_whose_wrapper_another_webhook_has_moved_is_not_wrapped() -> None:
+    document = msgspec.json.decode(msgspec.json.encode(POD))
+    document["metadata"]["annotations"] = {"podsettle.dev/applied": "p/postInitSleep"}
+    wrapper = ["/podsettle/linger", "--sleep", "10ms", "--min-lifetime", "500ms", "--"]
+    moved = {"command": ["/vault/vault-env"], "args": [*wrapper, "/prepare", "x"]}
+    document["spec"]["initContainers"][0] |= moved
+    pod = next_pod(live(document), VIEW.runtime_classes)
+    assert pod.spec.init_containers is not None
+    assert pod.spec.init_containers[0].command == ["/vault/vault-env"]
+    assert pod.spec.init_containers[0].decoded_args == ("/prepare", "x")

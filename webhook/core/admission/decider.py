@@ -66,7 +66,8 @@ class Decider:
             return self.decide(request, policies, view, images), None
         except DECODE_ERRORS as error:
             message = f"the pod was admitted unchanged: {error}"
-            return pod_decision(Reason.MALFORMED_POD, message), None
+            covered = self._covers_malformed(request, policies, view)
+            return pod_decision(Reason.MALFORMED_POD, message, covered=covered), None
         except Exception as error:
             message = f"the pod was admitted unchanged: {error!r}"
             return pod_decision(Reason.INTERNAL_ERROR, message), error
@@ -113,12 +114,14 @@ class Decider:
             return render(Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),)))
 
         if request.is_too_large:
-            return pod_decision(Reason.POD_TOO_LARGE)
+            # To decode the labels, on which a policy may depend, would take too long.
+            return pod_decision(Reason.POD_TOO_LARGE, covered=True)
         pod = request.pod
         plan = coverage.group.plan(pod.labels or {})
         reason = _exclusion_reason(pod)
         if reason:
-            return pod_decision(reason)
+            covered = plan is not None and reason is not Reason.POD_OPTED_OUT
+            return pod_decision(reason, covered=covered)
         if plan is None:
             return render(Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),)))
         decision_input = DecisionInput(
@@ -144,7 +147,7 @@ class Decider:
             known = Images(images, _pull_identity(pod, namespace.name))
             rendered = render(*apply_plan(decision_input, plan, cluster, known, with_notes=False))
             if not annotations_fit(pod.annotations, rendered.decision.annotations):
-                return pod_decision(Reason.ANNOTATIONS_FULL)
+                return pod_decision(Reason.ANNOTATIONS_FULL, covered=True)
         if rendered.decision.missing_images:
             identity = _pull_identity(pod, namespace.name)
             missing = tuple(identity.complete(query) for query in rendered.decision.missing_images)
@@ -154,10 +157,28 @@ class Decider:
             rendered = rendered.with_decision(outcomes=outcomes)
         return rendered
 
+    def _covers_malformed(
+        self, request: Request[Any], policies: PolicySet, view: ClusterView
+    ) -> bool:
+        """Return whether policies cover a pod that cannot be decoded, as far as it can be read.
 
-def pod_decision(reason: Reason, message: str = "") -> RenderedDecision:
-    """Return a decision with one reason for the whole pod, which leaves the pod unchanged."""
-    return render(Decision((Outcome(reason, message=message),)))
+        If its labels cannot be read, the policies of its namespace count.
+        """
+        namespace = view.namespace(request.namespace or "")
+        if namespace is None:
+            return False
+        coverage = policies.coverage_for(namespace, self.settings.own_namespace)
+        if isinstance(request.object, Pod):
+            return coverage.group.plan(request.object.labels or {}) is not None
+        return bool(coverage.policies)
+
+
+def pod_decision(reason: Reason, message: str = "", *, covered: bool = False) -> RenderedDecision:
+    """Return a decision with one reason for the whole pod, which leaves the pod unchanged.
+
+    `covered` says whether policies cover the pod.
+    """
+    return render(Decision((Outcome(reason, message=message),), leaves_unevaluated=covered))
 
 
 def _exclusion_reason(pod: Pod) -> Reason | None:

@@ -18,7 +18,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     outcomes: tuple[Outcome, ...] = ()
     policies: tuple[str, ...] = ()
-    """The names of the policies that cover the pod."""
+    """The names of the policies that cover the pod. Empty for a pod that is left unevaluated."""
     missing_images: tuple[ImageQuery, ...] = ()
     """The images that must be looked up before a better decision is possible."""
     annotations: Mapping[str, str] = {}
@@ -26,6 +26,9 @@ class Decision(msgspec.Struct, frozen=True):
     unmet: tuple[Outcome, ...] = ()
     """The outcomes for remedies that policies with `action: Mutate` wanted, and the pod could not
     get. Each has a reason that warns."""
+    leaves_unevaluated: bool = False
+    """Whether policies cover the pod, and a reason for the whole pod keeps them from being applied.
+    Not so for a pod whose author has opted out."""
 
     @property
     def lacks_namespace(self) -> bool:

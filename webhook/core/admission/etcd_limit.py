@@ -30,4 +30,5 @@ def within_etcd_limit(rendered: RenderedDecision, review: bytes) -> RenderedDeci
         Reason.POD_TOO_LARGE,
         f"the pod and its patch have {patched_bytes} bytes; the limit is {MAX_PATCHED_BYTES}, "
         "because etcd could refuse the pod",
+        covered=True,
     )

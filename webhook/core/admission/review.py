@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from webhook.core.pod import DECODE_ERRORS, Pod, WireStruct, decode_pod
+from webhook.core.pod import DECODE_ERRORS, ObjectName, Pod, WireStruct, decode_pod
 
 REVIEW_API_VERSION = "admission.k8s.io/v1"
 
@@ -56,6 +56,27 @@ class Request(WireStruct, Generic[T]):
         """The object as a pod. Raises one of DECODE_ERRORS if the object cannot be decoded."""
         pod: Pod | Raw | None = self.object
         return pod if isinstance(pod, Pod) else decode_pod(pod or b"null")
+
+    @property
+    def pod_name(self) -> str:
+        """The pod's name for messages. Empty if the name cannot be read.
+
+        Of an undecoded object only the name is decoded, because the object may be too large.
+        """
+        pod: Pod | Raw | None = self.object
+        if isinstance(pod, Pod):
+            return pod.name
+        try:
+            return _decode_named(pod or b"null").metadata.for_messages
+        except DECODE_ERRORS:
+            return ""
+
+
+class _Named(WireStruct):
+    metadata: ObjectName = msgspec.field(default_factory=ObjectName)
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Review(WireStruct, Generic[T]):

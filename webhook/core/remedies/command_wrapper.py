@@ -12,12 +12,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from webhook.core.cluster.helper_version import HelperFeature
-from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH, OWN_CONTAINERS
-from webhook.core.decision_input import ContainerFacts, PodFacts
+from webhook.core.command_line import wrapper_index
+from webhook.core.constants import (
+    HELPER,
+    HELPER_MOUNT,
+    HELPER_PATH,
+    OWN_CONTAINERS,
+    SCRIPT_NAME,
+)
+from webhook.core.decision_input import MAX_WRAPPER_STRINGS, ContainerFacts, PodFacts
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.reasons import Outcome, Reason
-from webhook.core.remedies import shell_wrapper
+from webhook.core.remedies import file_capabilities, shell_wrapper
 from webhook.core.remedies.base import Context
 from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
 from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
@@ -30,7 +37,11 @@ DELIVERY_DESCRIPTION = (
     "Auto: the cheapest way that works, which includes ImageVolume from Kubernetes 1.36 on."
 )
 WRAPPER_EDITS = frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER})
-WRAPPER_REASONS = DELIVERY_REASONS | IMAGE_REASONS | {Reason.NO_SHELL}
+WRAPPER_REASONS = (
+    DELIVERY_REASONS
+    | IMAGE_REASONS
+    | {Reason.NO_SHELL, Reason.FILE_CAPABILITIES, Reason.NOT_APPLICABLE}
+)
 """The reasons for which a container that a remedy selects is not wrapped."""
 
 WRAPS_NOTHING = (
@@ -56,9 +67,11 @@ class CommandWrapper(NamedTuple):
     """For each shell, the strings to put in front of a command that starts with it."""
     helper_command: list[str]
     """The helper's path and options, up to and including `--`."""
-    interactive: Reason | None = None
-    """The reason for which the script cannot wrap a container with standard input or a terminal.
-    None if it passes them on."""
+    blocked_reason: Callable[[Sequence[str]], Reason | None] | None = None
+    """Return why no wrapper may stand in front of a command, or None if one may."""
+    script_blocked_reason: Callable[[ContainerFacts, Sequence[str]], Reason | None] | None = None
+    """Return why the script cannot wrap a container, or None if it can. The strings are the command
+    and the arguments from the image."""
     needs: tuple[HelperFeature, Reason] | None = None
     """What the helper has to support, and the reason if it does not. None if any helper does."""
     added_to: Callable[[Sequence[str]], list[str]] | None = None
@@ -95,6 +108,8 @@ class CommandWrapping:
         self._helper = HelperDelivery(pod, delivery, context, patch)
         self._images: ImageCommands | None = None
         self._wrapped_by_helper: list[_Target] = []
+        self._lost: list[ContainerFacts | None] = []
+        """The containers to which the helper is delivered again. None if that is impossible."""
 
     def wrap(self, where: ContainerList, index: int, container: ContainerFacts) -> Outcome:
         """Wrap a container by the cheapest delivery that works, and return the outcome.
@@ -116,24 +131,58 @@ class CommandWrapping:
             image_command = command_or_outcome
         target = _Target(where, index, container, image_command)
         command = image_command.command if image_command else container.command or []
-        if self._uses_shell(container, command):
-            shell = command[0]
-            self._put(target, self._wrapper.in_shell[shell])
-            return _applied_outcome(target, f"wrapped by its own shell, {shell}")
-        reason = self._shell_blocked_reason(container) or self._helper.blocked_reason()
-        if reason is None and container.mounts_over_helper and not container.starts_helper:
-            reason = Reason.NAME_CONFLICT
-        if reason is not None:
-            return Outcome(reason, container=container.name)
-        too_old = self._too_old(container)
-        if too_old is not None:
-            return too_old
+        wrapper = self._wrapper
+        if wrapper.blocked_reason is not None:
+            reason = wrapper.blocked_reason(command)
+            if reason is not None:
+                return Outcome(reason, container=container.name)
+        if self._delivery in ("Auto", "Shell"):
+            shell = command[0] if command and shell_wrapper.is_shell(command[0]) else None
+            if shell is not None or self._delivery == "Shell":
+                reason = None
+                if wrapper.script_blocked_reason is not None:
+                    strings = [*command, *image_command.args] if image_command else command
+                    reason = wrapper.script_blocked_reason(container, strings)
+                if reason is None and shell is not None:
+                    self._put(target, wrapper.in_shell[shell])
+                    return _applied_outcome(target, f"wrapped by its own shell, {shell}")
+                if self._delivery == "Shell":
+                    return Outcome(reason or Reason.NO_SHELL, container=container.name)
+        blocked = self._helper_blocked_outcome(target)
+        if blocked is not None:
+            return blocked
         self._wrapped_by_helper.append(target)
-        self._put(target, self._wrapper.helper_command)
+        self._put(target, wrapper.helper_command)
         if not container.mounts_over_helper:
             self._patch.add_mount(where, index, _HELPER_MOUNT)
         image = self._pod.helper_image or self._context.cluster.linger_image
         return _applied_outcome(target, f"wrapped by the helper from {image}")
+
+    def settled(self, container: ContainerFacts, effect: str) -> Outcome:
+        """Return the outcome for a container that has the wrapper already.
+
+        `effect` is what that wrapper does, if it is not what the settings say. If the wrapper
+        starts a helper that nothing delivers any more, the helper is delivered again.
+        """
+        if not self._helper.is_lost_to(container):
+            return Outcome(Reason.ALREADY_SETTLED, container=container.name, effect=effect)
+        reason = self._helper.blocked_reason()
+        outcome = (
+            Outcome(reason, container=container.name, message=_NOT_DELIVERED)
+            if reason is not None
+            else self._too_old(container)
+        )
+        self._lost.append(container if outcome is None else None)
+        if outcome is not None:
+            return outcome
+        message = f"given the init container {HELPER} again, which copies the helper"
+        return Outcome(
+            Reason.APPLIED,
+            container=container.name,
+            changed=True,
+            message=message,
+            effect="given the helper again that its wrapper starts",
+        )
 
     def _change(
         self, where: ContainerList, index: int, container: ContainerFacts, wrapper: list[str]
@@ -146,18 +195,27 @@ class CommandWrapping:
         message = "added to its wrapper"
         return Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
 
-    def deliver_helper(self, keep_alive: Sequence[str]) -> None:
+    def deliver_helper(self, keep_alive: Callable[[], Sequence[str]]) -> Sequence[Outcome]:
         """Ensure that the helper is in place before the first container that it wraps starts.
 
-        `keep_alive` are the helper's options for an init container that copies it, up to and
+        `keep_alive` returns the helper's options for an init container that copies it, up to and
         including `--`. Without them, that container ends at once.
+
+        Return the outcomes of containers that the settings do not select, if nothing else delivers
+        the helper that they start.
         """
-        wrapped = self._wrapped_by_helper
-        self._helper.inject(
-            wrapped[0].container if wrapped else None,
+        wrapped, helper = self._wrapped_by_helper, self._helper
+        outcomes: Sequence[Outcome] = ()
+        if not wrapped and not self._lost and helper.is_missing:
+            every = (*(self._pod.init_containers or ()), *(self._pod.containers or ()))
+            outcomes = [self.settled(each, "") for each in every if helper.is_lost_to(each)]
+        template = wrapped[0].container if wrapped else next(filter(None, self._lost), None)
+        helper.inject(
+            template,
             {each.container_index for each in wrapped if each.container_list == "initContainers"},
             keep_alive,
         )
+        return outcomes
 
     def _too_old(self, container: ContainerFacts) -> Outcome | None:
         """Return the outcome for a helper that lacks what the wrapper needs, or None."""
@@ -177,21 +235,33 @@ class CommandWrapping:
                 container_list, index, wrapper, image_command.command, image_command.args
             )
 
-    def _uses_shell(self, container: ContainerFacts, command: Sequence[str]) -> bool:
-        """Return whether the shell with which the command starts can run the wrapper."""
-        return (
-            self._delivery in ("Auto", "Shell")
-            and bool(command)
-            and shell_wrapper.is_shell(command[0])
-            and (self._wrapper.interactive is None or not (container.stdin or container.tty))
-        )
+    def _helper_blocked_outcome(self, target: _Target) -> Outcome | None:
+        """Return the outcome for a container that the helper cannot wrap, or None if it can."""
+        container, message = target.container, ""
+        reason = self._helper.blocked_reason()
+        if file_capabilities.may_be_lost(self._pod, container):
+            reason = Reason.FILE_CAPABILITIES
+        elif reason is not None:
+            pass
+        elif container.mounts_over_helper and not container.starts_helper:
+            reason = Reason.NAME_CONFLICT
+        elif target.container_list == "initContainers" and self._helper.comes_too_late(
+            target.container_index
+        ):
+            reason, message = Reason.NOT_APPLICABLE, _TOO_LATE
+        if reason is None:
+            return None if self._wrapper.needs is None else self._too_old(container)
+        return Outcome(reason, container=container.name, message=message)
 
-    def _shell_blocked_reason(self, container: ContainerFacts) -> Reason | None:
-        """Return why a shell cannot wrap a container, if the policy allows no other delivery."""
-        if self._delivery != "Shell":
-            return None
-        interactive = self._wrapper.interactive if container.stdin or container.tty else None
-        return interactive or Reason.NO_SHELL
+
+_TOO_LATE = (
+    f"the container starts before {HELPER}, which has to stay where it is: another webhook has put "
+    "a program of its own in front of it"
+)
+_NOT_DELIVERED = (
+    f"the container's wrapper starts the helper, but the init container {HELPER} that copies it is "
+    "missing, and podsettle cannot add it again: the container cannot start"
+)
 
 
 def _applied_outcome(target: _Target, message: str) -> Outcome:
@@ -220,30 +290,41 @@ def selected_containers(
                 yield "containers", index, container
 
 
-def layers(command: Sequence[str]) -> Sequence[list[str]]:
-    """Return the wrappers of podsettle, of any version, with which a command begins.
+def layers(strings: Sequence[str]) -> Sequence[list[str]]:
+    """Return the wrappers of podsettle, of any version, in strings that begin with one.
 
-    The outermost one comes first. At most MAX_LAYERS are read, because a client may write any
-    number. A helper without a command, which has no `--`, is the last one.
+    `strings` are a command, or `ContainerFacts.inner_wrapper`. The outermost one comes first. At
+    most MAX_LAYERS are read, because a client may write any number. A helper without a command,
+    which has no `--`, is the last one.
     """
-    if not command or (command[0] != HELPER_PATH and not shell_wrapper.is_wrapped(command)):
+    if not strings or (strings[0] != HELPER_PATH and not shell_wrapper.is_wrapped(strings)):
         return ()  # As almost all commands.
-    found: list[list[str]] = []
-    start = 0
-    for _ in range(MAX_LAYERS):
-        if command[start : start + 1] == [HELPER_PATH]:
-            options = list(command[start : start + _MAX_OPTION_STRINGS + 2])
+    return [layer for _, layer in _layers_at(strings)]
+
+
+def _layers_at(strings: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the wrappers in strings with the index of each. Programs of others may be between."""
+    read = list(strings[:MAX_WRAPPER_STRINGS])
+    start, count = 0, 0
+    while count < MAX_LAYERS and start < len(read):
+        if read[start] == HELPER_PATH:
+            options = read[start : start + _MAX_OPTION_STRINGS + 2]
             if "--" not in options:
-                return [*found, options]
+                yield start, options
+                return
             length = options.index("--") + 1
         else:
-            options = list(command[start : start + shell_wrapper.WRAPPER_LENGTH])
+            options = read[start : start + shell_wrapper.WRAPPER_LENGTH]
             if not shell_wrapper.is_wrapped(options):
-                break
-            length = shell_wrapper.WRAPPER_LENGTH
-        found.append(options[:length])
+                next_index = wrapper_index(read, start + 1)
+                if next_index is None:
+                    return
+                start = next_index
+                continue
+            length = len(options)
+        yield start, options[:length]
         start += length
-    return found
+        count += 1
 
 
 def helper_options(layer: Sequence[str]) -> dict[str, str]:
@@ -261,7 +342,13 @@ def helper_options(layer: Sequence[str]) -> dict[str, str]:
     return options
 
 
-def unwrapped(command: list[str]) -> list[str]:
-    """Return the command that wrappers run. A command without a wrapper is returned itself."""
-    wrappers = [each for each in layers(command) if each[0] != HELPER_PATH or each[-1] == "--"]
-    return command[sum(map(len, wrappers)) :]
+def unwrapped(strings: list[str]) -> list[str]:
+    """Return a command, or arguments, without the wrappers of podsettle in it."""
+    if HELPER_PATH not in strings and SCRIPT_NAME not in strings:
+        return strings
+    kept, end = [], 0
+    for start, layer in _layers_at(strings):
+        if layer[0] != HELPER_PATH or layer[-1] == "--":
+            kept += strings[end:start]
+            end = start + len(layer)
+    return kept + strings[end:]

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
+from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH, KUBELET_GATE, START_GATE
 from webhook.core.decision_input import ContainerFacts, NamespaceFacts, PodFacts
+from webhook.core.durations import parse_duration
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import Toleration
+from webhook.core.pod import Container, Toleration
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import service_mesh
 from webhook.core.remedies.base import Context
@@ -21,8 +22,11 @@ HOST_IP_VARIABLE = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "
 """The environment variable from which the helper reads the address of the node's kubelet."""
 
 WAIT = "wait"
-"""The command of the helper that waits for targets. It is the last item of a gate's `command`. So
-it distinguishes a kubelet gate that waits for targets too: decisions do not read arguments."""
+"""The command of the helper that waits for targets. It is the last item of a gate's `command`, and
+distinguishes a kubelet gate that waits for targets too."""
+
+HELD_BY_ITS_GATE = "held by its gate"
+"""What the gate of a pod does, if it is not the gate that the settings describe."""
 
 GATE_REASONS = frozenset(
     {
@@ -51,15 +55,15 @@ def outcome_without_new_gate(
     """
     inits = pod.init_containers or ()
     gate_index = next((i for i, container in enumerate(inits) if container.name == name), None)
-    mesh_index = service_mesh.intercepting_index(inits)
+    mesh_index = service_mesh.redirect_index(pod)
     if is_needed_by_node(pod, context.namespace):
         return Outcome(Reason.SYSTEM_POD)
     if _is_name_taken(name, pod, inits):
         return Outcome(Reason.NAME_CONFLICT)
-    if service_mesh.blocks_init_containers(inits):
+    if service_mesh.blocks_init_containers(pod):
         return Outcome(Reason.MESH_TRAFFIC)
     if gate_index is not None and (
-        service_mesh.can_connect(inits, gate_index)
+        service_mesh.can_connect(pod, gate_index)
         or (mesh_index is not None and inits[gate_index].starts_helper)
     ):
         return Outcome(Reason.ALREADY_SETTLED)
@@ -104,6 +108,29 @@ def _is_name_taken(name: str, pod: PodFacts, inits: Sequence[ContainerFacts]) ->
         (gate.command or [""])[0] not in (HELPER_IN_IMAGE, HELPER_PATH)
         for gate in gates
     )
+
+
+def waits_for_targets(container: Container | ContainerFacts) -> bool:
+    """Return whether a container is a gate that waits for targets."""
+    command = container.command or ("",)
+    return container.name == START_GATE or (container.name == KUBELET_GATE and command[-1] == WAIT)
+
+
+def gate_options(gate: ContainerFacts) -> tuple[tuple[str, str], ...]:
+    """Return the options in the arguments of a gate, such as `("--timeout", "15s")`.
+
+    A client may have written them.
+    """
+    _command, *arguments = gate.gate_args or ("",)
+    return tuple(zip(arguments[::2], arguments[1::2], strict=False))
+
+
+def duration_option(options: Sequence[tuple[str, str]], name: str) -> int | None:
+    """Return the milliseconds in an option of a gate, or None if it has no such duration."""
+    try:
+        return parse_duration(dict(options)[name])
+    except (KeyError, ValueError):
+        return None
 
 
 def gate_container(name: str, pod: PodFacts, context: Context, patch: PodPatch) -> dict[str, Any]:

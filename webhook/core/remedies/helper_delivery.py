@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from webhook.core.cluster.helper_version import HelperFeature, helper_version
@@ -32,6 +32,7 @@ class HelperDelivery:
         "_context",
         "_delivery",
         "_helper_index",
+        "_is_movable",
         "_is_name_taken",
         "_patch",
         "_pod",
@@ -47,6 +48,9 @@ class HelperDelivery:
         self._volume = volume = pod.helper_volume
         self._helper_index: int | None = None
         """The index of the init container that copies the helper. None if the pod has none."""
+        self._is_movable = True
+        """Whether that container may move: another webhook's program in front of its command may
+        come from an init container."""
         self._is_name_taken = False
         """Whether an init container has the name of that one, and is not that one."""
         for index, container in enumerate(pod.init_containers or ()):
@@ -59,6 +63,7 @@ class HelperDelivery:
                 # The API server will reject a pod with two containers of one name.
                 if copies_helper and self._helper_index is None:
                     self._helper_index = index
+                    self._is_movable = not container.inner_wrapper
                 else:
                     self._is_name_taken = True
         # None until the reason is computed. The item is None if nothing blocks the delivery.
@@ -93,6 +98,28 @@ class HelperDelivery:
                 return Reason.SERVER_TOO_OLD
         return None
 
+    def comes_too_late(self, index: int) -> bool:
+        """Return whether an init container starts before the helper is there in any case."""
+        return not self._is_movable and index < (self._helper_index or 0)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether nothing copies the helper into its volume.
+
+        A copy of a pod without init containers is such a pod (`kubectl debug --copy-to
+        --keep-init-containers=false`).
+        """
+        return (
+            self._volume is not None
+            and self._volume.empty_dir is not None
+            and self._helper_index is None
+            and self._patch.inserted_init_container(HELPER) is None
+        )
+
+    def is_lost_to(self, container: ContainerFacts) -> bool:
+        """Return whether a container starts the helper from a volume that lacks it."""
+        return container.starts_helper and container.mounts_over_helper and self.is_missing
+
     def missing(self, feature: HelperFeature) -> str:
         """Return why the helper must not be used with an option, or an empty text if it may be.
 
@@ -108,13 +135,15 @@ class HelperDelivery:
         self,
         template: ContainerFacts | None,
         wrapped_indices: Collection[int],
-        keep_alive: Sequence[str],
+        keep_alive: Callable[[], Sequence[str]],
     ) -> None:
         """Ensure that the helper is in place before the first container that it wraps starts.
 
-        `template` is the first container that this decision wraps, or None if it wraps none.
-        `wrapped_indices` are the indices of the init containers that it wraps. `keep_alive` are the
-        helper's options up to and including `--`, or nothing, for an init container that copies it.
+        `template` is the first container that this decision wraps, or for which it delivers the
+        helper again. None if there is none.
+        `wrapped_indices` are the indices of the init containers that it wraps. `keep_alive` returns
+        the helper's options up to and including `--`, or nothing, for an init container that copies
+        it.
         """
         volume = self._volume
         if self._patch.adds_volume or self._patch.inserted_init_container(HELPER):
@@ -136,9 +165,11 @@ class HelperDelivery:
             return
         if self._helper_index is None:
             if template:
-                self._patch.put_init_container_first(self._copying_container(template, keep_alive))
+                self._patch.put_init_container_first(
+                    self._copying_container(template, keep_alive())
+                )
             return
-        if self._is_name_taken:
+        if self._is_name_taken or not self._is_movable:
             return
         # Another webhook may have put init containers before the helper since it was injected.
         containers_before = (self._pod.init_containers or ())[: self._helper_index]

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from webhook.core.decision_input import ContainerFacts, EntrypointImage, PodFacts
-from webhook.core.image_reference import is_short_name
+from webhook.core.image_reference import is_placeholder, is_short_name
 from webhook.core.images import (
     MAX_REFERENCE_CHARACTERS,
     ImageQuery,
@@ -50,6 +50,9 @@ class ImageCommands:
         rules = self._context.image_rules
         if rules is None:
             return Outcome(Reason.NO_COMMAND, container=container.name)
+        if is_placeholder(image.reference):
+            why = "the image is a placeholder, which is replaced later"
+            return Outcome(Reason.NO_COMMAND, container=container.name, message=why)
         if not image.reference:
             return _unavailable_outcome(container, "the container names no image")
         if is_short_name(image.reference) and not self._short_names_are_on_docker_hub:

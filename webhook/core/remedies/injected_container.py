@@ -1,7 +1,7 @@
 """The fields that all init containers injected by podsettle have in common.
 
 An injected container must pass the checks that the pod's own containers pass: PodSecurity
-`restricted`, a ResourceQuota, a LimitRange, OpenShift's SCC.
+`restricted`, a ResourceQuota, a LimitRange, OpenShift's SCC, rules of Kyverno.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from msgspec import to_builtins
 
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import MAX_QUANTITY_CHARACTERS, ContainerFields, WireStruct, is_set
+from webhook.core.pod import (
+    MAX_QUANTITY_CHARACTERS,
+    ContainerFields,
+    SecurityContext,
+    WireStruct,
+    is_set,
+)
 from webhook.core.remedies.base import Context
 
 
@@ -25,7 +31,8 @@ def injected_container(
     `template` is the pod's container for which the init container is injected. The init container
     gets the resources of the template. So the pod keeps its QoS class, the init container satisfies
     a ResourceQuota and a LimitRange as the template does, and the scheduler reserves no more for
-    the pod. The init container usually has no runAsUser, because OpenShift assigns the user.
+    the pod. The init container has no runAsUser unless the template has one, because OpenShift
+    assigns the user.
     """
     new_container: dict[str, Any] = {
         "name": name,
@@ -51,6 +58,12 @@ def short_container_options(pod: PodFacts, context: Context, patch: PodPatch) ->
     return ["--min-lifetime", "500ms", "--"]
 
 
+_NO_SECURITY_CONTEXT = SecurityContext()
+_MAX_CAPABILITIES, _MAX_CAPABILITY_CHARACTERS = 64, 64
+"""The maximum number and length of dropped capabilities that are copied. Linux has 41. Webhooks run
+before API validation, so a client can choose any number."""
+
+
 def _security_context(pod: PodFacts, template: ContainerFields | None) -> dict[str, Any]:
     """Return a security context that passes PodSecurity `restricted` if the pod's containers do.
 
@@ -58,23 +71,40 @@ def _security_context(pod: PodFacts, template: ContainerFields | None) -> dict[s
     seccomp profile only if the template has one. Many SCCs, such as `anyuid` and OpenShift
     Pipelines' `pipelines-scc`, refuse any profile (openshift/apiserver-library-go
     `securitycontextconstraints/seccomp/strategy.go`). A profile of the whole pod is inherited.
+
+    Rules of Kyverno look at each container: `require-non-root-groups` wants a runAsGroup of it
+    where the pod has none, `drop-cap-net-raw` wants NET_RAW in its list beside ALL. So what the
+    template sets of these is copied.
     """
+    pod_security = pod.security_context or _NO_SECURITY_CONTEXT
+    own = (template.security_context if template else None) or _NO_SECURITY_CONTEXT
     security: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
+        "capabilities": {"drop": ["ALL", *_other_drops(own)]},
         "readOnlyRootFilesystem": True,
     }
-    pod_security = pod.security_context
-    template_security = template.security_context if template else None
-    if template_security and template_security.seccomp_profile is not None:
+    if own.seccomp_profile is not None:
         security["seccompProfile"] = {"type": "RuntimeDefault"}
-    if pod_security is None or pod_security.run_as_user != 0:
+    if pod_security.run_as_user != 0:
         security["runAsNonRoot"] = True
-    elif template_security and template_security.run_as_non_root and template_security.run_as_user:
+        if pod_security.run_as_user is None and own.run_as_user:
+            security["runAsUser"] = own.run_as_user
+    elif own.run_as_non_root and own.run_as_user:
         # The template overrides the pod's user, which is root. The injected container needs the
         # same override, because the kubelet does not start a root container with runAsNonRoot.
-        security |= {"runAsNonRoot": True, "runAsUser": template_security.run_as_user}
+        security |= {"runAsNonRoot": True, "runAsUser": own.run_as_user}
+    if not pod_security.run_as_group and own.run_as_group:
+        security["runAsGroup"] = own.run_as_group
     return security
+
+
+def _other_drops(security: SecurityContext) -> list[str]:
+    """Return the capabilities that a container drops beside all, as it names them. Bounded."""
+    dropped = security.capabilities.drop if security.capabilities else None
+    if not dropped or len(dropped) > _MAX_CAPABILITIES:
+        return []
+    others = dict.fromkeys(name for name in dropped if name.upper() != "ALL")
+    return [] if any(len(name) > _MAX_CAPABILITY_CHARACTERS for name in others) else list(others)
 
 
 _COMMON_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})

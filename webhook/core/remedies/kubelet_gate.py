@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+from msgspec.structs import replace
 from pydantic import AfterValidator, ConfigDict, Field
 
 from webhook.core.constants import KUBELET_GATE, START_GATE
@@ -30,12 +31,18 @@ from webhook.core.remedies import service_mesh
 from webhook.core.remedies.base import Context, Remedy
 from webhook.core.remedies.gates import (
     GATE_REASONS,
+    HELD_BY_ITS_GATE,
     HOST_IP_VARIABLE,
-    WAIT,
+    duration_option,
     gate_container,
+    gate_options,
     outcome_without_new_gate,
+    waits_for_targets,
 )
 from webhook.core.types import StrictModel
+
+_WITH_TARGETS_OPTION = "--kubelet"
+"""The option with the timeout, in the arguments of a gate that waits for targets too."""
 
 
 class KubeletGate(StrictModel):
@@ -63,17 +70,17 @@ def apply(
     """
     outcome = outcome_without_new_gate(KUBELET_GATE, pod, context, patch)
     if outcome is not None:
-        yield outcome
+        yield replace(outcome, effect=_effect_of_gate(pod, settings))
         return
     timeout = format_duration(settings.timeout)
     start_gate = patch.inserted_init_container(START_GATE)
     if start_gate is not None:
         start_gate["name"] = KUBELET_GATE
-        start_gate["args"] += ["--kubelet", timeout]
+        start_gate["args"] += [_WITH_TARGETS_OPTION, timeout]
         start_gate["env"] = [HOST_IP_VARIABLE]
     else:
         gate = _gate_container(pod, settings, context, patch)
-        patch.put_init_container(gate, service_mesh.intercepting_index(pod.init_containers or ()))
+        patch.put_init_container(gate, service_mesh.redirect_index(pod))
     message = f"held until the kubelet has a certificate, for up to {timeout}"
     yield Outcome(Reason.APPLIED, changed=True, message=message)
 
@@ -89,10 +96,31 @@ def _gate_container(
     }
 
 
+def _effect_of_gate(pod: PodFacts, settings: KubeletGate) -> str:
+    """Return what the gate of a pod does, if that is not what the settings say.
+
+    The gate can be older than the policy, or that of another policy: a copy of a pod keeps its
+    gate.
+    """
+    gate = next((each for each in pod.init_containers or () if each.name == KUBELET_GATE), None)
+    if gate is None:
+        return ""
+    option = _WITH_TARGETS_OPTION if waits_for_targets(gate) else "--timeout"
+    timeout = duration_option(gate_options(gate), option)
+    if timeout == settings.timeout:
+        return ""
+    return HELD_BY_ITS_GATE if timeout is None else f"{HELD_BY_ITS_GATE} {_clause(timeout)}"
+
+
 def effect(settings: KubeletGate) -> str:
     """Return what the remedy does to a pod."""
-    timeout = format_duration(settings.timeout, separator=" ")
-    return f"held until its node's kubelet has a serving certificate, for at most {timeout}"
+    return f"held {_clause(settings.timeout)}"
+
+
+def _clause(timeout_ms: int) -> str:
+    """Return for what a pod is held, as a clause after `held`."""
+    timeout = format_duration(timeout_ms, separator=" ")
+    return f"until its node's kubelet has a serving certificate, for at most {timeout}"
 
 
 def container_sign(container: Container) -> str:
@@ -102,8 +130,7 @@ def container_sign(container: Container) -> str:
     targets = ", and the addresses and names in its arguments answer"
     return (
         "podsettle added this container. It waits until the kubelet of the pod's node can serve "
-        f"logs{targets if (container.command or [])[-1:] == [WAIT] else ''}, or until its timeout, "
-        "and ends."
+        f"logs{targets if waits_for_targets(container) else ''}, or until its timeout, and ends."
     )
 
 

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from webhook.core.cluster.helper_version import HelperFeature
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.constants import HELPER_PATH
-from webhook.core.decision_input import ContainerFacts, PodFacts
+from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
 from webhook.core.globs import ContainerGlob, compile_globs
 from webhook.core.labels import LabelPair, parse_labels
 from webhook.core.patch.builder import ContainerList, PodPatch
@@ -43,7 +43,7 @@ from webhook.core.remedies.command_wrapper import (
 )
 from webhook.core.remedies.injected_container import short_container_options
 from webhook.core.remedies.policy_nodes import PolicyNodes
-from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
+from webhook.core.remedies.service_mesh import is_mesh_init_container
 from webhook.core.types import StrictModel
 
 _SOFT_ABOVE_HARD = "soft is above hard"
@@ -160,11 +160,15 @@ def apply(
         pod, settings.wants_init_container, settings.wants_container
     ):
         reason = _exclusion_reason(container_list, container)
-        layer = None if reason is not None else _limiting_layer(container.command or ())
+        layer = (
+            None
+            if reason is not None
+            else _limiting_layer(container.inner_wrapper or container.command or ())
+        )
         if layer is not None:
             # The pod's author or another policy may have chosen the limits.
             effect = "" if _has_limits_of(settings, layer) else "given the limits of its wrapper"
-            yield Outcome(Reason.ALREADY_SETTLED, container=container.name, effect=effect)
+            yield wrapping.settled(container, effect)
             continue
         if reason is None and settings.label is not None:
             if needed is None:
@@ -179,14 +183,14 @@ def apply(
             yield Outcome(reason, container=container.name)
         else:
             yield wrapping.wrap(container_list, index, container)
-    wrapping.deliver_helper(short_container_options(pod, context, patch))
+    yield from wrapping.deliver_helper(lambda: short_container_options(pod, context, patch))
 
 
 def _exclusion_reason(container_list: ContainerList, container: ContainerFacts) -> Reason | None:
     """Return why a container must not be wrapped, or None if it may be wrapped."""
     if is_sidecar(container):
         return Reason.NATIVE_SIDECAR
-    if container_list == "initContainers" and container.name in MESH_INIT_CONTAINERS:
+    if container_list == "initContainers" and is_mesh_init_container(container):
         return Reason.MESH_INIT_CONTAINER
     return None
 
@@ -227,7 +231,7 @@ def hints(settings: OpenFiles) -> Iterator[str]:
 
 def container_sign(container: Container) -> str:
     """Return what the wrapper does, if the container starts it."""
-    if _limiting_layer(container.command or ()) is None:
+    if _limiting_layer(wrapped_command_of(container)) is None:
         return ""
     return (
         "podsettle's wrapper sets limits on open files before the command starts. The command, its "

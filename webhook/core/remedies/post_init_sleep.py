@@ -17,8 +17,14 @@ from pydantic_core import PydanticCustomError
 
 from webhook.core.cel import all_of, indent, quote, quote_raw, quoted_list
 from webhook.core.cluster.view import ClusterFacts
+from webhook.core.command_line import (
+    SIGNAL_NAMES_PATTERN,
+    TRAP_PATTERN,
+    TRAPPED_SIGNAL_PATTERN,
+    traps_interrupt,
+)
 from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH, OWN_CONTAINERS
-from webhook.core.decision_input import ContainerFacts, PodFacts
+from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
 from webhook.core.durations import Delay, format_duration, parse_duration
 from webhook.core.globs import ContainerGlob, compile_globs, native_match
 from webhook.core.patch.builder import ContainerList, PodPatch
@@ -28,7 +34,6 @@ from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, FoundContainers, Remedy
 from webhook.core.remedies.command_wrapper import (
     DELIVERY_DESCRIPTION,
-    MAX_LAYERS,
     OPEN_FILES_OPTION,
     WRAPPER_EDITS,
     WRAPPER_REASONS,
@@ -41,7 +46,10 @@ from webhook.core.remedies.command_wrapper import (
     selected_containers,
 )
 from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError
-from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
+from webhook.core.remedies.service_mesh import (
+    is_mesh_init_container,
+    native_is_no_mesh_init_container,
+)
 from webhook.core.types import StrictModel
 
 _SLEEP_OPTION, _MIN_LIFETIME_OPTION = "--sleep", "--min-lifetime"
@@ -127,7 +135,12 @@ class PostInitSleep(StrictModel):
         }
         sleep, least = format_duration(self.sleep), format_duration(self.min_lifetime)
         helper_command = [HELPER_PATH, _SLEEP_OPTION, sleep, _MIN_LIFETIME_OPTION, least, "--"]
-        return CommandWrapper(in_shell, helper_command, interactive=Reason.INTERACTIVE)
+        return CommandWrapper(
+            in_shell,
+            helper_command,
+            blocked_reason=_wrapper_blocked_reason,
+            script_blocked_reason=_script_blocked_reason,
+        )
 
 
 def apply(
@@ -146,15 +159,16 @@ def apply(
                     "postInitSleep", context.spec_with_runtime_class(pod, patch)
                 )
             reason = None if nodes_need_it else Reason.NOT_NEEDED
-        if reason is Reason.ALREADY_SETTLED and not _has_durations_of(settings, container):
-            # The pod's author or another policy chose the durations.
-            effect = "kept alive for as long as its wrapper says"
-            yield Outcome(reason, container=container.name, effect=effect)
+        if reason is Reason.ALREADY_SETTLED:
+            # The pod's author or another policy may have chosen the durations.
+            has_durations = _has_durations_of(settings, container)
+            effect = "" if has_durations else "kept alive for as long as its wrapper says"
+            yield wrapping.settled(container, effect)
         elif reason is not None:
             yield Outcome(reason, container=container.name)
         else:
             yield wrapping.wrap(container_list, index, container)
-    wrapping.deliver_helper(settings.wrapper.helper_command[1:])
+    yield from wrapping.deliver_helper(lambda: settings.wrapper.helper_command[1:])
 
 
 def _exclusion_reason(
@@ -164,7 +178,7 @@ def _exclusion_reason(
     if is_sidecar(container):
         return Reason.NATIVE_SIDECAR
     if container_list == "initContainers":
-        if container.name in MESH_INIT_CONTAINERS:
+        if is_mesh_init_container(container):
             return Reason.MESH_INIT_CONTAINER
     elif (
         (pod.restart_policy or "Always") == "Always"
@@ -173,8 +187,37 @@ def _exclusion_reason(
         or container.startup_probe is not None
     ):
         return Reason.LONG_RUNNING
-    if is_kept_alive(container.command or ()):
+    if is_kept_alive(container.inner_wrapper or container.command or ()):
         return Reason.ALREADY_SETTLED
+    return None
+
+
+_INITS = frozenset(
+    {
+        *("/init", "/sbin/init", "/usr/sbin/init"),
+        *("/lib/systemd/systemd", "/usr/lib/systemd/systemd"),
+    }
+)
+"""Programs that work only as process 1: `/init` of s6-overlay, `init` of BusyBox, and systemd."""
+
+
+def _wrapper_blocked_reason(command: Sequence[str]) -> Reason | None:
+    """Return why nothing may stay in front of a command as process 1, or None if something may."""
+    return Reason.PROCESS_ONE if command and command[0] in _INITS else None
+
+
+def _script_blocked_reason(container: ContainerFacts, strings: Sequence[str]) -> Reason | None:
+    """Return why the script cannot run a container's command in the background, or None.
+
+    `strings` are the command and the arguments from the image.
+    """
+    if container.stdin or container.tty:
+        return Reason.INTERACTIVE
+    # For Airflow's XCom sidecar, SIGINT is the normal end: `trap "exit 0" INT`.
+    if (container.traps_interrupt or traps_interrupt(strings)) and (
+        shell_wrapper.is_shell_that_ignores_interrupts(strings)
+    ):
+        return Reason.TRAPS_INTERRUPT
     return None
 
 
@@ -195,8 +238,8 @@ def _delaying_layer(command: Sequence[str]) -> list[str] | None:
 
 def _has_durations_of(settings: PostInitSleep, container: ContainerFacts) -> bool:
     """Return whether the wrapper of a container has the durations of the settings."""
-    layer = _delaying_layer(container.command or ()) or []
-    if container.starts_helper and layer[0] == HELPER_PATH:
+    layer = _delaying_layer(container.inner_wrapper or container.command or ()) or []
+    if layer[0] == HELPER_PATH:
         wanted = helper_options(settings.wrapper.helper_command)
         return wanted.items() <= helper_options(layer).items()
     wrapper = settings.wrapper.in_shell.get(layer[0], ())
@@ -258,7 +301,7 @@ def is_kept_alive(command: Sequence[str]) -> bool:
 
 def container_sign(container: Container) -> str:
     """Return what the wrapper does, if the container starts it."""
-    if not is_kept_alive(container.command or ()):
+    if not is_kept_alive(wrapped_command_of(container)):
         return ""
     return (
         "podsettle's wrapper runs the command, and keeps the container alive for a short time. "
@@ -292,6 +335,7 @@ def native(settings: PostInitSleep, _cluster: ClusterFacts) -> NativeRemedy:
             "has(c.command)",
             shell_wrapper.native_is_shell("c.command[0]"),
             f"!{_native_is_delayed()}",
+            f"!{_native_traps_interrupt()}",
         )
         wrapped = _native_is_delayed(arguments[1:])
         items = f"object.spec.?{container_list}.orValue([])"
@@ -317,32 +361,55 @@ def native(settings: PostInitSleep, _cluster: ClusterFacts) -> NativeRemedy:
     )
 
 
-def _native_is_delayed(durations: Sequence[str] = ()) -> str:
-    """Return whether `c.command` has a script that delays its exit, in CEL.
+_NATIVE_STRINGS = "[c.command + c.?args.orValue([])]"
+"""A list of one item, `ContainerFacts.inner_wrapper` before it is cut, in CEL. A macro over the
+list gives the item a name."""
 
-    With `durations`, these are its own. Layers of the helper are not read: podsettle puts no script
-    in front of them.
+
+def _native_is_delayed(durations: Sequence[str] = ()) -> str:
+    """Return whether a wrapper delays the exit of `c.command`, in CEL.
+
+    With `durations`, it is a script with these.
     """
-    starts = [layer * shell_wrapper.WRAPPER_LENGTH for layer in range(MAX_LAYERS)]
-    earlier_wrapped = shell_wrapper.native_is_wrapped("c.command", "earlier")
-    earlier_has_no_delay = shell_wrapper.native_has_no_delay("c.command", "earlier")
-    parts = [
-        shell_wrapper.native_is_wrapped("c.command", "start"),
-        f"!{shell_wrapper.native_has_no_delay('c.command', 'start')}",
-        f"{starts}.all(earlier,\n  earlier >= start\n"
-        f"  || ({earlier_wrapped}\n    && {earlier_has_no_delay}))",
+    script = [
+        shell_wrapper.native_is_wrapped("strings", "i"),
+        f"!{shell_wrapper.native_has_no_delay('strings', 'i')}",
     ]
     if durations:
-        parts.append(shell_wrapper.native_has_durations("c.command", "start", durations))
-    return f"{starts}.exists(start,\n  {indent(all_of(*parts))})"
+        script.append(shell_wrapper.native_has_durations("strings", "i", durations))
+        delays = all_of(*script)
+    else:
+        only_limits = f'strings[i + 1] == {quote(OPEN_FILES_OPTION)} && strings[i + 3] == "--"'
+        helper = [
+            f"text == {quote(HELPER_PATH)}",
+            "size(strings) > i + 1",
+            'strings[i + 1].startsWith("--")',
+            f"!(size(strings) > i + 3 && {only_limits})",
+        ]
+        delays = f"({all_of(*script)})\n|| ({all_of(*helper)})"
+    return f"{_NATIVE_STRINGS}.exists(strings, strings.exists(i, text,\n  {indent(delays)}))"
+
+
+def _native_traps_interrupt() -> str:
+    """Return whether a script in `c` traps INT or QUIT, and the shell ignores it, in CEL."""
+    patterns = (TRAP_PATTERN, SIGNAL_NAMES_PATTERN, TRAPPED_SIGNAL_PATTERN)
+    trap, name, trapped = (f"text.matches({quote(each)})" for each in patterns)
+    is_in_text = f"{trap}\n  && ({name} || {trapped})"
+    return (
+        f"({shell_wrapper.native_ignores_interrupts('c.command[0]')} && "
+        f"{_NATIVE_STRINGS}.exists(strings, strings.exists(text,\n  {is_in_text})))"
+    )
 
 
 def _native_init_container(settings: PostInitSleep) -> list[str]:
     """Return when the settings select an init container `c`, in CEL. Empty if they do not."""
     if not settings.init_containers:
         return []
-    never = quoted_list(sorted(MESH_INIT_CONTAINERS | OWN_CONTAINERS))
-    return [*native_match(settings.init_containers, "c.name"), f"!(c.name in {never})"]
+    return [
+        *native_match(settings.init_containers, "c.name"),
+        f"!(c.name in {quoted_list(sorted(OWN_CONTAINERS))})",
+        *native_is_no_mesh_init_container(),
+    ]
 
 
 def _native_container(settings: PostInitSleep) -> list[str]:
@@ -365,7 +432,8 @@ REMEDY = Remedy(
     apply=apply,
     reasons=WRAPPER_REASONS | {
         Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NATIVE_SIDECAR, Reason.MESH_INIT_CONTAINER,
-        Reason.LONG_RUNNING, Reason.NOT_NEEDED, Reason.INTERACTIVE,
+        Reason.LONG_RUNNING, Reason.NOT_NEEDED, Reason.INTERACTIVE, Reason.TRAPS_INTERRUPT,
+        Reason.PROCESS_ONE,
     },
     effect=effect,
     proposed_settings=proposed_settings,

@@ -1,65 +1,154 @@
 """The init containers of service meshes, and their effect on the connections of other containers.
 
-The names are those that the injectors of Istio, Linkerd and Kuma use.
+The names are those that the injectors of Istio, Linkerd, Kuma, Consul, AWS App Mesh and Open
+Service Mesh use. The init container of another mesh is found by the capability that it needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
-from webhook.core.pod import ContainerFields
+from webhook.core.cel import quote, quoted_list
+from webhook.core.constants import OWN_CONTAINERS
+from webhook.core.decision_input import PodFacts
+from webhook.core.pod import ContainerFields, is_sidecar
 
-_INTERCEPTING = frozenset({"istio-init", "linkerd-init", "kuma-init"})
+_REDIRECTING = frozenset(
+    {
+        *("istio-init", "linkerd-init", "kuma-init", "osm-init", "proxyinit"),
+        *("consul-connect-inject-init", "consul-mesh-init"),
+    }
+)
 """After one of these init containers has run, the pod's connections go to the mesh's proxy."""
+_REDIRECTING_PREFIX = "consul-connect-inject-init-"
+"""Consul adds an init container for each service of a pod, if the pod has more than one."""
 
 _VALIDATING = frozenset({"istio-validation", "linkerd-network-validator", "kuma-validation"})
 """In a pod with one of these init containers, a CNI plugin redirects connections to the proxy from
 the start."""
 
-MESH_INIT_CONTAINERS = _INTERCEPTING | _VALIDATING
-"""The init containers of meshes. They are never wrapped, because they rely on details such as a
-mount or an exact command, which a wrapper changes. A pod whose network set-up fails is worse off
-than a pod that is retried."""
+_MESH_INIT_CONTAINERS = _REDIRECTING | _VALIDATING
 
-_PROXIES = frozenset({"istio-proxy", "linkerd-proxy", "kuma-sidecar"})
+_PLUGIN_SIGNS = (
+    ("istio-init", frozenset({"istio-validation"})),
+    ("linkerd-init", frozenset({"linkerd-network-validator", "linkerd-proxy"})),
+    ("kuma-init", frozenset({"kuma-validation", "kuma-sidecar"})),
+)
+"""The containers by which a pod shows that a CNI plugin redirects its connections. The plugin does
+not if the pod has the init container in front of them. The plugins of Linkerd and Kuma look for the
+proxy themselves, and not every pod with it has an init container that validates (kuma
+`app/cni/pkg/cni/kubernetes_linux.go`, linkerd2-proxy-init `cni-plugin/main.go`)."""
+
+_READ_NAMES = frozenset(chain.from_iterable({name, *signs} for name, signs in _PLUGIN_SIGNS))
+"""All names in _PLUGIN_SIGNS. Most pods have none of them."""
+
+_PROXIES = frozenset({"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"})
 """The proxies, if they run as native sidecars."""
 
-
-def intercepting_index(init_containers: Sequence[ContainerFields]) -> int | None:
-    """Return the index of the init container that redirects connections to the mesh's proxy."""
-    return _first_index(init_containers, _INTERCEPTING)
+_REDIRECTING_CAPABILITIES = frozenset({"ALL", "NET_ADMIN", "NET_RAW"})
 
 
-def blocks_init_containers(init_containers: Sequence[ContainerFields]) -> bool:
+def is_mesh_init_container(container: ContainerFields) -> bool:
+    """Return whether an init container belongs to a mesh, or may redirect the pod's connections.
+
+    Such a container is never wrapped, because it relies on details such as a mount, an exact
+    command or the capabilities of its file, which a wrapper changes. A pod whose network set-up
+    fails is worse off than a pod that is retried.
+    """
+    name = container.name
+    return (
+        name in _MESH_INIT_CONTAINERS
+        or name.startswith(_REDIRECTING_PREFIX)
+        or _adds_redirecting_capability(container)
+    )
+
+
+def native_is_no_mesh_init_container() -> tuple[str, ...]:
+    """Return conditions that hold if `is_mesh_init_container` does not hold for `c`, in CEL."""
+    pattern = f"(?i)^(cap_)?({'|'.join(sorted(_REDIRECTING_CAPABILITIES))})$"
+    return (
+        f"!(c.name in {quoted_list(sorted(_MESH_INIT_CONTAINERS))})",
+        f"!c.name.startsWith({quote(_REDIRECTING_PREFIX)})",
+        "!c.?securityContext.?capabilities.?add.orValue([])\n"
+        f"  .exists(name, name.matches({quote(pattern)}))",
+    )
+
+
+def redirect_index(pod: PodFacts) -> int | None:
+    """Return the index of the first init container that may redirect connections to a proxy.
+
+    A privileged one that ends may too. Most of them do something else, but a gate in front of one
+    does no harm. Return None if a CNI plugin redirects connections from the start.
+    """
+    if is_behind_proxy(pod):
+        return None
+    inits = pod.init_containers or ()
+    return next((index for index, each in enumerate(inits) if _may_redirect(each)), None)
+
+
+def blocks_init_containers(pod: PodFacts) -> bool:
     """Return whether the mesh blocks the connections of every init container.
 
     This happens if a CNI plugin redirects connections to a proxy that starts with the regular
     containers.
     """
-    return _is_behind_cni(init_containers) and _proxy_index(init_containers) is None
+    return is_behind_proxy(pod) and _proxy_index(pod.init_containers or ()) is None
 
 
-def is_behind_proxy(init_containers: Sequence[ContainerFields]) -> bool:
+def is_behind_proxy(pod: PodFacts) -> bool:
     """Return whether a CNI plugin redirects the connections of every init container to a proxy."""
-    return intercepting_index(init_containers) is None and _is_behind_cni(init_containers)
+    if pod.asks_plugin_to_redirect:
+        return True
+    names = [
+        each.name
+        for each in (*(pod.init_containers or ()), *(pod.containers or ()))
+        if each.name in _READ_NAMES
+    ]
+    if not names:
+        return False
+    return any(
+        init_container not in names and not signs.isdisjoint(names)
+        for init_container, signs in _PLUGIN_SIGNS
+    )
 
 
-def can_connect(init_containers: Sequence[ContainerFields], index: int) -> bool:
+def can_connect(pod: PodFacts, index: int) -> bool:
     """Return whether the init container at an index can connect to something outside the pod."""
-    intercepting = intercepting_index(init_containers)
-    if intercepting is not None:
-        return index < intercepting
-    return not _is_behind_cni(init_containers) or index > (_proxy_index(init_containers) or 0)
+    if is_behind_proxy(pod):
+        proxy = _proxy_index(pod.init_containers or ())
+        return proxy is not None and index > proxy
+    redirect = redirect_index(pod)
+    return redirect is None or index < redirect
 
 
-def _is_behind_cni(init_containers: Sequence[ContainerFields]) -> bool:
-    """Return whether a CNI plugin redirects the pod's connections from the start."""
-    return _first_index(init_containers, _VALIDATING) is not None
+def _may_redirect(container: ContainerFields) -> bool:
+    if container.name in OWN_CONTAINERS:
+        return False
+    security = container.security_context
+    return (
+        container.name in _REDIRECTING
+        or container.name.startswith(_REDIRECTING_PREFIX)
+        or _adds_redirecting_capability(container)
+        # A privileged sidecar is usually a daemon, such as Docker's. Its image is pulled while a
+        # gate behind it waits.
+        or (security is not None and bool(security.privileged) and not is_sidecar(container))
+    )
+
+
+def _adds_redirecting_capability(container: ContainerFields) -> bool:
+    """Return whether a container adds a capability with which it can redirect connections.
+
+    Runtimes accept a name in any case, and CRI-O with the prefix `CAP_` too.
+    """
+    security = container.security_context
+    if security is None or security.capabilities is None:
+        return False
+    return any(
+        name.upper().removeprefix("CAP_") in _REDIRECTING_CAPABILITIES
+        for name in security.capabilities.add or ()
+    )
 
 
 def _proxy_index(init_containers: Sequence[ContainerFields]) -> int | None:
-    return _first_index(init_containers, _PROXIES)
-
-
-def _first_index(containers: Sequence[ContainerFields], names: frozenset[str]) -> int | None:
-    return next((i for i, container in enumerate(containers) if container.name in names), None)
+    return next((i for i, each in enumerate(init_containers) if each.name in _PROXIES), None)

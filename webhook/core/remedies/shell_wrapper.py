@@ -31,11 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from webhook.core.cel import quote
-
-_MARKER = ": podsettle;"
-"""The first characters of the script in every version of podsettle. `:` does nothing in a shell.
-During an upgrade replicas of two versions change pods, and each must recognise the other's
-wrapper."""
+from webhook.core.constants import SCRIPT_MARKER, SCRIPT_NAME
 
 # Constraints on the script:
 #
@@ -70,7 +66,7 @@ wrapper."""
 # - The last hexadecimal digit of SigIgn holds the signals 1 to 4. If it cannot be read, the command
 #   gets TERM.
 SCRIPT = (
-    _MARKER
+    SCRIPT_MARKER
     + r""" # Runs the command below, passes signals on, ends $2 s after it, not before $1+$2 s.
 {
 pass(){ kill -$1 $pid;} 2>/dev/null
@@ -105,7 +101,7 @@ nap $2&wait $!;exit $code
 """The wrapper script. Its arguments are two durations in seconds and the command. The first
 duration is (minimum lifetime - sleep), or 0 if that is negative. The second one is sleep."""
 
-EXEC_SCRIPT = f'{_MARKER}\nshift 2;exec "$@"'
+EXEC_SCRIPT = f'{SCRIPT_MARKER}\nshift 2;exec "$@"'
 """The script without a delay. Process 1 becomes the command, so that nothing differs from a
 container without the script. It has the arguments of SCRIPT, and ignores the durations."""
 
@@ -114,14 +110,13 @@ container without the script. It has the arguments of SCRIPT, and ignores the du
 # limit must not fall below the soft limit, so the soft limit comes first.
 _LIMITS = " { ulimit -Sn %d||ulimit -Sn `ulimit -Hn`;%s:;} 2>/dev/null"
 _HARD_LIMIT = "[ `ulimit -Hn` -gt %d ]&&ulimit -Hn %d;"
-_LIMITS_MARKER = f"{_MARKER} {{ ulimit "
+_LIMITS_MARKER = f"{SCRIPT_MARKER} {{ ulimit "
 """The first characters of a script with limits, in every version that has them."""
 
-_SCRIPT_NAME = "podsettle"
-"""The value of `$0` in the script."""
 WRAPPER_LENGTH = 6
 """The number of strings of a wrapper, in every version of podsettle."""
-_SHELL_NAMES = ("sh", "ash", "dash", "bash")
+_BASH = "bash"
+_SHELL_NAMES = ("sh", "ash", "dash", _BASH)
 _SHELL_DIRECTORIES = ("", "/bin/", "/usr/bin/", "/usr/local/bin/", "/busybox/")
 SHELLS = frozenset(directory + shell for directory in _SHELL_DIRECTORIES for shell in _SHELL_NAMES)
 """The first strings of a command that mean a shell in which the script is tested."""
@@ -130,6 +125,14 @@ SHELLS = frozenset(directory + shell for directory in _SHELL_DIRECTORIES for she
 def is_shell(argv0: str) -> bool:
     """Return whether the first string of a command is a shell in which the script is tested."""
     return argv0 in SHELLS
+
+
+def is_shell_that_ignores_interrupts(command: Sequence[str]) -> bool:
+    """Return whether a command's traps of INT and QUIT have no effect behind the script.
+
+    In bash they work. Under the name `sh`, any shell may be.
+    """
+    return bool(command) and is_shell(command[0]) and not command[0].endswith(_BASH)
 
 
 def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
@@ -151,7 +154,7 @@ def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
         shell,
         "-c",
         SCRIPT,
-        _SCRIPT_NAME,
+        SCRIPT_NAME,
         _sleep_argument(before_sleep_ms),
         _sleep_argument(sleep_ms),
     ]
@@ -164,7 +167,7 @@ def exec_wrapper(shell: str) -> list[str]:
     """
     if not is_shell(shell):
         raise ValueError(f"not a known shell: {shell!r}")
-    return [shell, "-c", EXEC_SCRIPT, _SCRIPT_NAME, "0", "0"]
+    return [shell, "-c", EXEC_SCRIPT, SCRIPT_NAME, "0", "0"]
 
 
 def with_limits(strings: Sequence[str], soft: int, hard: int | None) -> list[str]:
@@ -175,7 +178,7 @@ def with_limits(strings: Sequence[str], soft: int, hard: int | None) -> list[str
     """
     limits = _LIMITS % (soft, "" if hard is None else _HARD_LIMIT % (hard, hard))
     shell, option, script, *rest = strings
-    return [shell, option, f"{_MARKER}{limits}{script.removeprefix(_MARKER)}", *rest]
+    return [shell, option, f"{SCRIPT_MARKER}{limits}{script.removeprefix(SCRIPT_MARKER)}", *rest]
 
 
 def sets_limits(command: Sequence[str]) -> bool:
@@ -190,7 +193,7 @@ def limits(command: Sequence[str]) -> str:
 
 def has_no_delay(command: Sequence[str]) -> bool:
     """Return whether the wrapper with which a command begins only executes the command."""
-    return command[2].endswith(EXEC_SCRIPT.removeprefix(_MARKER))
+    return command[2].endswith(EXEC_SCRIPT.removeprefix(SCRIPT_MARKER))
 
 
 def is_wrapped(command: Sequence[str]) -> bool:
@@ -199,8 +202,8 @@ def is_wrapped(command: Sequence[str]) -> bool:
         len(command) > 3
         and is_shell(command[0])
         and command[1] == "-c"
-        and command[2].startswith(_MARKER)
-        and command[3] == _SCRIPT_NAME
+        and command[2].startswith(SCRIPT_MARKER)
+        and command[3] == SCRIPT_NAME
     )
 
 
@@ -210,21 +213,26 @@ def native_is_shell(argv0: str) -> str:
     return f'{argv0}.matches("^({directories})?({names})$")'
 
 
+def native_ignores_interrupts(argv0: str) -> str:
+    """Return `is_shell_that_ignores_interrupts` in CEL, if `native_is_shell` holds."""
+    return f"!{argv0}.endsWith({quote(_BASH)})"
+
+
 def native_is_wrapped(command: str, start: str) -> str:
     """Return `is_wrapped` of the rest of a command from the index `start` on, in CEL."""
     parts = [
         f"size({command}) > {start} + 3",
         native_is_shell(f"{command}[{start}]"),
         f'{command}[{start} + 1] == "-c"',
-        f"{command}[{start} + 2].startsWith({quote(_MARKER)})",
-        f"{command}[{start} + 3] == {quote(_SCRIPT_NAME)}",
+        f"{command}[{start} + 2].startsWith({quote(SCRIPT_MARKER)})",
+        f"{command}[{start} + 3] == {quote(SCRIPT_NAME)}",
     ]
     return " && ".join(parts)
 
 
 def native_has_no_delay(command: str, start: str) -> str:
     """Return `has_no_delay` of the rest of a command from the index `start` on, in CEL."""
-    return f"{command}[{start} + 2].endsWith({quote(EXEC_SCRIPT.removeprefix(_MARKER))})"
+    return f"{command}[{start} + 2].endsWith({quote(EXEC_SCRIPT.removeprefix(SCRIPT_MARKER))})"
 
 
 def native_has_durations(command: str, start: str, durations: Sequence[str]) -> str:

@@ -32,15 +32,20 @@ from webhook.core.remedies import service_mesh
 from webhook.core.remedies.base import Context, Remedy
 from webhook.core.remedies.gates import (
     GATE_REASONS,
+    HELD_BY_ITS_GATE,
     WAIT,
+    duration_option,
     gate_container,
+    gate_options,
     outcome_without_new_gate,
+    waits_for_targets,
 )
 from webhook.core.remedies.start_targets import (
     MAX_TARGETS,
     Pair,
     StartTarget,
     parse_pod_targets,
+    parse_target_options,
 )
 from webhook.core.types import StrictModel
 
@@ -100,18 +105,18 @@ def apply(
         outcome = Outcome(Reason.APPLIED, changed=True, message=message)
     if problem and (outcome.changed or outcome.reason is Reason.ALREADY_SETTLED):
         yield Outcome(Reason.ANNOTATION_IGNORED, message=problem)
-    yield replace(outcome, effect=_phrase(targets, settings))
+    yield replace(outcome, effect=_effect_of_gate(pod, targets, settings))
 
 
 def _outcome_without_new_gate(pod: PodFacts, context: Context, patch: PodPatch) -> Outcome | None:
     """Return the outcome if the pod has a gate already, or cannot have one, and else None."""
     inits = pod.init_containers or ()
-    if any(each.name == KUBELET_GATE and (each.command or ())[-1:] == [WAIT] for each in inits):
+    if any(each.name == KUBELET_GATE and waits_for_targets(each) for each in inits):
         return Outcome(Reason.ALREADY_SETTLED)  # kubeletGate moves it if it has to.
     outcome = outcome_without_new_gate(START_GATE, pod, context, patch)
     if outcome is not None:
         return outcome
-    if service_mesh.is_behind_proxy(inits):
+    if service_mesh.is_behind_proxy(pod):
         return Outcome(Reason.MESH_TRAFFIC, message=_BEHIND_PROXY)
     missing = context.missing_in_helper(HelperFeature.WAIT)
     return Outcome(Reason.HELPER_TOO_OLD, message=missing) if missing else None
@@ -148,6 +153,25 @@ def _pod_targets(pod: PodFacts, settings: StartGate) -> Sequence[Pair]:
     return parse_pod_targets(text)
 
 
+def _effect_of_gate(pod: PodFacts, targets: Sequence[Pair], settings: StartGate) -> str:
+    """Return what the gate of a pod does, or will do if the pod has none yet.
+
+    The gate can be older than the policy, or that of another policy: a copy of a pod keeps its
+    gate, which waits for what it was made to wait for.
+    """
+    wanted = f"held {_clause(targets, settings.timeout)}"
+    gate = next(filter(waits_for_targets, pod.init_containers or ()), None)
+    if gate is None:
+        return wanted
+    options = gate_options(gate)
+    own_targets, timeout = parse_target_options(options), duration_option(options, "--timeout")
+    if (own_targets, timeout) == (tuple(targets), settings.timeout):
+        return wanted
+    if not own_targets or timeout is None:
+        return HELD_BY_ITS_GATE
+    return f"{HELD_BY_ITS_GATE} {_clause(own_targets, timeout)}"
+
+
 def _subject(targets: Sequence[Pair]) -> str:
     """Return a clause such as `mysql.prod:3306 and 2 more answer`. It names one target."""
     (_, first), *others = targets
@@ -156,18 +180,18 @@ def _subject(targets: Sequence[Pair]) -> str:
 
 def effect(settings: StartGate) -> str:
     """Return what the remedy does to a pod that adds no targets."""
-    return _phrase([target.pair for target in settings.wait_for], settings)
+    return f"held {_clause([target.pair for target in settings.wait_for], settings.timeout)}"
 
 
-def _phrase(targets: Sequence[Pair], settings: StartGate) -> str:
-    """Return what the gate does to a pod, as a phrase after `is`."""
-    timeout = format_duration(settings.timeout, separator=" ")
-    return f"held until {_subject(targets)}, for at most {timeout}"
+def _clause(targets: Sequence[Pair], timeout_ms: int) -> str:
+    """Return for what a pod is held, as a clause after `held`."""
+    timeout = format_duration(timeout_ms, separator=" ")
+    return f"until {_subject(targets)}, for at most {timeout}"
 
 
 def container_sign(container: Container) -> str:
-    """Return what the gate does, if the container is the gate."""
-    if container.name != START_GATE:
+    """Return what the gate does, if the container is the gate, or the one of kubeletGate too."""
+    if not waits_for_targets(container):
         return ""
     return (
         "podsettle added this container. It waits until the addresses and names in its arguments "

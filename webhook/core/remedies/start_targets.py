@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -126,6 +127,15 @@ def parse_pod_targets(text: str) -> tuple[Pair, ...]:
     if len(items) > MAX_POD_TARGETS:
         raise ValueError(f"it has more than {MAX_POD_TARGETS} targets")
     return tuple([_parse_target(item.strip()) for item in items])
+
+
+def parse_target_options(options: Iterable[tuple[str, str]]) -> tuple[Pair, ...]:
+    """Return the targets in the options of a gate, such as `("--tcp", "mysql.prod:3306")`.
+
+    A client may have written them, so options that are no targets are left out.
+    """
+    found = ((option.removeprefix("--"), text) for option, text in options)
+    return tuple([pair for pair in found if pair[0] in _PATTERNS and _is_target(*pair)])
 
 
 def _parse_target(text: str) -> Pair:

@@ -24,7 +24,7 @@ ADVICE: Mapping[Reason, str] = {
     "ask the operator for a policy that covers them. A namespace can also opt in to a policy by "
     "the label `podsettle.dev/policy: NAME`.",
     Reason.POLICY_NOT_FOUND: "Correct the label of the namespace, or ask the operator for the "
-    "policy. `kubectl get settlepolicies` lists the policies.",
+    "policy.",
     Reason.NAMESPACE_DISABLED: "Remove the label if you want podsettle to change pods in the "
     "namespace.",
     Reason.NAMESPACE_UNKNOWN: "If the namespace is new, create the pod again. Otherwise tell the "
@@ -46,10 +46,19 @@ ADVICE: Mapping[Reason, str] = {
     "`imageConfig` in the policy.",
     Reason.IMAGE_CONFIG_UNAVAILABLE: "Create the pod again, because podsettle then often knows the "
     "image. Or write the entrypoint of the image into the container's `command`.",
+    Reason.SHORT_IMAGE_NAME: "Write the registry into the name of the image, such as "
+    "`docker.io/library/busybox`. Or write the entrypoint of the image into the container's "
+    "`command`.",
     Reason.NO_SHELL: "Ask the operator for a policy with `delivery: Auto`, or start the command "
     "with a shell, such as `sh`.",
     Reason.INTERACTIVE: "Ask the operator for a policy with `delivery: Auto`, or remove `stdin` "
     "and `tty` from the container.",
+    Reason.TRAPS_INTERRUPT: "Ask the operator for a policy with `delivery: Auto`, or start the "
+    "command with `bash`, in which the trap works.",
+    Reason.FILE_CAPABILITIES: "If the program needs no capability, set `capabilities: {drop: "
+    "[ALL]}` in the container's `securityContext`. If the container may run as root, set "
+    "`runAsUser: 0`. A command that starts with a shell, such as `sh`, gets the remedy too.",
+    Reason.PROCESS_ONE: _NOTHING,
     Reason.NATIVE_SIDECAR: _NOTHING,
     Reason.MESH_INIT_CONTAINER: _NOTHING,
     Reason.LONG_RUNNING: "Nothing. The remedy is for containers that end quickly.",

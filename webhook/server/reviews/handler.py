@@ -210,7 +210,7 @@ class ReviewHandler:
             if answer.error is not None:
                 self._review_log.flush()
                 self._log_error(answer, review)
-            elif request is not None and decision.policies:
+            elif request is not None and (decision.policies or decision.leaves_unevaluated):
                 self._review_log.record(request, answer.rendered)
                 if decision.unmet and self._events is not None and not dry_run:
                     self._events.offer(request, decision.unmet)

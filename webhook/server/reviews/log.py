@@ -78,7 +78,7 @@ class ReviewLog:
         entry = (
             request.uid[:limit],
             (request.namespace or "")[:limit],
-            request.pod.name[:limit],
+            request.pod_name[:limit],
             rendered.texts.log_summary,
             rendered.texts.audit_annotations,
         )

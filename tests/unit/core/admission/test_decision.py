@@ -115,8 +115,18 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.IMAGE_CONFIG_UNAVAILABLE: lambda: ask(
         pod(container("a")), view(policy(imageConfig=QUAY))
     ),
+    Reason.SHORT_IMAGE_NAME: lambda: ask(
+        pod(container("a", image="busybox")), view(policy(imageConfig=QUAY))
+    ),
     Reason.NO_SHELL: lambda: sleep(pod(QUICK), delivery="Shell"),
     Reason.INTERACTIVE: lambda: sleep(pod(container("a", "sh", tty=True)), delivery="Shell"),
+    Reason.TRAPS_INTERRUPT: lambda: sleep(
+        pod(container("a", "sh", "-c", "trap 'exit 0' INT; sleep 9")), delivery="Shell"
+    ),
+    Reason.FILE_CAPABILITIES: lambda: ask(
+        pod(QUICK | {"securityContext": {"allowPrivilegeEscalation": False}})
+    ),
+    Reason.PROCESS_ONE: lambda: ask(pod(container("a", "/init"))),
     Reason.NATIVE_SIDECAR: lambda: ask(pod(container("a", "/a", restartPolicy="Always"))),
     Reason.MESH_INIT_CONTAINER: lambda: ask(pod(container("istio-init", "/a"))),
     Reason.LONG_RUNNING: lambda: sleep(pod(restartPolicy="Always"), containers=["*"]),

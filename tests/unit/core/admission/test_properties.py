@@ -83,6 +83,33 @@ def unserved(before: Any, after: Any) -> list[str]:
     return found
 
 
+PLUGIN_ANNOTATION = "consul.hashicorp.com/redirect-traffic-config"
+
+
+def behind_plugin(document: Any) -> bool:
+    """Return whether a CNI plugin redirects the connections of all containers of a pod."""
+    spec = document["spec"]
+    names = {c["name"] for key in ("initContainers", "containers") for c in spec.get(key) or ()}
+    return (
+        PLUGIN_ANNOTATION in (document["metadata"].get("annotations") or {})
+        or ("istio-validation" in names and "istio-init" not in names)
+        or ("linkerd-proxy" in names and "linkerd-init" not in names)
+    )
+
+
+def may_redirect(container: Any) -> bool:
+    """Return whether connections may go to a proxy after an init container has run."""
+    security = container.get("securityContext") or {}
+    added = (security.get("capabilities") or {}).get("add") or ()
+    name = container["name"]
+    sidecar = container.get("restartPolicy") == "Always" or name.startswith("sidecar-")
+    return name not in {HELPER, GATE, START_GATE} and (
+        name in {"istio-init", "linkerd-init", "proxyinit"}
+        or (bool(security.get("privileged")) and not sidecar)
+        or not {"NET_ADMIN", "cap_net_raw", "ALL"}.isdisjoint(added)
+    )
+
+
 def misplaced(before: Any, after: Any) -> bool:
     """Return whether a gate was inserted where a mesh redirects its connections.
 
@@ -95,13 +122,18 @@ def misplaced(before: Any, after: Any) -> bool:
     for gate in {GATE, START_GATE} & inserted.keys():
         if inserted[gate]["command"][-1] == "wait":
             in_front = names[: names.index(gate)]
-            return not {*in_front} <= {HELPER, GATE, START_GATE}
+            return behind_plugin(before) or not {*in_front} <= {HELPER, GATE, START_GATE}
     if GATE not in inserted:
         return False
-    behind = names[names.index(GATE) + 1 :]
-    if "istio-init" in names:
-        return behind[:1] != ["istio-init"]
-    return bool(behind)
+    place = names.index(GATE)
+    if behind_plugin(before):
+        proxies = {"istio-proxy", "linkerd-proxy", "consul-dataplane"}
+        return place != len(names) - 1 or proxies.isdisjoint(names)
+    if any(map(may_redirect, new)):
+        return next(map(may_redirect, new[place + 1 :]), False) is False or any(
+            map(may_redirect, new[:place])
+        )
+    return place != len(names) - 1
 
 
 @examples(300)

@@ -68,6 +68,25 @@ def test_gate_moves_after_a_mesh_proxy_added_after_it() -> None:
     assert decide_pod(after, make_view()).operations == ()
 
 
+@pytest.mark.parametrize(
+    ("args", "effect"),
+    [
+        (["wait-kubelet", "--timeout", "30s"], "held until its node's kubelet has a serving "
+         "certificate, for at most 30 s"),
+        (["wait-kubelet", "--timeout", "15s"], "held by its gate until its node's kubelet has a "
+         "serving certificate, for at most 15 s"),
+        (["wait-kubelet", "--timeout", "x"], "held by its gate"),
+        (["wait-kubelet"], "held by its gate"),
+        ([], "held by its gate"),
+    ],
+)  # fmt: skip
+def test_gate_of_a_copy_is_described_by_its_own_timeout(args: list[str], effect: str) -> None:
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once)[1]["args"] = args
+    (outcome,) = decide_pod(once, make_view()).outcomes
+    assert (outcome.reason, outcome.effect) == ("AlreadySettled", effect)
+
+
 SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
 
 

@@ -34,6 +34,7 @@ from tests.support.kubelet_gate import (
 )
 from tests.support.patches import changes
 from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.summary import summary_of
 from webhook.core.defects.versions import Version
 from webhook.core.policy.snapshot import Snapshot
 
@@ -333,6 +334,67 @@ def test_annotation_is_ignored_unless_the_policy_allows_it() -> None:
     decision = decide_pod(annotated("mysql.prod:3306"), make_view())
     assert reasons(decision) == ["AnnotationIgnored", "Applied"]
     assert "the policy does not set podTargets" in decision.outcomes[0].message
+
+
+# Gates that are older than the policy, as in a copy of a pod.
+
+OLD = make_view({"tcp": "old.prod:3306"}, {"dns": "b"}, timeout="30s")
+OLD_GATE = "held by its gate until old.prod:3306 and 1 more answer, for at most 30 s"
+
+
+def test_summary_of_a_copy_names_the_targets_of_its_own_gate() -> None:
+    copied = mutate_pod(pod(QUICK), OLD)
+    decision = decide_pod(copied, make_view())
+    assert reasons(decision) == ["AlreadySettled"]
+    assert summary_of(decision.outcomes) == f"The pod is already {OLD_GATE}."
+    # Another change to the pod writes the annotation again.
+    now = make_view(nodes=(node(),), beside={"postInitSleep": {}})
+    assert f"the pod is {OLD_GATE}, by policy p" in summary(mutate_pod(copied, now))
+
+
+def test_summary_of_a_copy_whose_gate_is_moved_names_its_own_targets() -> None:
+    moved = mutate_pod(behind_a_mesh(mutate_pod(pod(QUICK), OLD)), make_view())
+    assert summary(moved).startswith(f"The pod is {OLD_GATE}, by policy p")
+
+
+def test_summary_of_a_copy_with_one_container_for_both_gates_names_what_it_has() -> None:
+    old = {"waitFor": [{"dns": "old"}], "timeout": "1s"}
+    earlier = policy(remedies={"startGate": old, "kubeletGate": {"timeout": "7s"}})
+    copied = mutate_pod(pod(QUICK), view(earlier, nodes=[MODERN]))
+    decision = decide_pod(copied, BOTH)
+    assert reasons(decision) == ["AlreadySettled", "AlreadySettled"]
+    assert [outcome.effect for outcome in decision.outcomes] == [
+        "held by its gate until old answers, for at most 1 s",
+        "held by its gate until its node's kubelet has a serving certificate, for at most 7 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        None,
+        [],
+        ["--timeout", "15s"],
+        ["--timeout", "soon", "--dns", "a"],
+        ["--dns", "a"],
+        ["--timeout", "15s", "--dns", "a b\nforged"],
+        ["--timeout", "15s", "--tcp", "x" * 10_000],
+        ["--timeout"],
+    ],
+)
+def test_gate_whose_arguments_a_client_wrote_is_only_called_a_gate(args: Any) -> None:
+    once = mutate_pod(pod(QUICK), OLD)
+    init_containers(once)[0]["args"] = args
+    (outcome,) = decide_pod(once, make_view()).outcomes
+    assert (outcome.reason, outcome.effect) == ("AlreadySettled", "held by its gate")
+
+
+@pytest.mark.parametrize("nodes", [(MODERN,), (node(),)], ids=["plain", "with a lifetime"])
+def test_gate_of_the_policy_is_described_by_the_policy(nodes: tuple[Json, ...]) -> None:
+    look = make_view({"tcp": "a:1"}, {"http": "http://b/"}, {"dns": "c"}, nodes=nodes)
+    once = mutate_pod(pod(QUICK), look)
+    (outcome,) = decide_pod(once, look).outcomes
+    assert outcome.effect == "held until a:1 and 2 more answer, for at most 15 s"
 
 
 # Pods that get no gate.

@@ -205,10 +205,18 @@ HELPER_OPTIONS = PostInitSleep.model_validate({"minLifetime": "2s"}).wrapper.hel
         ({"command": ["/podsettle/linger", "--", "init"]}, ""),
         ({"command": ["/podsettle/linger", "--sleep", "\x1b", "--min-lifetime", "1s"]}, ""),
         ({"command": ["sh", "-c", ": podsettle; script", "podsettle"]}, ""),
+        (
+            {
+                "command": ["/vault/vault-env"],
+                "args": ["/podsettle/linger", "--sleep", "2s", "--", "init"],
+            },
+            " for at least 2 s",
+        ),
     ],
     ids=[
         *("helper", "shell", "copy of the helper", "copy beside short containers"),
         *("options in another order", "no times", "malformed time", "no script"),
+        "behind another program",
     ],
 )
 def test_exit_code_255_of_a_container_that_is_kept_alive_is_only_possible(

@@ -48,11 +48,12 @@ class Handling:
         self.drain = Drain(idle_seconds=10, timeout_seconds=45)
         self._metrics = Metrics("test")
         self._runner = runner
+        self._review_log = ReviewLog()
         self._handler = ReviewHandler(
             source,
             SETTINGS,
             metrics=self._metrics,
-            review_log=ReviewLog(),
+            review_log=self._review_log,
             drain=self.drain,
             in_flight=InFlight(),
             budget=self.budget,
@@ -77,6 +78,10 @@ class Handling:
             return answer
 
         return self._runner.run(handle())
+
+    def flush(self) -> None:
+        """Write the lines of the log that wait."""
+        self._review_log.flush()
 
     @property
     def counts(self) -> dict[str, float]:
@@ -205,3 +210,81 @@ def test_review_that_was_queued_for_too_long_is_shed(handling: Handling) -> None
     assert shed is not None
     response = json.loads(shed)["response"]
     assert "podsettle: Overloaded: 0 reviews are under way" in response["warnings"][0]
+
+
+START = {"waitFor": [{"dns": "a.b"}]}
+FULL = pod(container("a", "/a"), annotations={"theirs": "x" * (256 * 1024 - 10)})
+UNEVALUATED: dict[str, tuple[Any, str]] = {
+    "too many containers": (pod(*(container(f"a{n}", "/a") for n in range(501))), "PodTooLarge"),
+    "too many values": (pod(containers=[{}] * 150_001), "PodTooLarge"),
+    "too long with its patch": (pod(container("a", "/a"), x="y" * 1_310_500), "PodTooLarge"),
+    "full annotations": (FULL, "AnnotationsFull"),
+    "a field of another type": (pod(hostNetwork="yes"), "MalformedPod"),
+    "a field of another type that is decoded late": (pod(tolerations=5), "MalformedPod"),
+    "an object that is no pod": ({"metadata": {"name": "p"}, "spec": []}, "MalformedPod"),
+    "a mirror pod": (pod(annotations={"kubernetes.io/config.mirror": "x"}), "MirrorPod"),
+    "a Windows pod": (pod(os={"name": "windows"}), "WindowsPod"),
+}
+"""Covered pods that are left as they are before a policy is applied, and the reason."""
+
+
+def lines_about(
+    handling: Handling, caplog: pytest.LogCaptureFixture, document: Any, seen: Snapshot
+) -> list[str]:
+    """Return the lines of the log about a review, after either way of answering it."""
+    handling.source.view = seen
+    found: list[list[str]] = []
+    for handle in (handling.now, handling.later):
+        caplog.clear()
+        handle(review_of(document))
+        handling.flush()
+        found.append([record.getMessage() for record in caplog.records])
+    at_once, later = found
+    assert at_once == later
+    return at_once
+
+
+@pytest.mark.parametrize("case", UNEVALUATED)
+def test_covered_pod_that_is_left_unevaluated_has_a_line_with_the_reason(
+    handling: Handling, caplog: pytest.LogCaptureFixture, case: str
+) -> None:
+    caplog.set_level("INFO", "webhook.server.reviews.log")
+    document, reason = UNEVALUATED[case]
+    gated = policy(remedies={"kubeletGate": {}, "postInitSleep": {}, "startGate": START})
+    (line,) = lines_about(handling, caplog, document, view(gated, namespaces=KNOWN))
+    assert line.endswith(f" pod ci/p: skipped: {reason}")
+    assert lines_about(handling, caplog, document, view(namespaces=KNOWN)) == []
+
+
+def test_pod_that_has_opted_out_has_no_line(
+    handling: Handling, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "webhook.server.reviews.log")
+    out = pod(annotations={"podsettle.dev/skip": "true"})
+    assert lines_about(handling, caplog, out, view(SLEEPING, namespaces=KNOWN)) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "count"),
+    [(UNEVALUATED["too many containers"][0], 0), (pod(tolerations=5), 0),
+     (pod(tolerations=5, labels={"a": "b"}), 1), (pod(hostNetwork="yes"), 1)],
+    ids=["many containers", "malformed", "malformed and selected", "labels that cannot be read"],
+)  # fmt: skip
+def test_pod_that_no_policy_selects_has_no_line_if_its_labels_can_be_read(
+    handling: Handling, caplog: pytest.LogCaptureFixture, document: Any, count: int
+) -> None:
+    caplog.set_level("INFO", "webhook.server.reviews.log")
+    selecting = policy(remedies={"startGate": START}, podSelector={"matchLabels": {"a": "b"}})
+    lines = lines_about(handling, caplog, document, view(selecting, namespaces=KNOWN))
+    assert len(lines) == count
+
+
+@pytest.mark.parametrize("name", [5, None, ["p"], "x\ny"])
+def test_name_that_cannot_be_read_or_printed_is_no_obstacle(
+    handling: Handling, caplog: pytest.LogCaptureFixture, name: Any
+) -> None:
+    caplog.set_level("INFO", "webhook.server.reviews.log")
+    document = {"metadata": {"name": name}, "spec": []}
+    (line,) = lines_about(handling, caplog, document, view(SLEEPING, namespaces=KNOWN))
+    assert "skipped: MalformedPod" in line
+    assert line.isprintable()

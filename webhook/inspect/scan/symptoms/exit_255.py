@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from webhook.core.constants import GATES, HELPER
+from webhook.core.decision_input import wrapped_command_of
 from webhook.core.durations import format_duration
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.remedies.post_init_sleep import is_kept_alive, kept_alive_ms
@@ -102,7 +103,7 @@ def _finding(
     *,
     init: bool,
 ) -> Finding:
-    command = container.command or []
+    command = wrapped_command_of(container)
     kept_alive = container.name == HELPER or is_kept_alive(command)
     kind = "init container" if init else "container"
     started, finished = terminated.started_at, terminated.finished_at

@@ -1,0 +1,157 @@
+"""Commands that a wrapper changes because they are no longer process 1."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.examples import examples
+from tests.support.factories import (
+    Json,
+    container,
+    decide_pod,
+    mutate_pod,
+    pod,
+    policy,
+    reasons,
+    view,
+)
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.command_line import (
+    SIGNAL_NAMES_PATTERN,
+    TRAP_PATTERN,
+    TRAPPED_SIGNAL_PATTERN,
+    traps_interrupt,
+)
+from webhook.core.policy.snapshot import Snapshot
+from webhook.core.remedies import shell_wrapper
+
+XCOM = 'trap "exit 0" INT; while true; do sleep 1; done;'
+"""What Airflow's KubernetesPodOperator runs in its XCom sidecar."""
+
+
+def seen(**settings: Any) -> Snapshot:
+    every = {"postInitSleep": {"containers": ["*"], **settings}}
+    return view(policy(remedies=every))
+
+
+def regular(*command: str, **fields: Any) -> Json:
+    return pod(containers=[container("a", *command, **fields)], restartPolicy="Never")
+
+
+def wrapper_of(document: Json, **settings: Any) -> str:
+    (found,) = mutate_pod(document, seen(**settings))["spec"]["containers"]
+    command = found.get("command") or [""]
+    if shell_wrapper.is_wrapped(command):
+        return "shell"
+    return "helper" if command[0] == "/podsettle/linger" else ""
+
+
+TRAPS = [
+    XCOM,
+    "trap 'exit 0' SIGINT",
+    "trap 'exit 0' TERM INT; sleep 9",
+    "trap 'exit 0' QUIT",
+    "trap cleanup 1 2 15",
+    "trap cleanup 3",
+    "set -e\ntrap 'rm -f x; exit 1' HUP INT TERM\nmake",
+    'for s in HUP INT; do trap "kill -$s $pid" $s; done',
+    "trap '\n  rm x\n' INT",
+    "trap 'exit 0' int",
+    "trap - SigQuit",
+    "x && (trap 'y' INT)",
+    "sh -c 'trap \"exit 0\" INT'",
+]
+NO_TRAPS = [
+    "true",
+    "trap 'rm -f x' EXIT; make",
+    "trap cleanup TERM",
+    "trap cleanup 0 15",
+    "kill -INT 7",
+    "echo bootstrap INT",
+    "trapped=INT",
+    "make 2>&1; exit 2",
+    "trap 'exit 2' TERM",
+]
+
+
+@pytest.mark.parametrize("script", TRAPS)
+@pytest.mark.parametrize("shell", ["sh", "/bin/sh", "ash", "dash", "/busybox/sh"])
+@pytest.mark.parametrize("place", ["command", "args"])
+def test_helper_wraps_a_shell_that_traps_an_interrupt(script: str, shell: str, place: str) -> None:
+    document = (
+        regular(shell, "-c", script) if place == "command" else regular(shell, args=["-c", script])
+    )
+    assert wrapper_of(document) == "helper"
+    decision = decide_pod(document, seen(delivery="Shell"))
+    assert reasons(decision) == ["a: TrapsInterrupt"]
+    assert len(decision.warnings) == 1
+    without_helper = decide_pod(document, seen(), settings=OperatorSettings())
+    assert reasons(without_helper) == ["a: HelperImageMissing"]
+
+
+@pytest.mark.parametrize("script", TRAPS)
+def test_trap_works_behind_the_script_in_bash(script: str) -> None:
+    assert wrapper_of(regular("/bin/bash", "-c", script)) == "shell"
+
+
+@pytest.mark.parametrize("script", NO_TRAPS)
+def test_shell_without_such_a_trap_wraps_itself(script: str) -> None:
+    assert wrapper_of(regular("sh", "-c", script)) == "shell"
+    assert wrapper_of(regular("sh", args=["-c", script])) == "shell"
+
+
+def test_limits_alone_do_not_change_the_signals_of_a_shell() -> None:
+    limits = view(policy(remedies={"openFiles": {"soft": 4096}}))
+    (found,) = mutate_pod(regular("sh", "-c", XCOM), limits)["spec"]["containers"]
+    assert shell_wrapper.has_no_delay(found["command"])
+
+
+def test_script_in_the_way_of_a_program_is_no_shell_script() -> None:
+    assert reasons(decide_pod(regular("/a", args=[XCOM]), seen(delivery="Shell"))) == ["a: NoShell"]
+
+
+def test_trap_in_a_megabyte_is_found_in_linear_time() -> None:
+    script = "trap 'x' TERM; " * 60_000
+    document = regular("sh", "-c", script, args=[script])
+    assert wrapper_of(document) == "shell"
+
+
+WORDS = st.sampled_from(
+    [
+        *("trap", " ", "  ", "\n", ";", "'", '"', "INT", "int", "SIGQUIT", "2", "3", "15", "EXIT"),
+        *("exit 2", "$s", ")", "&&", "\t", "x", "_", "\r\n"),
+    ]
+)
+
+
+@examples(300)
+@given(st.lists(WORDS, max_size=12).map("".join))
+def test_api_server_finds_the_same_traps(script: str) -> None:
+    """It searches for the three patterns, which mean the same in RE2."""
+    found = [
+        re.search(pattern, script, re.ASCII) is not None
+        for pattern in (TRAP_PATTERN, SIGNAL_NAMES_PATTERN, TRAPPED_SIGNAL_PATTERN)
+    ]
+    assert traps_interrupt([script]) == (found[0] and (found[1] or found[2]))
+
+
+@pytest.mark.parametrize("command", ["/init", "/sbin/init", "/usr/lib/systemd/systemd"])
+def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
+    document = regular(command, args=["/app"])
+    for delivery in ("Auto", "Binary", "ImageVolume", "Shell"):
+        decision = decide_pod(document, seen(delivery=delivery))
+        assert reasons(decision) == ["a: ProcessOne"]
+        assert decision.warnings == []
+    limits = view(policy(remedies={"openFiles": {"soft": 4096}}))
+    assert reasons(decide_pod(document, limits)) == ["a: Applied"]
+
+
+def test_limits_alone_wrap_a_program_that_has_to_be_process_one() -> None:
+    both = view(policy(remedies={"postInitSleep": {"containers": ["*"]}, "openFiles": {"soft": 9}}))
+    (found,) = mutate_pod(regular("/init"), both)["spec"]["containers"]
+    assert found["command"] == ["/podsettle/linger", "--open-files", "9", "--", "/init"]

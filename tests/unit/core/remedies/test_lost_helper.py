@@ -1,0 +1,115 @@
+"""Copies of settled pods from which the init container that copies the helper was removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.factories import (
+    IMAGE,
+    Json,
+    container,
+    decide_pod,
+    mutate_pod,
+    patched,
+    pod,
+    policy,
+    reasons,
+    view,
+)
+from tests.support.post_init_sleep import HELPER, container_names
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.admission.summary import summary_of
+from webhook.core.policy.snapshot import Snapshot
+
+SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
+LIMITS: Json = {"openFiles": {"soft": 4096}}
+REMEDIES = [SLEEP, LIMITS, SLEEP | LIMITS]
+DEBUGGER = {"name": "debugger-x", "image": "busybox", "stdin": True, "tty": True}
+
+
+def seen(remedies: Json, **settings: Any) -> Snapshot:
+    return view(policy(remedies={name: {**each, **settings} for name, each in remedies.items()}))
+
+
+def settled(remedies: Json, **settings: Any) -> Json:
+    before = pod(
+        container("prepare", "sh", "-c", "true"),
+        containers=[container("main", "/main"), container("side", "/side")],
+        restartPolicy="Never",
+    )
+    return mutate_pod(before, seen(remedies, **settings))
+
+
+def debug_copy(document: Json, *added: Json) -> Json:
+    """Return the copy of `kubectl debug --copy-to --keep-init-containers=false`."""
+    metadata = {"name": "copy", "annotations": document["metadata"]["annotations"]}
+    spec = {key: each for key, each in document["spec"].items() if key != "initContainers"}
+    return {**document, "metadata": metadata, "spec": spec | {
+        "containers": [*spec["containers"], *added]
+    }}  # fmt: skip
+
+
+@pytest.mark.parametrize("remedies", REMEDIES, ids="-".join)
+@pytest.mark.parametrize("added", [(), (DEBUGGER,)], ids=["image", "debugger"])
+def test_copy_without_init_containers_gets_the_helper_again(
+    remedies: Json, added: tuple[Json, ...]
+) -> None:
+    original = settled(remedies, delivery="Binary")
+    copy = debug_copy(original, *added)
+    decision = decide_pod(copy, seen(remedies, delivery="Binary"))
+    assert {"main: Applied", "side: Applied"} <= {*reasons(decision)}
+    after = patched(copy, decision)
+    assert container_names(after["spec"]["initContainers"]) == [HELPER]
+    (helper,) = after["spec"]["initContainers"]
+    assert helper["args"] == ["install", "/podsettle/linger"]
+    assert helper["image"] == IMAGE
+    assert after["spec"]["containers"] == copy["spec"]["containers"]
+    assert after["spec"]["volumes"] == copy["spec"]["volumes"]
+    assert "main and side are given the helper again" in summary_of(decision.outcomes)
+    assert decide_pod(after, seen(remedies, delivery="Binary")).operations == ()
+
+
+def test_helper_is_delivered_again_for_a_container_that_the_policy_does_not_select() -> None:
+    copy = debug_copy(settled(LIMITS, delivery="Binary"))
+    other = seen({"openFiles": {"soft": 9, "containers": ["side"]}}, delivery="Binary")
+    after = mutate_pod(copy, other)
+    assert container_names(after["spec"]["initContainers"]) == [HELPER]
+    nothing = seen({"openFiles": {"soft": 9, "containers": ["debugger-*"]}}, delivery="Binary")
+    decision = decide_pod(copy, nothing)
+    assert reasons(decision) == ["main: Applied", "side: Applied"]
+    after = patched(copy, decision)
+    assert container_names(after["spec"]["initContainers"]) == [HELPER]
+    assert decide_pod(after, nothing).operations == ()
+
+
+def test_copy_that_cannot_get_the_helper_again_has_a_warning_that_says_so() -> None:
+    copy = debug_copy(settled(LIMITS, delivery="Binary"))
+    decision = decide_pod(copy, seen(LIMITS), settings=OperatorSettings())
+    assert reasons(decision) == ["main: HelperImageMissing", "side: HelperImageMissing"]
+    assert "cannot start" in decision.outcomes[0].message
+    assert len(decision.warnings) == 1
+
+
+def test_helper_that_is_too_old_for_the_wrapper_is_not_delivered_again() -> None:
+    copy = debug_copy(settled(LIMITS, delivery="Binary"))
+    old = OperatorSettings(linger_image="registry.example/linger:0.1.0")
+    decision = decide_pod(copy, seen(LIMITS), settings=old)
+    assert reasons(decision) == ["main: HelperTooOld", "side: HelperTooOld"]
+
+
+def test_copy_with_the_helper_in_an_image_volume_lacks_nothing() -> None:
+    copy = debug_copy(settled(LIMITS, delivery="ImageVolume"))
+    decision = decide_pod(copy, seen(LIMITS, delivery="ImageVolume"))
+    assert reasons(decision) == ["main: AlreadySettled", "side: AlreadySettled"]
+
+
+@pytest.mark.parametrize("volume", [None, {"configMap": {"name": "x"}}])
+def test_container_with_a_helper_of_its_own_lacks_nothing(volume: Json | None) -> None:
+    """Its image may have the path, or another volume."""
+    command = ["/podsettle/linger", "--open-files", "4096", "--", "/x"]
+    document = pod(containers=[container("main", *command)], restartPolicy="Never")
+    if volume is not None:
+        document["spec"]["volumes"] = [{"name": HELPER, **volume}]
+    assert reasons(decide_pod(document, seen(LIMITS))) == ["main: AlreadySettled"]

@@ -1,0 +1,207 @@
+"""Wrapped containers in front of whose command another webhook has put a program of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from tests.support.examples import examples
+from tests.support.factories import (
+    IMAGE,
+    Json,
+    container,
+    decide_pod,
+    in_shell,
+    mutate_pod,
+    patched,
+    pod,
+    policy,
+    reasons,
+    view,
+)
+from tests.support.post_init_sleep import HELPER, container_names
+from webhook.core.pod import Container
+from webhook.core.policy.snapshot import Snapshot
+from webhook.core.remedies import REMEDIES as REMEDIES_BY_NAME
+from webhook.core.remedies.command_wrapper import unwrapped
+
+PROGRAM = container("a", "/a", args=["--port", "80"])
+SCRIPT = container("a", "sh", "-c", "exec /a", args=["x"])
+SLEEP: Json = {"postInitSleep": {"initContainers": ["*"], "containers": ["*"]}}
+LIMITS: Json = {"openFiles": {"soft": 4096, "initContainers": ["*"]}}
+REMEDIES = [SLEEP, LIMITS, SLEEP | LIMITS]
+EVERY = ["initContainers", "containers"]
+
+
+def seen(remedies: Json, **settings: Any) -> Snapshot:
+    given = {name: {**each, **settings} for name, each in remedies.items()}
+    return view(policy(remedies=given))
+
+
+def strings_of(found: Json) -> list[str]:
+    return [*(found.get("command") or []), *(found.get("args") or [])]
+
+
+def all_in_args(found: Json) -> Json:
+    """Change a container as vault-secrets-webhook of bank-vaults does."""
+    return found | {"command": ["/vault/vault-env"], "args": strings_of(found)}
+
+
+def in_front(found: Json) -> Json:
+    return found | {"command": ["/tini", "--", *found["command"]]}
+
+
+def split_anywhere(found: Json) -> Json:
+    first, *rest = strings_of(found)
+    return found | {"command": [first], "args": rest}
+
+
+def by_a_script(found: Json) -> Json:
+    return found | {"command": ["sh", "-c", '. /x; exec "$@"', "-"], "args": strings_of(found)}
+
+
+def by_the_entrypoint(found: Json) -> Json:
+    bare = {key: value for key, value in found.items() if key != "command"}
+    return bare | {"args": strings_of(found)}
+
+
+CHANGES: list[Callable[[Json], Json]] = [
+    *(all_in_args, in_front, split_anywhere, by_a_script, by_the_entrypoint),
+    lambda found: all_in_args(in_front(found)),
+    lambda found: by_a_script(all_in_args(found)),
+]
+
+
+def changed_by_other(document: Json, change: Callable[[Json], Json], *, own: bool = True) -> Json:
+    """Return a pod whose containers another webhook has changed, and its own init container."""
+    spec = dict(document["spec"])
+    for key in EVERY:
+        spec[key] = [
+            change(each) if own or each["name"] != HELPER else each for each in spec.get(key) or []
+        ]
+    copying = container("copy-vault-env", "sh", "-c", "cp /vault-env /vault/")
+    spec["initContainers"] = [copying, *spec["initContainers"]]
+    spec["volumes"] = [*(spec.get("volumes") or []), {"name": "vault-env", "emptyDir": {}}]
+    return {**document, "spec": spec}
+
+
+def before(found: Json) -> Json:
+    return pod(found | {"name": "prepare"}, containers=[found], restartPolicy="Never")
+
+
+@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
+@pytest.mark.parametrize("remedies", REMEDIES, ids="-".join)
+@pytest.mark.parametrize("found", [PROGRAM, SCRIPT], ids=["program", "script"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_wrapper_is_recognised_wherever_it_stands(
+    change: Callable[[Json], Json], found: Json, remedies: Json, delivery: str
+) -> None:
+    known = seen(remedies, delivery=delivery)
+    # Without a command, podsettle's own container would be another one.
+    own = change is not by_the_entrypoint
+    between = changed_by_other(mutate_pod(before(found), known), change, own=own)
+    decision = decide_pod(between, known)
+    others = [each for each in reasons(decision) if not each.startswith("copy-vault-env")]
+    assert {*others} == {"prepare: AlreadySettled", "a: AlreadySettled"}
+    after = patched(between, decision)
+    assert after["spec"]["containers"] == between["spec"]["containers"]
+    assert decide_pod(after, known).operations == ()
+
+
+def test_helper_is_delivered_before_the_program_of_the_other_webhook() -> None:
+    """It stays where it is, because that program comes from the container in front of it."""
+    known = seen(SLEEP, delivery="Binary")
+    between = changed_by_other(mutate_pod(before(PROGRAM), known), all_in_args)
+    decision = decide_pod(between, known)
+    (late,) = (each for each in decision.outcomes if each.container == "copy-vault-env")
+    assert late.reason == "NotApplicable"
+    assert "before podsettle-linger" in late.message
+    assert decision.operations == ()
+
+
+def test_helper_that_no_other_program_starts_moves_to_the_front() -> None:
+    known = seen(SLEEP, delivery="Binary")
+    between = changed_by_other(mutate_pod(before(PROGRAM), known), all_in_args, own=False)
+    after = mutate_pod(between, known)
+    names = container_names(after["spec"]["initContainers"])
+    assert names == [HELPER, "copy-vault-env", "prepare"]
+
+
+def test_other_remedy_wraps_the_program_of_the_other_webhook() -> None:
+    """The container mounts the helper already, so only its command changes."""
+    between = changed_by_other(mutate_pod(before(PROGRAM), seen(SLEEP)), all_in_args)
+    both = seen(SLEEP | LIMITS)
+    after = mutate_pod(between, both)
+    (main,) = after["spec"]["containers"]
+    limited = ["/podsettle/linger", "--open-files", "4096", "--"]
+    assert main["command"] == [*limited, "/vault/vault-env"]
+    assert main["volumeMounts"] == between["spec"]["containers"][0]["volumeMounts"]
+    assert decide_pod(after, both).operations == ()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["/podsettle/linger"],
+        ["cp", "/podsettle/linger", "/x"],
+        ["-c", "/podsettle/linger --sleep 1s -- x"],
+        ["podsettle", "--sleep"],
+        [": podsettle; x", "podsettle"],
+        ["zsh", "-c", ": podsettle; x", "podsettle", "0", "0", "zsh"],
+    ],
+)
+def test_text_that_only_names_the_wrapper_is_none(args: list[str]) -> None:
+    document = before(container("a", "/x", args=args))
+    assert reasons(decide_pod(document, seen(SLEEP))) == ["prepare: Applied", "a: Applied"]
+
+
+def test_wrapper_behind_many_strings_is_read_in_bounded_time() -> None:
+    (wrapped,) = mutate_pod(before(PROGRAM), seen(SLEEP))["spec"]["containers"]
+    args = [*(["x", "/podsettle/linger", "podsettle"] * 10_000), *strings_of(wrapped)]
+    document = before(container("a", "/x", args=args))
+    assert reasons(decide_pod(document, seen(SLEEP)))[0] == "prepare: AlreadySettled"
+
+
+WRAPPERS = st.sampled_from(
+    [
+        ["/podsettle/linger", "--open-files", "4096", "--"],
+        ["/podsettle/linger", "--sleep", "10ms", "--min-lifetime", "500ms", "--"],
+        in_shell(["sh"], sleep_ms=10, min_lifetime_ms=500)[:-1],
+    ]
+)
+PROGRAMS = st.lists(st.sampled_from(["/vault/vault-env", "--", "-c", "sh", "a b"]), max_size=4)
+
+
+@examples(200)
+@given(st.lists(st.tuples(PROGRAMS, WRAPPERS), max_size=4), PROGRAMS)
+def test_command_without_its_wrappers_is_the_command_before(
+    parts: list[tuple[list[str], list[str]]], end: list[str]
+) -> None:
+    wrapped = [*(string for program, wrapper in parts for string in (*program, *wrapper)), *end]
+    plain = [*(string for program, _ in parts for string in program), *end]
+    assert unwrapped(wrapped) == plain
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_container_shows_the_sign_of_its_wrapper(change: Callable[[Json], Json]) -> None:
+    (wrapped,) = mutate_pod(before(PROGRAM), seen(SLEEP | LIMITS))["spec"]["containers"]
+    moved = msgspec.json.decode(msgspec.json.encode(change(wrapped)), type=Container)
+    plain = msgspec.json.decode(msgspec.json.encode(change(PROGRAM)), type=Container)
+    for name in ("postInitSleep", "openFiles"):
+        assert REMEDIES_BY_NAME[name].container_sign(moved)
+        assert not REMEDIES_BY_NAME[name].container_sign(plain)
+        assert not REMEDIES_BY_NAME[name].container_sign(Container("a", args=Raw(b'"podsettle"')))
+
+
+def test_image_of_the_helper_is_that_of_the_first_call() -> None:
+    known = seen(LIMITS)
+    between = changed_by_other(mutate_pod(before(PROGRAM), known), all_in_args)
+    between["spec"]["containers"].append(container("late", "/late"))
+    (late,) = (each for each in decide_pod(between, known).outcomes if each.container == "late")
+    assert late.message == f"wrapped by the helper from {IMAGE}"

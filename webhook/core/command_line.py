@@ -1,0 +1,95 @@
+"""A container's command line: its `command` and its `args`, as one list of strings.
+
+The facts of a pod omit arguments, because they differ between pods of one template. These functions
+find in them what a decision needs all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from webhook.core.constants import HELPER_PATH, SCRIPT_MARKER, SCRIPT_NAME
+
+_PLACE_OF_NAME = 3
+"""The index of SCRIPT_NAME in a wrapper of a shell, in every version: after the script."""
+
+# The patterns mean the same in Python and in RE2, which the API server has.
+TRAP_PATTERN = r"\btrap[ \t]"
+"""A script that may set a trap."""
+SIGNAL_NAMES_PATTERN = r"\b(SIG)?(INT|QUIT)\b"
+"""The names of the signals that background commands of a POSIX shell ignore."""
+_SIGNAL_PATTERN = r"((?i:(SIG)?(INT|QUIT)\b)|[23]([\s;&|)]|$))"
+TRAPPED_SIGNAL_PATTERN = rf"{TRAP_PATTERN}([^\n]*[ \t\"'])?{_SIGNAL_PATTERN}"
+"""One of these signals in the line of a trap, by name or by number. dash, BusyBox and bash also
+take small letters."""
+_find_trap, _find_name, _find_signal = (
+    re.compile(pattern, re.ASCII).search
+    for pattern in (TRAP_PATTERN, SIGNAL_NAMES_PATTERN, rf"[ \t\"']{_SIGNAL_PATTERN}")
+)
+
+
+_MAX_SCRIPTS, _MAX_SCRIPT_CHARACTERS = 8, 32 * 1024
+"""The number of scripts, and of characters of each, that are searched for traps. A client may send
+megabytes."""
+
+
+def wrapper_index(strings: Sequence[str], start: int = 0) -> int | None:
+    """Return the index from `start` on at which a wrapper of podsettle begins, or None.
+
+    It is the helper's path before an option, or the shell of a script of podsettle.
+    """
+    indices = [
+        index
+        for index in (_helper_index(strings, start), _shell_index(strings, start))
+        if index is not None
+    ]
+    return min(indices, default=None)
+
+
+def _helper_index(strings: Sequence[str], start: int) -> int | None:
+    while True:
+        try:
+            index = strings.index(HELPER_PATH, start)
+        except ValueError:
+            return None
+        if strings[index + 1 : index + 2] and strings[index + 1].startswith("--"):
+            return index
+        start = index + 1
+
+
+def _shell_index(strings: Sequence[str], start: int) -> int | None:
+    from_name = start + _PLACE_OF_NAME
+    while True:
+        try:
+            index = strings.index(SCRIPT_NAME, from_name)
+        except ValueError:
+            return None
+        if strings[index - 1].startswith(SCRIPT_MARKER) and strings[index - 2] == "-c":
+            return index - _PLACE_OF_NAME
+        from_name = index + 1
+
+
+def traps_interrupt(strings: Iterable[str]) -> bool:
+    """Return whether one of the strings looks like a shell script that traps INT or QUIT.
+
+    Only the text is read: a trap in a file, or for a signal in a variable, is not found.
+    """
+    scripts = [text for text in strings if "trap" in text]
+    return bool(scripts) and any(
+        _traps_interrupt(script[:_MAX_SCRIPT_CHARACTERS]) for script in scripts[:_MAX_SCRIPTS]
+    )
+
+
+def _traps_interrupt(script: str) -> bool:
+    if _find_trap(script) is None:
+        return False
+    if _find_name(script) is not None:
+        return True
+    # TRAPPED_SIGNAL_PATTERN would look at a line once for each trap in it, and a client may write
+    # a megabyte of traps.
+    for line in script.split("\n"):
+        trap = _find_trap(line)
+        if trap is not None and _find_signal(line, trap.end() - 1) is not None:
+            return True
+    return False
