@@ -237,7 +237,7 @@ def _unmet_clauses(unmet: Iterable[Outcome], done: Sequence[Outcome]) -> Iterato
         groups.setdefault((outcome.remedy, outcome.reason), []).append(outcome.container)
     changed_names = {outcome.container for outcome in done}
     remedies_of_pod = {outcome.remedy for outcome in done if not outcome.container}
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}
     for (remedy, reason), names in groups.items():
         if "" in names:
             if not done:
@@ -253,7 +253,8 @@ def _unmet_clauses(unmet: Iterable[Outcome], done: Sequence[Outcome]) -> Iterato
             what = f"{_subject(names)} {are}"
         else:
             what = f"{remedy} was left out for {_subject(names)}"
-        reasons.setdefault(what, []).append(reason)
+        # Two remedies can have the same reason.
+        reasons.setdefault(what, {})[reason] = None
     for what, codes in reasons.items():
         yield f"{what}: {', '.join(codes)}"
 

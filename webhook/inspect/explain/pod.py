@@ -33,6 +33,7 @@ from webhook.inspect.explain.next_pod import (
     would_change,
 )
 from webhook.inspect.explain.record import (
+    UNRECORDED,
     Record,
     container_changes,
     record_notes,
@@ -187,6 +188,9 @@ def _verdict(
     """Return the answer to the question of the command, in a sentence."""
     if record.applied:
         return _changed_verdict(record, lacks_remedies=lacks_remedies)
+    if record.unrecorded:
+        more = " A policy asks for more than the pod has." if lacks_remedies else ""
+        return f"{UNRECORDED}{more}"
     if record.skipped:
         return "podsettle did not change this pod, although a policy asked for it."
     if not record.is_empty:

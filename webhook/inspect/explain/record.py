@@ -36,6 +36,11 @@ _HELPER_SENTENCE = (
     "podsettle added this container. It copies podsettle's helper into the pod, and ends."
 )
 
+UNRECORDED = (
+    "This pod has podsettle's changes, but not its annotations that name them (it may be a copy)."
+)
+"""What podsettle did to a pod whose containers alone show it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -52,12 +57,16 @@ class Record:
     """The applied remedies of which the pod shows no sign. Annotations can be copied or forged."""
     unverifiable: tuple[str, ...]
     """The applied remedies that this version of podsettle does not know."""
+    unrecorded: tuple[str, ...]
+    """The remedies of which a container shows a sign, although no annotation names them. The pod
+    may be a copy without the annotations."""
 
     @property
     def shown(self) -> frozenset[str]:
-        """The applied remedies of which the pod shows a sign."""
+        """The remedies of which the pod shows a sign."""
         remedies = {remedy for _, remedy in self.applied}
-        return frozenset(remedies.difference(self.unshown, self.unverifiable))
+        remedies.difference_update(self.unshown, self.unverifiable)
+        return frozenset(remedies.union(self.unrecorded))
 
     @property
     def is_empty(self) -> bool:
@@ -85,6 +94,13 @@ def record_of(pod: Pod) -> Record:
             each for each in remedies if each in REMEDIES and not _shows(pod, REMEDIES[each])
         ),
         unverifiable=tuple(each for each in remedies if each not in REMEDIES),
+        unrecorded=tuple(
+            name
+            for name, remedy in REMEDIES.items()
+            if name not in remedies
+            and remedy.is_traceable
+            and any(map(remedy.container_sign, _containers(pod)))
+        ),
     )
 
 

@@ -55,7 +55,7 @@ def _pod_lines(pod: PodExplanation) -> Iterator[str]:
     yield _title("Pod", pod.name, pod.namespace, pod.verdict)
     yield from _section("The pod says", pod.summary.splitlines())
     yield from _section("Applied", _applied_lines(pod))
-    yield from _section("Left out", map(_left_out_line, pod.left_out))
+    yield from _section("Left out", _left_out_lines(pod.left_out))
     yield from _section("Containers", map(_container_line, pod.containers))
     yield from _section("Events", map(_event_line, pod.events))
     for symptom in pod.symptoms:
@@ -146,16 +146,25 @@ def _symptom_lines(symptom: PodSymptom) -> Iterator[str]:
         yield from (f"  {line}" for line in symptom.policy.splitlines())
 
 
-def _left_out_line(left_out: LeftOut) -> str:
-    subject = " ".join(filter(None, (left_out.remedy, left_out.container)))
-    return f"{subject}: {left_out.reason}: {left_out.sentence}"
+def _left_out_lines(left_out: Iterable[LeftOut]) -> Iterator[str]:
+    """Yield one line for the remedies that one reason keeps from one container, or from the pod."""
+    groups: dict[tuple[str, str, str], dict[str, None]] = {}
+    for each in left_out:
+        key = each.container, each.reason, each.sentence
+        groups.setdefault(key, {})[each.remedy] = None
+    for (container, reason, sentence), remedies in groups.items():
+        subject = " ".join(filter(None, (", ".join(remedies), container)))
+        yield f"{subject}: {reason}: {sentence}"
 
 
 def _container_line(container: ContainerExplanation) -> str:
     kind = "init container" if container.init else "container"
     parts = list(container.changes)
     if container.left_out:
-        reasons = dict.fromkeys(f"{each.reason} ({each.remedy})" for each in container.left_out)
+        remedies: dict[str, dict[str, None]] = {}
+        for each in container.left_out:
+            remedies.setdefault(each.reason, {})[each.remedy] = None
+        reasons = [f"{reason} ({', '.join(names)})" for reason, names in remedies.items()]
         parts.append(f"Left as it was: {', '.join(reasons)}.")
     return f"{container.name} ({kind}): {' '.join(parts) or 'podsettle did not change it.'}"
 

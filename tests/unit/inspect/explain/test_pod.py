@@ -182,11 +182,55 @@ def test_decision_of_today_is_on_the_whole_pod_that_its_author_wrote() -> None:
     assert today == explain_pod(written, cluster(TEKTON), "ci").today
 
 
+COPY = (
+    "This pod has podsettle's changes, but not its annotations that name them (it may be a copy)."
+)
+
+
 def test_wrapper_that_the_author_wrote_is_part_of_a_new_pod() -> None:
     wrapped = pod(container("prepare", *LINGER, "/prepare"))
     explained = explain_pod(wrapped, cluster(TEKTON), "ci")
-    assert explained.verdict == (
-        "podsettle did not change this pod, and would not change a new pod like this one."
+    assert explained.verdict == COPY
+    assert explained.today is not None
+    assert [each.reason for each in explained.today.outcomes] == [Reason.ALREADY_SETTLED]
+
+
+@pytest.mark.parametrize("admitted_again", [False, True])
+def test_copy_without_annotations_is_said_to_be_one(admitted_again: bool) -> None:
+    copied = admitted(QUICK, TEKTON)
+    del copied["metadata"]["annotations"]
+    if admitted_again:
+        copied = admitted(copied, TEKTON)
+        assert "podsettle.dev/skipped" in copied["metadata"]["annotations"]
+    for known in (cluster(TEKTON), cluster(), without_policies()):
+        assert explain_pod(copied, known, "ci").verdict == COPY
+    gate = policy("gate", remedies={"kubeletGate": {}})
+    more = explain_pod(copied, cluster(TEKTON, gate), "ci").verdict
+    assert more == f"{COPY} A policy asks for more than the pod has."
+
+
+def test_one_container_that_is_both_gates_is_a_sign_of_both() -> None:
+    remedies = {"kubeletGate": {}, "startGate": {"waitFor": [{"dns": "a.b"}]}}
+    gates = policy("gates", remedies=remedies)
+    explained = explain_pod(admitted(QUICK, gates), cluster(gates), "ci")
+    assert explained.verdict == "podsettle changed this pod when it was created."
+    assert explained.notes == []
+    (change,) = explained.containers[0].changes
+    assert "kubelet" in change
+    assert "the addresses and names in its arguments" in change
+
+
+def test_reason_of_two_remedies_is_printed_once() -> None:
+    remedies = {"postInitSleep": {}, "openFiles": {"soft": 1024, "initContainers": ["plugin"]}}
+    both = policy("both", remedies=remedies)
+    settled = admitted(pod(container("plugin"), containers=[container("main", "/x")]), both)
+    explained = explain_pod(settled, without_policies(), "ci")
+    assert "plugin was left as it is: NoCommand." in explained.summary
+    lines = as_text(explained).splitlines()
+    (left_out,) = [line for line in lines if Reason.NO_COMMAND.meaning in line]
+    assert left_out.startswith("  postInitSleep, openFiles plugin: NoCommand: ")
+    assert (
+        "  plugin (init container): Left as it was: NoCommand (postInitSleep, openFiles)." in lines
     )
 
 

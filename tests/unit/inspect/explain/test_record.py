@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
-from tests.support.factories import container, mutate_pod, pod
+from tests.support.factories import (
+    MODERN,
+    Json,
+    container,
+    mutate_pod,
+    node,
+    pod,
+    policy,
+    view,
+)
 from tests.support.paths import DATA, EXAMPLES
 from tests.support.reviews import PODS, load_pod
 from webhook.cluster.manifest_files_source import ManifestsSource
@@ -25,6 +36,38 @@ def test_admitted_pod_shows_a_sign_of_each_remedy() -> None:
         assert not record.unshown, path
         applied |= record.shown
     assert applied == REMEDIES.keys()
+
+
+TRACEABLE = [name for name, remedy in REMEDIES.items() if remedy.is_traceable]
+
+
+@given(st.data())
+def test_pod_settled_by_any_policies_shows_each_remedy_also_without_its_annotations(
+    data: st.DataObject,
+) -> None:
+    names = data.draw(st.sets(st.sampled_from(TRACEABLE), min_size=1))
+    delivery = st.sampled_from(["Auto", "Shell", "Binary", "ImageVolume"])
+    settings: Json = {
+        "postInitSleep": {"containers": ["*"], "delivery": data.draw(delivery)},
+        "openFiles": {"soft": 1024, "initContainers": ["*"], "delivery": data.draw(delivery)},
+        "startGate": {"waitFor": [{"dns": "a.b"}]},
+        "kubeletGate": {},
+    }
+    policies = [policy(name.lower(), remedies={name: settings[name]}) for name in names]
+    seen = view(*policies, nodes=[data.draw(st.sampled_from([MODERN, node()]))])
+    document = pod(
+        container("prepare", data.draw(st.sampled_from(["sh", "/prepare"])), "-c", "x"),
+        containers=[container("main", data.draw(st.sampled_from(["bash", "/main"])), "-c", "x")],
+        restartPolicy="Never",
+    )
+    settled = mutate_pod(document, seen)
+    record = record_of(decode_pod(msgspec.json.encode(settled)))
+    assert (record.unshown, record.unrecorded) == ((), ())
+    event(",".join(sorted(record.shown)))
+    shown = record.shown
+    settled["metadata"].pop("annotations", None)
+    copied = record_of(decode_pod(msgspec.json.encode(settled)))
+    assert set(copied.unrecorded) == shown == copied.shown
 
 
 @pytest.mark.parametrize("remedy", REMEDIES)

@@ -91,11 +91,21 @@ def test_pods_are_grouped_by_what_they_tell() -> None:
     assert "  2 (such as web-0): a is fine.\n" in as_text(explained)
 
 
+def test_pods_that_are_copies_without_annotations_are_told_apart_and_lack_nothing() -> None:
+    assert isinstance(WEB, ObjectTarget)
+    copied = {**SETTLED, "metadata": {"name": "copy"}}
+    explained = explain_workload(
+        WEB, workload("Deployment", "web"), groups(SETTLED, copied), CLUSTER, "ci"
+    )
+    assert "its annotations that name them (it may be a copy)" in explained.pods[1].state
+    assert explained.advice == []
+
+
 def test_commands_use_the_cluster_that_the_flags_choose() -> None:
     pods = groups(pod(container("a", "/bin/a")))
     assert isinstance(WEB, ObjectTarget)
     flags = ClusterFlags("kc b", "prod")
-    chosen = "--kubeconfig='kc b' --context=prod"
+    chosen = "'--kubeconfig=kc b' --context=prod"
     cluster = replace(CLUSTER, flags=flags, calls=WebhookCalls())
     explained = explain_workload(WEB, workload("Deployment", "web"), pods, cluster, "ci")
     assert f"`podsettle doctor {chosen}` checks the installation." in explained.notes[0]
