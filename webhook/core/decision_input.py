@@ -308,34 +308,38 @@ def _container_facts(container: Container) -> ContainerFacts:
     entrypoint_image = (
         None if command else EntrypointImage(container.image or "", container.has_args)
     )
-    inner_wrapper: tuple[str, ...] = ()
-    traps = False
+    read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
     if is_own:
-        if command and command[0] not in (HELPER_IN_IMAGE, HELPER_PATH):
-            inner_wrapper = _own_command([*command, *container.decoded_args])
-            command = inner_wrapper or command
-    else:
-        may_be_inside = False
-        if args := container.args:
-            may_be_inside = _find_own_name(args, 0, _MAX_SEARCHED_BYTES) is not None
-            # Only a shell sets traps. The command of the image may be one.
-            if (not command or command[0][-2:] == "sh") and _find_trap(args):
-                traps = traps_interrupt(container.decoded_args)
-        if not may_be_inside and command:
-            count = len(command)
-            may_be_inside = (
-                (count > 2 and HELPER_PATH in command)
-                or (count > 4 and SCRIPT_NAME in command)
-                or starts_helper
-            )
-        if may_be_inside:
-            inner_wrapper = _inner_wrapper(container)
-            starts_helper = starts_helper or HELPER_PATH in inner_wrapper
-    own_facts = (
-        command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper, inner_wrapper,
-        traps,
-    )  # fmt: skip
-    facts = ContainerFacts(*(fields + own_facts))
+        return _with_own_arguments(ContainerFacts(*(fields + read)), container)
+    traps = may_be_inside = False
+    if args := container.args:
+        may_be_inside = _find_own_name(args, 0, _MAX_SEARCHED_BYTES) is not None
+        # Only a shell sets traps. The command of the image may be one.
+        if (not command or command[0][-2:] == "sh") and _find_trap(args):
+            traps = traps_interrupt(container.decoded_args)
+    if (
+        may_be_inside
+        or starts_helper
+        or (command and len(command) > 2 and (HELPER_PATH in command or SCRIPT_NAME in command))
+    ):
+        inner_wrapper = _inner_wrapper(container)
+        starts_helper = starts_helper or HELPER_PATH in inner_wrapper
+        read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
+        return ContainerFacts(*(*fields, *read, inner_wrapper, traps))
+    return (
+        ContainerFacts(*(*fields, *read, (), True)) if traps else ContainerFacts(*(fields + read))
+    )
+
+
+def _with_own_arguments(facts: ContainerFacts, container: Container) -> ContainerFacts:
+    """Return the facts about a container with the name of one of podsettle's own.
+
+    Raises one of DECODE_ERRORS.
+    """
+    command = container.command
+    if command and command[0] not in (HELPER_IN_IMAGE, HELPER_PATH):
+        inner_wrapper = _own_command([*command, *container.decoded_args])
+        facts = replace(facts, command=inner_wrapper or command, inner_wrapper=inner_wrapper)
     if container.name in GATES:
         return replace(facts, gate_args=_gate_args(container))
     return facts

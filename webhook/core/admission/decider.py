@@ -50,6 +50,7 @@ class Decider:
         self.settings = settings
         self._helper_version = helper_version(settings.linger_image, settings.linger_version)
         self._cache = cache
+        self._view: ClusterView | None = None
 
     def decide_safely(
         self,
@@ -128,23 +129,16 @@ class Decider:
             facts_of(pod),
             namespace_facts_of(namespace.name, fixed_selinux_level=namespace.fixed_selinux_level),
         )
-        cluster = ClusterFacts(
-            view.nodes,
-            view.runtime_classes,
-            view.server_version,
-            settings.linger_image,
-            self._helper_version,
-            settings.docs_url,
-        )
+        cluster = self._cluster_facts(view)
         if self._cache is not None and not images:
             rendered = self._cache.get_or_decide(namespace.name, decision_input, plan, cluster)
         else:
-            known = Images(images, _pull_identity(pod, namespace.name))
+            known = _known(images, pod, namespace.name)
             rendered = render(*apply_plan(decision_input, plan, cluster, known))
         # The rest depends on the request, so no cached decision contains it.
         if not annotations_fit(pod.annotations, rendered.decision.annotations):
             # A remedy is worth more than the sentences about it.
-            known = Images(images, _pull_identity(pod, namespace.name))
+            known = _known(images, pod, namespace.name)
             rendered = render(*apply_plan(decision_input, plan, cluster, known, with_notes=False))
             if not annotations_fit(pod.annotations, rendered.decision.annotations):
                 return pod_decision(Reason.ANNOTATIONS_FULL, covered=True)
@@ -156,6 +150,20 @@ class Decider:
             outcomes = (*coverage_outcomes, *rendered.decision.outcomes)
             rendered = rendered.with_decision(outcomes=outcomes)
         return rendered
+
+    def _cluster_facts(self, view: ClusterView) -> ClusterFacts:
+        """Return the facts about the cluster. They are kept until there is another view."""
+        if view is not self._view:
+            self._facts = ClusterFacts(
+                view.nodes,
+                view.runtime_classes,
+                view.server_version,
+                self.settings.linger_image,
+                self._helper_version,
+                self.settings.docs_url,
+            )
+            self._view = view
+        return self._facts
 
     def _covers_malformed(
         self, request: Request[Any], policies: PolicySet, view: ClusterView
@@ -193,6 +201,11 @@ def _exclusion_reason(pod: Pod) -> Reason | None:
     if len(spec.init_containers or ()) + len(spec.containers or ()) > _MAX_CONTAINERS:
         return Reason.POD_TOO_LARGE
     return Reason.WINDOWS_POD if runs_on_windows(spec) else None
+
+
+def _known(images: KnownImages, pod: Pod, namespace: str) -> Images:
+    # The identity completes queries whose results are known. Most decisions know none.
+    return Images() if images is NO_IMAGES else Images(images, _pull_identity(pod, namespace))
 
 
 def _pull_identity(pod: Pod, namespace: str) -> PullIdentity:

@@ -86,7 +86,8 @@ class HelperDelivery:
         for container in pod.containers or ():
             if container.name == HELPER:
                 return Reason.NAME_CONFLICT
-        if volume is not None and volume.empty_dir is None and volume.image is None:
+        # podsettle's volume has one of these sources. The API server refuses one with both.
+        if volume is not None and (volume.empty_dir is None) is (volume.image is None):
             return Reason.NAME_CONFLICT
         if self._delivery == "ImageVolume":
             server = context.cluster.server_version

@@ -35,6 +35,8 @@ VOLUMES: tuple[Json | None, ...] = (
     {"image": {"reference": "i"}},
     {"image": {"reference": IMAGE}},
     {"configMap": {}},
+    {"emptyDir": {}, "image": {}},
+    {"emptyDir": {}, "image": {"reference": IMAGE}},
 )
 REMEDIES: tuple[tuple[str, ...], ...] = (
     ("openFiles",),
