@@ -1,6 +1,7 @@
-{{/* The name of all objects: the release's name, followed by the chart's name unless it contains that already. */}}
+{{/* The name of all objects: the release's name, followed by the chart's name unless it contains that already.
+     In a parent chart, an alias is the chart's name, and may have capitals and underscores. */}}
 {{- define "podsettle.fullname" -}}
-{{- $chart := .Values.nameOverride | default .Chart.Name -}}
+{{- $chart := .Values.nameOverride | default (.Chart.Name | lower | replace "_" "-") -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
 {{- else if contains $chart .Release.Name -}}
@@ -24,14 +25,14 @@
      additional labels. Additional labels take precedence over `commonLabels`. */}}
 {{- define "podsettle.labelsWith" -}}
 {{- $own := include "podsettle.ownLabels" (first .) | fromYaml -}}
-{{- toYaml (merge $own (last .) (first .).Values.commonLabels) -}}
+{{- toYaml (merge $own (last . | default dict) ((first .).Values.commonLabels | default dict)) -}}
 {{- end -}}
 
 {{- define "podsettle.ownLabels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_." }}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | trimAll "-_." | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
@@ -42,8 +43,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: webhook
 {{- end -}}
 
+{{/* The tag of podsettle's image, without the digest that may follow it. A tag cannot contain a plus sign. */}}
 {{- define "podsettle.tag" -}}
-{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.tag | default .Chart.AppVersion | replace "+" "_" | splitList "@" | first }}
 {{- end -}}
 
 {{/* The name of `image`, with its registry replaced by `global.imageRegistry` if that is set. The part before
@@ -62,9 +64,11 @@ app.kubernetes.io/component: webhook
 {{- end -}}
 
 {{- define "podsettle.image" -}}
-{{- include "podsettle.fromRegistry" (dict "global" .Values.global "image" .Values.image.repository) -}}
+{{- include "podsettle.fromRegistry" (dict "global" .Values.global "image" (.Values.image.repository | default "")) -}}
 {{- if .Values.image.digest -}}
 @{{ .Values.image.digest }}
+{{- else if contains "@" (.Values.image.tag | default "") -}}
+:{{ .Values.image.tag }}
 {{- else -}}
 :{{ include "podsettle.tag" . }}
 {{- end -}}
@@ -72,7 +76,7 @@ app.kubernetes.io/component: webhook
 
 {{- define "podsettle.imagePullSecrets" -}}
 {{- $secrets := list -}}
-{{- range concat .Values.imagePullSecrets ((.Values.global).imagePullSecrets | default list) -}}
+{{- range concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) -}}
 {{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
 {{- end -}}
 {{- with uniq $secrets -}}
@@ -199,7 +203,7 @@ seccompProfile:
 
 {{/* The name of the object with additional CAs, or an empty string. */}}
 {{- define "podsettle.extraCA" -}}
-{{- or .Values.extraCA.configMap .Values.extraCA.secret -}}
+{{- .Values.extraCA.configMap | default .Values.extraCA.secret | default "" -}}
 {{- end -}}
 
 {{/* The port of the proxy, or an empty string if there is no proxy. */}}
@@ -222,6 +226,9 @@ seccompProfile:
 {{- end -}}
 {{- if not .Values.image.repository -}}
 {{- fail "at '/image/repository': it is empty; set the image of podsettle, for example --set image.repository=registry.example.com/team/podsettle. No image is published: build it and push it to your own registry. See docs/install.md, The images" -}}
+{{- end -}}
+{{- if and .Values.image.digest (contains "@" (.Values.image.tag | default "")) -}}
+{{- fail (printf "at '/image/tag': %s contains a digest, and image.digest is set, too; set only one of them" .Values.image.tag) -}}
 {{- end -}}
 {{- if contains ":" (splitList "/" .Values.image.repository | last) -}}
 {{- fail (printf "at '/image/repository': %s contains a tag; put the tag into image.tag" .Values.image.repository) -}}
@@ -280,7 +287,7 @@ seccompProfile:
 {{- if and .Values.extraCA.configMap .Values.extraCA.secret -}}
 {{- fail "at '/extraCA': set configMap or secret, not both" -}}
 {{- end -}}
-{{- if contains "@" .Values.proxy.httpsProxy -}}
+{{- if contains "@" (.Values.proxy.httpsProxy | default "") -}}
 {{- fail "at '/proxy/httpsProxy': it contains a password, which every reader of the Deployment would see; leave httpsProxy empty and set HTTPS_PROXY in extraEnv, with valueFrom.secretKeyRef" -}}
 {{- end -}}
 {{- $taken := dict -}}

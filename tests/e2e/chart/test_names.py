@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -87,6 +89,44 @@ def test_api_server_takes_what_the_chart_renders(crd: KubeCluster) -> None:
 
     render()
     assert counts["taken"] > 20, counts
+
+
+def api_server_takes(cluster: KubeCluster, rendered: str) -> None:
+    applied = cluster.kubectl(*APPLY, input=rendered)
+    assert applied.returncode == 0, applied.stderr
+
+
+@pytest.mark.parametrize("alias", ["podSettle", "pod_settle", "POD-Settle"])
+def test_alias_in_a_parent_chart_may_have_capitals_and_underscores(
+    crd: KubeCluster, tmp_path: Path, alias: str
+) -> None:
+    dependency = {
+        "name": "podsettle",
+        "version": ">=0.0.0-0",
+        "repository": f"file://{CHART}",
+        "alias": alias,
+    }
+    chart = {"apiVersion": "v2", "name": "shop", "version": "1.0.0", "dependencies": [dependency]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    images = yaml.safe_load(IMAGES.read_text())
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({alias: images}))
+    built = run("helm", "dependency", "build", tmp_path)
+    assert built.returncode == 0, built.stderr
+    done = run("helm", "template", "shop", tmp_path, "--kube-version=1.37", "-n", "default")
+    assert done.returncode == 0, done.stderr
+    api_server_takes(crd, done.stdout)
+
+
+def test_versions_may_have_build_metadata(crd: KubeCluster, tmp_path: Path) -> None:
+    """Flux adds the digest of an OCI artifact to the chart's version."""
+    chart = copytree(CHART, tmp_path / "podsettle")
+    metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+    versions = {"version": f"0.2.0-{'rc' * 40}.1+4fda46fd8c4e", "appVersion": "0.2.0+g12"}
+    (chart / "Chart.yaml").write_text(yaml.safe_dump(metadata | versions))
+    done = run("helm", "template", "shop", chart, "--values", IMAGES, "-n", "default")
+    assert done.returncode == 0, done.stderr
+    api_server_takes(crd, done.stdout)
+    assert 'image: "registry.example/podsettle:0.2.0_g12"' in done.stdout
 
 
 def test_digits_are_refused_where_a_service_cannot_have_them() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
@@ -42,6 +44,15 @@ def test_each_certificate_source_renders_its_objects() -> None:
 
     bundled = [v for v in VALUES if v != "everything" and _bundle(webhook(v))]
     assert bundled == ["files"]
+
+
+def test_durations_are_in_the_form_that_cert_manager_writes() -> None:
+    """Go's `Duration.String`. A GitOps tool would take any other form for drift."""
+    for each in objects("cert-manager"):
+        if each["kind"] == "Certificate":
+            found = {each["spec"].get(key) for key in ("duration", "renewBefore")} - {None}
+            assert found
+            assert all(re.fullmatch(r"\d+h0m0s", duration) for duration in found)
 
 
 def _bundle(configuration: Json) -> str | None:

@@ -67,6 +67,16 @@ def test_global_registry_replaces_the_registry_of_every_image(
         assert arguments_of(pod)["--linger-image"] == f"{pulled}{tag or ':v1'}"
 
 
+def test_tag_may_have_a_digest_which_the_helper_image_does_not_get() -> None:
+    tag = f"v1@sha256:{'0' * 64}"
+    values = {"image": {"repository": "r.example/a", "tag": tag}, "lingerImage": "r.example/linger"}
+    made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
+    (deployment,) = (each for each in made if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]
+    assert container_of(pod)["image"] == f"r.example/a:{tag}"
+    assert arguments_of(pod)["--linger-image"] == "r.example/linger:v1"
+
+
 def test_image_pull_secrets_combine_the_chart_and_the_global_values() -> None:
     (deployment,) = (each for each in objects("everything") if each["kind"] == "Deployment")
     wanted = [{"name": "registry"}, {"name": "mirror"}, {"name": "other"}]

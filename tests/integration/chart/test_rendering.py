@@ -102,7 +102,7 @@ def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
         )
         return list(_selectors(list(rendered)))
 
-    assert len(selectors({})) == 5
+    assert len(selectors({})) == 6
     assert selectors({}) == selectors({"commonLabels": {"another": "one"}})
     assert not any(common.items() & each.items() for each in selectors({}))
 
@@ -249,6 +249,21 @@ def test_docs_url_reaches_podsettle_as_it_is(url: str) -> None:
     _, *flags = container_of(pod)["args"]
     context = serve.make_context("serve", flags, **main.context_settings)
     assert context.params["docs_url"] == url
+
+
+def test_spread_constraint_without_a_label_selector_counts_the_replicas() -> None:
+    """Otherwise it would count no pod, and spread nothing."""
+    own = {"matchLabels": {"app": "other"}}
+    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    constraints = [constraint, {**constraint, "labelSelector": own}]
+    flags = set_flags({"topologySpreadConstraints": constraints})
+    made = [each for each in yaml.safe_load_all(template(*flags)) if each]
+    (deployment,) = (each for each in made if each["kind"] == "Deployment")
+    replicas = deployment["spec"]["selector"]
+    assert deployment["spec"]["template"]["spec"]["topologySpreadConstraints"] == [
+        {**constraint, "labelSelector": replicas},
+        {**constraint, "labelSelector": own},
+    ]
 
 
 def test_service_links_are_disabled() -> None:

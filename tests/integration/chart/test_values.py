@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import getitem
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -258,6 +262,17 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"log.level": "trace"}, "/log/level", "'debug', 'info', 'warning', 'error'"),
     ({"log.format": None}, "/log", "missing property 'format'"),
     ({"drain.quiet": None}, "/drain", "missing property 'quiet'"),
+    ({"serviceMonitor.interval": "1m 30s"}, "/serviceMonitor/interval", "does not match"),
+    ({"serviceMonitor.interval": ""}, "/serviceMonitor/interval", "minLength"),
+    ({"serviceMonitor.labels": {"a": "b c"}}, "/serviceMonitor/labels/a", "does not match"),
+    ({"podLabels": {"version": "1.0+x"}}, "/podLabels/version", "does not match"),
+    ({"podLabels": {"a b": "c"}}, "/podLabels", "'a b' not allowed"),
+    ({"image.tag": f"1@{'0' * 64}"}, "/image/tag", "does not match"),
+    (
+        {"image.tag": f"1@{FREE['image.digest']}", "image.digest": FREE["image.digest"]},
+        "/image/tag",
+        "set only one of them",
+    ),
     ({"podDisruptionBudget.enabled": 1}, "/podDisruptionBudget/enabled", "want boolean"),
     ({"networkPolicy.apiServerPorts": [0]}, "/networkPolicy/apiServerPorts/0", "minimum"),
     ({"networkPolicy.clients": ["10.0.0.0/8"]}, "/networkPolicy/clients/0", "want object"),
@@ -314,11 +329,63 @@ def test_wrong_value_is_rejected_with_its_path(values: Json, path: str, message:
         {"resources": {"limits": {"memory": "1Gi", "cpu": 2}, "requests": {"cpu": "0.5"}}},
         {"global": {"anything": 1, "imageRegistry": None}},
         {"global.imageRegistry": "localhost:5000/mirror/"},
+        {"serviceMonitor.enabled": True, "serviceMonitor.interval": "1m"},
+        {"serviceMonitor.enabled": True, "serviceMonitor.interval": "1m30s"},
+        {"podLabels": {"example.com/team": "", "version": "1.0"}},
     ],
     ids=str,
 )
 def test_valid_value_is_accepted(values: Json) -> None:
     template(*set_flags(values))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_missing_value_with_a_default_is_rejected(tmp_path: Path, depth: int) -> None:
+    """Such as `null`, or a release of an older chart with `--reuse-values`."""
+    paths = {
+        path
+        for path, default in _defaults()
+        if default not in ("", False, [], {}) and path.count(".") == depth - 1
+    }
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(_nested(dict.fromkeys(paths))))
+    done = run("helm", "template", "podsettle", CHART, "--values", IMAGES, "--values", file)
+    missing = set()
+    for parent, names in re.findall(r"at '(.*)': missing propert(?:y|ies) (.+)", done.stderr):
+        missing |= {
+            f"{parent}/{name}"[1:].replace("/", ".") for name in re.findall(r"'(\w+)'", names)
+        }
+    assert paths <= missing
+
+
+@pytest.mark.parametrize("values", ["default", "openshift"])
+def test_missing_value_without_a_default_is_the_same_as_an_empty_one(
+    tmp_path: Path, values: str
+) -> None:
+    paths = {path for path, default in _defaults() if default in ("", False, [], {})}
+    shown = yaml.safe_load(VALUES[values].read_text()) or {}
+    paths -= {*_value_paths(shown), "image.repository", "lingerImage"}
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(_nested(dict.fromkeys(paths))))
+    flags = ("--values", VALUES[values])
+    assert template("--values", file, *flags) == template(*flags)
+
+
+def _defaults() -> Iterator[tuple[str, object]]:
+    """The values that are none of Helm's, and no mappings whose keys the user chooses."""
+    for path in _value_paths(DEFAULTS):
+        default: Any = reduce(getitem, path.split("."), DEFAULTS)
+        helms = path == "enabled" or path.partition(".")[0] == "global"
+        if not helms and (path not in _FREE_MAPPINGS or not default):
+            yield path, default
+
+
+def _nested(values: Mapping[str, object]) -> Json:
+    made: Json = {}
+    for path, value in values.items():
+        *parents, name = path.split(".")
+        reduce(lambda at, parent: at.setdefault(parent, {}), parents, made)[name] = value
+    return made
 
 
 def test_schema_and_values_have_the_same_paths() -> None:
