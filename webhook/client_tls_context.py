@@ -14,8 +14,10 @@ def client_context() -> ssl.SSLContext:
     Python 3.13 and later set VERIFY_X509_STRICT by default. Go clients have no equivalent check.
     The flag rejects CAs without key identifiers, such as those of EKS clusters created on
     Kubernetes 1.16 or earlier. It also rejects CAs without key usage, which `openssl req -x509`
-    creates.
+    creates. Before 3.13, Python does not trust a CA that another CA issued unless it has that one
+    too. Go does.
     """
     context = ssl.create_default_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

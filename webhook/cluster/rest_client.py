@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import NamedTuple
 
 import aiohttp
@@ -45,6 +46,9 @@ class RestClient(RESTClientObject):
         # aiohttp would take credentials from a netrc file, and proxies without their exceptions.
         configuration.client_session_kwargs = {"trust_env": False}
         super().__init__(configuration)
+        # kubectl trusts each certificate of the bundle, also one that another CA issued. Python
+        # does so since 3.13.
+        self.ssl_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if identity.certificate:
             load_pem(self.ssl_context, identity.certificate, identity.key)
 

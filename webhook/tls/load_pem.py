@@ -19,7 +19,8 @@ def load_pem(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) ->
     # `load_cert_chain` takes paths only. Files in memory work with a read-only root filesystem and
     # leave no key on disk.
     with _in_memory_file(certificate_pem) as certificate, _in_memory_file(key_pem) as key:
-        context.load_cert_chain(certificate, key)
+        # Without a password, OpenSSL asks the terminal for that of an encrypted key.
+        context.load_cert_chain(certificate, key, password="")
 
 
 @contextmanager
