@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +68,8 @@ class Case:
     context: str | None = None
     user: str | None = None
     groups: tuple[str, ...] = ()
+    default: bool = False
+    """Whether the last file is that of the default path, below the working directory."""
 
 
 class World:
@@ -94,12 +96,25 @@ class World:
         self.a = Recorder("a", self.seen, recording_context(chain, key, self.ca))
         self.b = Recorder("b", self.seen, recording_context(chain, key, self.ca))
         self.plain = Recorder("plain", self.seen)
+        child = authority.create_child_ca()
+        (directory / "intermediate.crt").write_bytes(child.cert_pem.bytes())
+        issued = child.issue_cert(*names)
+        issued.private_key_and_cert_chain_pem.write_to_path(directory / "intermediate.pem")
+        file = directory / "intermediate.pem"
+        context = recording_context(file, file, self.ca)
+        self.intermediate = Recorder("intermediate", self.seen, context)
         self.proxy, self.second_proxy = RecordingProxy(), RecordingProxy()
+        proxy = directory / "proxy.pem"
+        issued = authority.issue_cert("127.0.0.1", "api.b.example")
+        issued.private_key_and_cert_chain_pem.write_to_path(proxy)
+        self.tls_proxy = RecordingProxy(recording_context(proxy, proxy, self.ca))
+        self._proxies = (self.proxy, self.second_proxy, self.tls_proxy)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Run the servers."""
-        with serving(self.a, self.b, self.plain, self.proxy, self.second_proxy):
+        servers = (self.a, self.b, self.plain, self.intermediate)
+        with serving(*servers, *self._proxies):
             yield
 
     def cluster(self, recorder: Recorder | None = None, /, **fields: Any) -> dict[str, Any]:
@@ -123,6 +138,11 @@ class World:
             path = self.directory / f"config-{number}"
             path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
             files.append(str(path))
+        default = self.directory / ".kube" / "config"
+        default.unlink(missing_ok=True)
+        if case.default:
+            default.parent.mkdir(exist_ok=True)
+            default.write_bytes(path.read_bytes())
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.directory),
@@ -136,7 +156,7 @@ class World:
 
     def _outcome(self, error: str) -> Outcome:
         seen = tuple(dict.fromkeys(self.seen))
-        proxied = tuple(dict.fromkeys((*self.proxy.asked, *self.second_proxy.asked)))
+        proxied = tuple(dict.fromkeys(each for proxy in self._proxies for each in proxy.asked))
         plugin: list[Any] = []
         for name in ("asked", "called"):
             file = self.directory / name
@@ -144,8 +164,8 @@ class World:
             plugin += [json.loads(line) if name == "asked" else line for line in lines]
             file.unlink(missing_ok=True)
         self.seen.clear()
-        self.proxy.asked.clear()
-        self.second_proxy.asked.clear()
+        for proxy in self._proxies:
+            proxy.asked.clear()
         refused = bool(error) and not seen and not proxied
         return Outcome(refused, seen, proxied, tuple(plugin), error)
 
@@ -161,7 +181,7 @@ class World:
         return done.stderr if done.returncode else ""
 
     def _ask_podsettle(self, case: Case, env: Mapping[str, str]) -> str:
-        with mock.patch.dict(os.environ, env, clear=True):
+        with mock.patch.dict(os.environ, env, clear=True), chdir(self.directory):
             return asyncio.run(self._request(case))
 
     async def _request(self, case: Case) -> str:
@@ -197,7 +217,9 @@ def encoded(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def credential(status: Any, version: str = "client.authentication.k8s.io/v1") -> str:
+def credential(
+    status: Any, version: str = "client.authentication.k8s.io/v1", kind: str = "ExecCredential"
+) -> str:
     """Return a script that prints an ExecCredential."""
-    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+    answer = json.dumps({"apiVersion": version, "kind": kind, "status": status})
     return f"cat <<'END'\n{answer}\nEND"

@@ -140,6 +140,15 @@ class RecordingProxy(ThreadingHTTPServer):
         """The port on which it listens."""
         return int(self.server_address[1])
 
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection, with TLS if there is a context for it."""
+        accepted, address = super().get_request()
+        if self._context is None:
+            return accepted, address
+        return self._context.wrap_socket(
+            accepted, server_side=True, do_handshake_on_connect=False
+        ), address
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that end their connections."""
 

@@ -343,7 +343,8 @@ class ApiServer:
                 response.release()
                 credential = await self._access.credentials.current()
                 response = await self._attempt(method, path, body, headers, credential, timeout)
-        except CredentialsError as error:
+        except (CredentialsError, ValueError) as error:
+            # aiohttp and ssl raise ValueError for names that no server can have.
             raise Unreachable(str(error)) from None
         return response
 
@@ -375,7 +376,7 @@ class ApiServer:
         """Return a client that trusts the CA file as it is now, and has this certificate.
 
         client-go reads both again too. Clients that are no longer used keep their watches until
-        they end. Raises OSError and ssl.SSLError if there is no client yet.
+        they end. Raises CredentialsError and ssl.SSLError if there is no client yet.
         """
         try:
             ca = self._access.ca.read()
@@ -383,7 +384,7 @@ class ApiServer:
             if identity != self._identity:
                 self._clients.append(RestClient(self._access, identity))
                 self._identity = identity
-        except (OSError, ValueError) as error:
+        except (CredentialsError, OSError, ValueError) as error:
             if not self._clients:
                 raise
             log.warning("%s: new certificates are not used: %s", self.title, error)

@@ -17,6 +17,7 @@ from webhook.kubeconfig.credentials import (
     StoredCredentials,
     basic,
     bearer,
+    fits_in_header,
 )
 from webhook.kubeconfig.document import Cluster, Entry, Kubeconfig, User, read_kubeconfig
 from webhook.kubeconfig.errors import CredentialsError, KubeconfigError
@@ -110,11 +111,13 @@ def _access(cluster: Entry[Cluster], user: Entry[User], impersonation: Impersona
         return access  # kubectl sends no credentials without TLS.
     check_for_tls(cluster, user)
     ca = cluster.file_or_data("certificate-authority")
+    host = urlsplit(url).hostname or ""
     return replace(
         access,
         ca=ca,
         verify=not cluster.value.insecure_skip_tls_verify,
-        server_name=cluster.value.tls_server_name,
+        # No certificate has the dot after a name that is complete.
+        server_name=cluster.value.tls_server_name or (host[:-1] if host.endswith(".") else ""),
         credentials=_credentials(user, cluster, ca),
     )
 
@@ -131,6 +134,8 @@ def _url(entry: Entry[Cluster]) -> str:
             raise ValueError("it is no URL with http or https")
     except ValueError as error:
         raise entry.error("server", f"{server!r}: {error}") from None
+    if "@" in parts.netloc:
+        raise entry.error("server", "it has a user; only username and password are supported")
     return parts._replace(query="", fragment="").geturl().rstrip("/")
 
 
@@ -151,20 +156,19 @@ def _proxy(entry: Entry[Cluster], url: str) -> str:
 def _impersonation_headers(entry: Entry[User], flags: Impersonation) -> CIMultiDict[str]:
     """Return the headers that impersonate. A flag replaces its field, and no other field."""
     user = entry.value
-    name = flags.user or user.as_user
-    if not name and (user.as_uid or user.as_groups or user.as_user_extra):
-        raise entry.error("as", "it is empty, but a uid, groups or extra fields are set")
-    pairs = [
-        ("User", name),
-        ("Uid", user.as_uid),
-        *(("Group", group) for group in flags.groups or user.as_groups),
-    ]
+    name, groups = flags.user or user.as_user, flags.groups or user.as_groups
+    if not name:
+        if user.as_uid or groups or user.as_user_extra:
+            raise entry.error("as", "it is empty, but a uid, groups or extra fields are set")
+        return CIMultiDict()
+    pairs = [("User", name), *([("Uid", user.as_uid)] if user.as_uid else [])]
+    pairs += [("Group", group) for group in groups]
     for key, values in user.as_user_extra.items():
         extra = f"Extra-{quote(key, safe=_HEADER_KEY_CHARACTERS)}"
         pairs += [(extra, value) for value in values]
-    if not all(value.isprintable() for _, value in pairs):
+    if not all(fits_in_header(value) for _, value in pairs):
         raise entry.error("as", "a name has characters that no header can have, such as \\n")
-    return CIMultiDict((f"Impersonate-{key}", value) for key, value in pairs if value)
+    return CIMultiDict((f"Impersonate-{key}", value.strip(" \t")) for key, value in pairs)
 
 
 def _credentials(entry: Entry[User], cluster: Entry[Cluster], ca: FileOrData) -> Credentials:
@@ -176,11 +180,11 @@ def _credentials(entry: Entry[User], cluster: Entry[Cluster], ca: FileOrData) ->
     if user.auth_provider is not None and not token:
         # kubectl also renews this token, and writes the new one into the file.
         token = user.auth_provider.config.get("id-token", "")
-    has_secret = token or user.token_file or user.username or user.password
+    has_secret = token or user.token_file or user.username
     if user.exec is not None and not has_secret and not any(certificate):
         return ExecPlugin(entry, user.exec, _cluster_information(cluster, ca))
     authorization = bearer(token, f"{name}.token") if token else ""
-    if user.username or user.password:
+    if user.username:
         authorization = basic(user.username, user.password)
     return StoredCredentials(
         name,

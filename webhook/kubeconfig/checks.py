@@ -26,8 +26,11 @@ def check(cluster: Entry[Cluster], user: Entry[User]) -> None:
         return
     if given.auth_provider is not None:
         raise user.error("auth-provider", "exec is set too")
-    if not given.exec.command:
-        raise user.error("exec.command", "it is empty")
+    required = {"command": given.exec.command, "apiVersion": given.exec.api_version}
+    required |= {f"env[{n}].name": each.name for n, each in enumerate(given.exec.env)}
+    for name, value in required.items():
+        if not value:
+            raise user.error(f"exec.{name}", "it is empty")
     mode = given.exec.interactive_mode
     # In versions before v1, the field can be left out.
     if mode not in _INTERACTIVE_MODES and (mode or given.exec.api_version == API_VERSIONS[0]):
@@ -40,7 +43,7 @@ def check_for_tls(cluster: Entry[Cluster], user: Entry[User]) -> None:
     if trusted and cluster.value.insecure_skip_tls_verify:
         raise cluster.error("insecure-skip-tls-verify", "a certificate authority is set too")
     given = user.value
-    if given.token_file and (given.username or given.password):
+    if given.token_file and given.username:
         raise user.error("username", "a tokenFile is set too")
     if given.auth_provider is not None and given.auth_provider.name != "oidc":
         problem = f"kubectl no longer has {given.auth_provider.name!r}; use a credential plugin"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 import time
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 # client-go reads a token file again after a minute (`transport/token_source.go`). The kubelet
 # renews a service account's token when a fifth of its hour is left, so this is in time.
 _TOKEN_FILE_SECONDS = 60.0
+_NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Credential(NamedTuple):
@@ -49,8 +51,8 @@ class FileOrData(NamedTuple):
     data: bytes = b""
 
     def read(self) -> bytes:
-        """Return the text. Empty if there is none. Raises OSError."""
-        return self.data if self.file is None else self.file.read_bytes()
+        """Return the text. Empty if there is none. Raises CredentialsError."""
+        return self.data if self.file is None else read_file(self.file)
 
 
 class StoredCredentials:
@@ -90,35 +92,54 @@ class StoredCredentials:
         return await self.current() != rejected
 
     def _refresh(self) -> None:
+        authorization, certificate, key = self._credential
         try:
-            token = self._authorization()
-            self._credential = Credential(token, self._certificate.read(), self._key.read())
-        except (OSError, ValueError) as error:
-            problem = f"{self._token_file}: {error}"
-            if isinstance(error, OSError):
-                problem = f"{error.filename}: {error.strerror}"
-            if self._credential == Credential():
-                raise CredentialsError(f"{self._name}: {problem}") from None
-            log.warning("%s: %s; the former credentials are used", self._name, problem)
+            authorization = self._authorization()
+        except CredentialsError as error:
+            self._keep(authorization, error)
+        try:
+            certificate, key = self._certificate.read(), self._key.read()
+        except CredentialsError as error:
+            self._keep(certificate, error)
+        self._credential = Credential(authorization, certificate, key)
+
+    def _keep(self, former: str | bytes, error: CredentialsError) -> None:
+        if not former:
+            raise CredentialsError(f"{self._name}: {error}") from None
+        log.warning("%s: %s; the former credentials are used", self._name, error)
 
     def _authorization(self) -> str:
         if self._token_file is None or time.monotonic() < self._next_token:
             return self._credential.authorization
         self._next_token = time.monotonic() + _TOKEN_FILE_SECONDS
-        if token := self._token_file.read_text().strip():
-            return bearer(token, f"{self._name}.tokenFile")
-        raise ValueError("it is empty")
+        token = read_file(self._token_file).decode(errors="replace").strip()
+        return bearer(token, f"{self._name}.tokenFile")
+
+
+def read_file(file: Path) -> bytes:
+    """Return the content of a file. Raises CredentialsError.
+
+    An empty file is an error: it stands for no CAs, and not for those of the system.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise CredentialsError(f"{file}: {error.strerror}") from None
+    if not content.strip():
+        raise CredentialsError(f"{file}: it is empty")
+    return content
+
+
+def fits_in_header(text: str) -> bool:
+    """Return whether Go's HTTP client sends a text as the value of a header."""
+    return not _NOT_IN_HEADERS.search(text)
 
 
 def bearer(token: str, name: str) -> str:
-    """Return the header of a token, without white space around it.
-
-    Raises CredentialsError for a token that no HTTP header can have. `name` says whose token it is.
-    """
-    stripped = token.strip()
-    if not (stripped.isascii() and stripped.isprintable()):
-        raise CredentialsError(f"{name}: the token has characters that no token has, such as \\n")
-    return f"Bearer {stripped}"
+    """Return the header of a token. `name` says whose token it is. Raises CredentialsError."""
+    if not fits_in_header(token):
+        raise CredentialsError(f"{name}: the token has characters that no header has, such as \\n")
+    return f"Bearer {token}"
 
 
 def basic(username: str, password: str) -> str:

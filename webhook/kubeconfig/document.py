@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
-import yaml
 
 from webhook.kubeconfig.credentials import FileOrData
 from webhook.kubeconfig.errors import KubeconfigError
+from webhook.kubeconfig.go_yaml import load_yaml
 
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
+
+
+class Variable(msgspec.Struct):
+    """An environment variable of a credential plugin."""
+
+    name: str = ""
+    value: str = ""
 
 
 class ExecConfig(msgspec.Struct, rename="camel"):
@@ -24,7 +31,7 @@ class ExecConfig(msgspec.Struct, rename="camel"):
 
     command: str = ""
     args: list[str] = []
-    env: list[dict[str, str]] = []
+    env: list[Variable] = []
     api_version: str = ""
     install_hint: str = ""
     provide_cluster_info: bool = False
@@ -163,20 +170,13 @@ def _convert(file: Path, key: str, value: Any, model: type[V]) -> V:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        # The C parser, because a kubeconfig of an organization can have hundreds of clusters.
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        document = _without_nulls(yaml.load(file.read_bytes(), loader))  # noqa: S506 (it is safe)
-        return msgspec.convert(document, dict[str, Any])
+        content = load_yaml(file.read_bytes())
+        document = msgspec.convert({} if content is None else content, dict[str, Any])
     except OSError as error:
         raise KubeconfigError(f"{file}: {error.strerror}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        # The parser's message has several lines.
-        reason = " ".join(str(error).split())
-        raise KubeconfigError(f"{file}: no cluster found: not a kubeconfig: {reason}") from None
-
-
-def _without_nulls(value: Any) -> Any:
-    """Return a document without keys whose value is null. For Go, they are not set."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+    except ValueError as error:
+        raise KubeconfigError(f"{file}: no cluster found: not a kubeconfig: {error}") from None
+    for key, expected in (("apiVersion", "v1"), ("kind", "Config")):
+        if (given := document.get(key, expected)) != expected:
+            raise KubeconfigError(f"{file}: no cluster found: {key}: {given!r} is not {expected}")
+    return document

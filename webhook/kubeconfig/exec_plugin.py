@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from webhook.kubeconfig.credentials import Credential, bearer
 from webhook.kubeconfig.document import Entry, ExecConfig, User
 from webhook.kubeconfig.errors import CredentialsError
+from webhook.kubeconfig.go_yaml import load_yaml
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 # Plugins ask a cloud's API. One that asks a person on the terminal has no limit.
@@ -26,12 +29,13 @@ class _Status(msgspec.Struct, rename="camel"):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str
     status: _Status
+    kind: Literal["ExecCredential"] = "ExecCredential"
 
 
 class ExecPlugin:
@@ -76,8 +80,9 @@ class ExecPlugin:
 
     async def _refresh(self) -> None:
         try:
-            answer = msgspec.json.decode(await self._run(), type=_ExecCredential)
-        except (ValueError, RecursionError):
+            # Most plugins print JSON. client-go also reads YAML.
+            answer = msgspec.convert(load_yaml(await self._run()), _ExecCredential)
+        except ValueError:
             # The output is not shown. An error can become part of a JSON document or a CI log.
             text = (
                 "its output (not shown: it can be a secret) is not an ExecCredential with a status"
@@ -90,8 +95,7 @@ class ExecPlugin:
             raise self._error("it printed a certificate without a key, or a key alone")
         if not (status.token or status.client_key_data):
             raise self._error("it printed no token and no certificate")
-        expires = status.expiration_timestamp
-        self._expires = expires and (expires if expires.tzinfo else expires.replace(tzinfo=UTC))
+        self._expires = status.expiration_timestamp
         self._credential = Credential(
             bearer(status.token, self._name) if status.token else "",
             status.client_certificate_data.encode(),
@@ -102,11 +106,11 @@ class ExecPlugin:
         """Return what the plugin prints. Raises CredentialsError."""
         version = self._config.api_version
         request = {"apiVersion": version, "kind": "ExecCredential", "spec": self._spec}
-        variables = {each.get("name", ""): each.get("value", "") for each in self._config.env}
+        variables = {each.name: each.value for each in self._config.env}
         variables["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(request).decode()
         try:
             process = await asyncio.create_subprocess_exec(
-                self._command,
+                _executable(self._command),
                 *self._config.args,
                 env={**os.environ, **variables},
                 stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
@@ -139,3 +143,15 @@ class ExecPlugin:
     def _error(self, problem: str) -> CredentialsError:
         plugin = f"the credential plugin {self._config.command}"
         return CredentialsError(f"{self._name}: getting credentials: {plugin}: {problem}")
+
+
+def _executable(command: str) -> str:
+    """Return the path of a command. Raises FileNotFoundError.
+
+    Go searches the PATH of its own process, not that which the kubeconfig sets for the plugin, and
+    does not run what a relative directory in PATH has.
+    """
+    path = command if os.sep in command else shutil.which(command)
+    if path is None or not os.path.isabs(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return path

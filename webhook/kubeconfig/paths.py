@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -22,13 +23,18 @@ class KubeconfigPaths(NamedTuple):
         Only KUBECONFIG is a list: `--kubeconfig` takes one file (client-go `loader.go`).
         """
         texts = [self.text] if self.origin == "--kubeconfig" else self.text.split(os.pathsep)
-        return [Path(text) for text in dict.fromkeys(filter(None, texts)) if Path(text).exists()]
+        paths = map(Path, dict.fromkeys(filter(None, texts)))
+        return [path for path in paths if not _is_missing(path)]
 
     @property
     def missing_message(self) -> str:
         """The message for files of which none exists."""
         if self.origin == "--kubeconfig":
             return f"{self.text} (--kubeconfig) does not exist"
+        parts = self.text.split(os.pathsep)
+        if not self.text.isprintable() or "{" in self.text or len(max(parts, key=len)) > 255:
+            content = "the content of a kubeconfig (not shown: it has secrets)"
+            return f"no cluster found: {self.origin} has to name files, and seems to be {content}"
         origin = f" ({self.origin})" if self.origin else ""
         return (
             f"no cluster found: {self.text}{origin} does not exist; set KUBECONFIG, or run in a pod"
@@ -41,4 +47,14 @@ def kubeconfig_paths(kubeconfig: str | None = None) -> KubeconfigPaths:
         return KubeconfigPaths(kubeconfig, "--kubeconfig")
     if from_environment := os.environ.get("KUBECONFIG"):
         return KubeconfigPaths(from_environment, "KUBECONFIG")
-    return KubeconfigPaths(str(Path("~/.kube/config").expanduser()))
+    # client-go does not look for the home directory where HOME is not set.
+    return KubeconfigPaths(str(Path(os.environ.get("HOME", ""), ".kube", "config")))
+
+
+def _is_missing(path: Path) -> bool:
+    """Return whether kubectl would ignore a path. Other faults are those of reading the file."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENAMETOOLONG)
+    return False

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from tests.support.kubeconfig_oracle import Case, World, credential, document, encoded
 
@@ -18,6 +27,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("kubeconfig"))
     (made.directory / "token").write_text("from-file\n")
     (made.directory / "empty").write_text("")
+    (made.directory / "lines").write_text("a\nb\n")
+    both = [(made.directory / f"alice.{ending}").read_bytes() for ending in ("key", "crt")]
+    (made.directory / "both.pem").write_bytes(b"".join(both))
+    key = load_pem_private_key(both[0], None)
+    (made.directory / "encrypted.key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    )
     (made.directory / ".netrc").write_text("default login netrc password secret\n")
     with made.running():
         yield made
@@ -38,6 +54,32 @@ def proxied(world: World, host: str, no_proxy: str = "", **env: str) -> Case:
     url = f"https://{host}:{world.a.port}"
     given = {"HTTPS_PROXY": f"http://127.0.0.1:{world.proxy.port}", "NO_PROXY": no_proxy, **env}
     return one(world.cluster(server=url), env={key: value for key, value in given.items() if value})
+
+
+def text(world: World) -> str:
+    return yaml.safe_dump(document(world.cluster()))
+
+
+def with_scalar(key: str, scalar: str, world: World) -> Case:
+    """A token or the name of a context, and the current context with it."""
+    value = "t" if "token" in key else "x"
+    written = text(world).replace(f"{key}{value}\n", f"{key}{scalar}\n")
+    return Case([written.replace("context: x\n", f"context: {scalar if value == 'x' else 'x'}\n")])
+
+
+def through_tls_proxy(fields: Mapping[str, Any], world: World, **env: str) -> Case:
+    """A proxy with a certificate of the cluster's CA, and a server behind it."""
+    proxy = f"https://u:p@127.0.0.1:{world.tls_proxy.port}"
+    url = f"https://a.example:{world.a.port}"
+    return one(world.cluster(server=url, **{"proxy-url": proxy}, **fields), env=env)
+
+
+def plugin_that_kubectl_may_not_run(world: World) -> Case:
+    file = world.directory / "kuberc"
+    version = "kubectl.config.k8s.io/v1beta1"
+    policy = {"apiVersion": version, "kind": "Preference", "credentialPluginPolicy": "DenyAll"}
+    file.write_text(yaml.safe_dump(policy))
+    return one(world.cluster(), world.plugin(credential({"token": "p"})), env={"KUBERC": str(file)})
 
 
 def exception(host: str, no_proxy: str, world: World) -> Case:
@@ -71,6 +113,36 @@ CASES: dict[str, Callable[[World], Case]] = {
         **document(w.cluster()),
         "users": [{"name": "u", "user": {"token": "1"}}, {"name": "u", "user": {"token": "2"}}],
     }]),
+    "a file without a document first": lambda w: Case(["", "# none\n", document(w.cluster())]),
+    "a file with two documents": lambda w: Case([f"{text(w)}---\ncurrent-context: none\n"]),
+    "a path through a file": lambda w: Case(
+        [document(w.cluster())],
+        env={"KUBECONFIG": f"{w.directory}/token/config:{w.directory}/config-0"},
+    ),
+    "another kind": lambda w: Case([{**document(w.cluster()), "kind": "KubeadmConfig"}]),
+    "another apiVersion": lambda w: Case([{**document(w.cluster()), "apiVersion": "v2"}]),
+    "neither kind nor apiVersion": lambda w: Case(
+        [{**document(w.cluster()), "apiVersion": None, "kind": None}]
+    ),
+    "home directory without a name": lambda w: Case(
+        [{"current-context": "x"}, document(w.cluster(**{"certificate-authority": str(w.ca)}))],
+        env={"KUBECONFIG": "", "HOME": ""}, default=True,
+    ),
+    # Texts
+    "CRLF and a byte order mark": lambda w: Case(["\ufeff" + text(w).replace("\n", "\r\n")]),
+    "JSON": lambda w: Case([json.dumps(document(w.cluster()), indent="\t")]),
+    "key twice": lambda w: Case([text(w) + "current-context: none\ncurrent-context: x\n"]),
+    "merge key": lambda w: Case(
+        ["common: &common\n  token: t\n" + text(w).replace("token: t", "<<: *common")]
+    ),
+    **{
+        f"{key}{scalar}": partial(with_scalar, key, scalar)
+        for key in ("token: ", "name: ")
+        for scalar in (
+            "2026-11-28", "2026-11-28T10:00:00Z", "12:30", "1:2:3", "=", "1e3", "0o14", "017",
+            "0x1F", "1_000", ".5", "y", "N", "on", "Off", "yes", "TRUE", "'y'", "!!str 5",
+        )
+    },
     "three files": lambda w: Case(
         [{"current-context": "x"}, document(w.cluster(w.b)), document(w.cluster(w.a))]
     ),
@@ -95,6 +167,9 @@ CASES: dict[str, Callable[[World], Case]] = {
     "token that is a number": lambda w: one(w.cluster(), {"token": 5}),
     "token file": lambda w: one(w.cluster(), {"tokenFile": "token"}),
     "token file beside a token": lambda w: one(w.cluster(), {"tokenFile": "token", "token": "t"}),
+    "token that ends with a line": lambda w: one(w.cluster(), {"token": "t\n"}),
+    "token file of two lines": lambda w: one(w.cluster(), {"tokenFile": "lines"}),
+    "token with a tab and an umlaut": lambda w: one(w.cluster(), {"token": "a\tä"}),
     "missing token file": lambda w: one(w.cluster(), {"tokenFile": "none"}),
     "missing token file beside a token": lambda w: one(
         w.cluster(), {"tokenFile": "none", "token": "t"}
@@ -108,6 +183,9 @@ CASES: dict[str, Callable[[World], Case]] = {
     ),
     "password and token file": lambda w: one(
         w.cluster(), {"username": "a", "password": "b", "tokenFile": "token"}
+    ),
+    "password without a user name, beside a token file": lambda w: one(
+        w.cluster(), {"password": "b", "tokenFile": "token"}
     ),
     "client certificate in files": lambda w: one(
         w.cluster(), {"client-certificate": "alice.crt", "client-key": "alice.key"}
@@ -137,6 +215,15 @@ CASES: dict[str, Callable[[World], Case]] = {
         "client-certificate-data": encoded(w.client.cert_chain_pems[0].bytes()),
         "client-key": "alice.key",
     }),
+    "certificate and key in one file": lambda w: one(
+        w.cluster(), {"client-certificate": "both.pem", "client-key": "both.pem"}
+    ),
+    "empty certificate file": lambda w: one(
+        w.cluster(), {"client-certificate": "empty", "client-key": "alice.key", "token": "t"}
+    ),
+    "encrypted key": lambda w: one(
+        w.cluster(), {"client-certificate": "alice.crt", "client-key": "encrypted.key"}
+    ),
     "missing certificate file": lambda w: one(
         w.cluster(), {"client-certificate": "none", "client-key": "alice.key"}
     ),
@@ -166,6 +253,14 @@ CASES: dict[str, Callable[[World], Case]] = {
     "groups by flag over groups": lambda w: Case([document(w.cluster(), {
         "token": "t", "as": "jane", "as-groups": ["g"], "as-uid": "7"
     })], user="flag", groups=("h",)),
+    "groups by flag without as": lambda w: Case([document(w.cluster())], groups=("g",)),
+    "empty group and value": lambda w: one(w.cluster(), {
+        "token": "t", "as": "jane", "as-groups": [""], "as-user-extra": {"k": [""]}
+    }),
+    "as with characters that headers can have": lambda w: one(
+        w.cluster(), {"token": "t", "as": " a\tb\u00a0\u200bc "}
+    ),
+    "as with a line break": lambda w: one(w.cluster(), {"token": "t", "as": "a\n"}),
     "name with an umlaut": lambda w: one(w.cluster(), {"token": "t", "as": "jänner"}),
     # Servers and TLS
     "no verification": lambda w: one(
@@ -176,6 +271,18 @@ CASES: dict[str, Callable[[World], Case]] = {
         "certificate-authority": "", "certificate-authority-data": encoded(w.ca_pem),
         "insecure-skip-tls-verify": True,
     })),
+    "CA that another CA issued": lambda w: one(
+        w.cluster(w.intermediate, **{"certificate-authority": "intermediate.crt"})
+    ),
+    "certificate of the server as CA": lambda w: one(
+        w.cluster(**{"certificate-authority": "server.crt"})
+    ),
+    "CA of the system": lambda w: one(
+        w.cluster(**{"certificate-authority": ""}), env={"SSL_CERT_FILE": str(w.ca)}
+    ),
+    "empty CA file": lambda w: one(
+        w.cluster(**{"certificate-authority": "empty"}), env={"SSL_CERT_FILE": str(w.ca)}
+    ),
     "another CA": lambda w: one(w.cluster(**{"certificate-authority": "other-ca.crt"})),
     "no CA": lambda w: one(w.cluster(**{"certificate-authority": ""})),
     "CA in a file and as data": lambda w: one(
@@ -188,12 +295,19 @@ CASES: dict[str, Callable[[World], Case]] = {
         "certificate-authority-data": encoded("# Zertifikat für a\n".encode() + w.ca_pem),
     })),
     "tls-server-name": lambda w: one(w.cluster(**{"tls-server-name": "a.example"})),
+    **{
+        f"tls-server-name {name}": partial(lambda name, w: one(w.cluster(**{
+            "certificate-authority": "", "insecure-skip-tls-verify": True, "tls-server-name": name,
+        })), name)
+        for name in ("127.0.0.1", "::1", "A.Example", "a.example.", "a_b.example")
+    },
     "tls-server-name that is wrong": lambda w: one(w.cluster(**{"tls-server-name": "c.example"})),
     "localhost": lambda w: one(w.cluster(server=f"https://localhost:{w.a.port}")),
     "path of the server": lambda w: one(w.cluster(server=f"https://127.0.0.1:{w.a.port}/k8s/c-1/")),
     "query of the server": lambda w: one(
         w.cluster(server=f"https://127.0.0.1:{w.a.port}/k8s/c-1?a=b#c")
     ),
+    "server with a dot at its end behind a proxy": lambda w: proxied(w, "a.example."),
     "server without TLS": lambda w: one(
         {"server": f"http://127.0.0.1:{w.plain.port}"}, {"token": "t", "as": "jane"}
     ),
@@ -212,6 +326,16 @@ CASES: dict[str, Callable[[World], Case]] = {
         env={"NO_PROXY": "*", "HTTPS_PROXY": f"http://127.0.0.1:{w.proxy.port}"},
     ),
     "proxy of an unknown kind": lambda w: one(w.cluster(**{"proxy-url": "ftp://127.0.0.1:1"})),
+    **{
+        f"proxy with TLS and {fields}": partial(through_tls_proxy, fields)
+        for fields in (
+            {}, {"certificate-authority": "other-ca.crt"}, {"tls-server-name": "api.b.example"},
+            {"certificate-authority": "", "insecure-skip-tls-verify": True},
+        )
+    },
+    "proxy with TLS that the CAs of the system have issued": lambda w: through_tls_proxy(
+        {"certificate-authority": "other-ca.crt"}, w, SSL_CERT_FILE=str(w.ca)
+    ),
     "server on 127.0.0.1": lambda w: proxied(w, "127.0.0.1"),
     "server on localhost": lambda w: proxied(w, "localhost"),
     "server behind a proxy": lambda w: proxied(w, "a.example"),
@@ -272,6 +396,30 @@ CASES: dict[str, Callable[[World], Case]] = {
     "plugin in the path": lambda w: one(w.cluster(), {
         "exec": {**w.plugin(credential({"token": "p"}))["exec"], "command": "plugin"}
     }, env={"PATH": f"{w.directory}:/usr/bin:/bin"}),
+    "plugin in the path of the plugin": lambda w: one(w.cluster(), {
+        "exec": {**w.plugin(credential({"token": "p"}))["exec"], "command": "plugin",
+                 "env": [{"name": "PATH", "value": f"{w.directory}:/usr/bin:/bin"}]}
+    }),
+    "plugin that is not in the path of the plugin": lambda w: one(w.cluster(), {
+        "exec": {**w.plugin(credential({"token": "p"}))["exec"], "command": "plugin",
+                 "env": [{"name": "PATH", "value": "/usr/bin:/bin"}]}
+    }, env={"PATH": f"{w.directory}:/usr/bin:/bin"}),
+    "plugin in a relative path": lambda w: one(w.cluster(), {
+        "exec": {**w.plugin(credential({"token": "p"}))["exec"], "command": "plugin"}
+    }, env={"PATH": f"{os.path.relpath(w.directory)}:.:/usr/bin:/bin"}),
+    "plugin with unknown fields of a variable": lambda w: one(w.cluster(), w.plugin(
+        credential({"token": "p"}),
+        env=[{"name": "PLUGIN_VARIABLE", "value": "set", "valueFrom": {"a": 1}}],
+    )),
+    "plugin with a variable without a name": lambda w: one(
+        w.cluster(), w.plugin(credential({"token": "p"}), env=[{"name": "", "value": "x"}])
+    ),
+    "plugin beside a password without a user name": lambda w: one(
+        w.cluster(), {**w.plugin(credential({"token": "p"})), "password": "b"}
+    ),
+    "plugin without an apiVersion for a server without TLS": lambda w: one(
+        {"server": f"http://127.0.0.1:{w.plain.port}"}, w.plugin("", version="")
+    ),
     "plugin that is missing": lambda w: one(w.cluster(), {
         "exec": {**w.plugin(credential({"token": "p"}))["exec"], "command": "./none"}
     }),
@@ -309,6 +457,30 @@ CASES: dict[str, Callable[[World], Case]] = {
     "plugin without a token": lambda w: one(w.cluster(), w.plugin(credential({}))),
     "plugin that fails": lambda w: one(w.cluster(), w.plugin("echo no >&2; exit 3")),
     "plugin that prints no JSON": lambda w: one(w.cluster(), w.plugin("echo no")),
+    "plugin that prints YAML": lambda w: one(w.cluster(), w.plugin(
+        "printf 'apiVersion: client.authentication.k8s.io/v1\\nstatus: {token: p}\\n'"
+    )),
+    "plugin that prints a warning first": lambda w: one(
+        w.cluster(), w.plugin("echo warning: old; " + credential({"token": "p"}))
+    ),
+    "plugin that prints another kind": lambda w: one(
+        w.cluster(), w.plugin(credential({"token": "p"}, kind="Status"))
+    ),
+    "plugin that prints nulls": lambda w: one(w.cluster(), w.plugin(credential(
+        {"token": "p", "clientKeyData": None, "expirationTimestamp": None}
+    ))),
+    "plugin that prints a token with a line break": lambda w: one(
+        w.cluster(), w.plugin(credential({"token": "p\n"}))
+    ),
+    **{
+        f"plugin whose token expires {time}": partial(lambda time, w: one(w.cluster(), w.plugin(
+            credential({"token": "p", "expirationTimestamp": time})
+        )), time)
+        for time in (
+            "", "2099-01-01", "2099-01-01T00:00:00", "2099-01-01T00:00:00+02:00",
+            "2099-01-01T00:00:00.123456789Z", "2001-01-01T00:00:00Z", 4102444800,
+        )
+    },
     "plugin beside a token": lambda w: one(
         w.cluster(), {**w.plugin(credential({"token": "p"})), "token": "t"}
     ),
@@ -375,20 +547,42 @@ DIFFERENCES = {
         "EOF", "contexts[x].user: there is no user 'u'",
     ),
     "no credentials": Difference(lambda w: one(w.cluster(), {}), "EOF", ""),
+    "user and password in the server's URL": Difference(
+        lambda w: one(w.cluster(server=f"https://user:secret@127.0.0.1:{w.a.port}")),
+        "", "clusters[c].server: it has a user; only username and password are supported",
+    ),
     "socks5": Difference(
         lambda w: one(w.cluster(**{"proxy-url": "socks5://127.0.0.1:1"})),
         "connection refused", "clusters[c].proxy-url: ",
     ),
-    # Go's YAML reads it as true, Python's as a text.
-    "name y": Difference(
+    # kubectl prints a part of the kubeconfig, and contacts localhost:8080 if it is a short one.
+    "kubeconfig in KUBECONFIG": Difference(
+        lambda w: Case([], env={"KUBECONFIG": text(w)}),
+        "localhost:8080", "no cluster found: KUBECONFIG has to name files, and seems to be ",
+    ),
+    "kubeconfig as base64 in KUBECONFIG": Difference(
+        lambda w: Case([], env={"KUBECONFIG": encoded(text(w).encode())}),
+        "file name too long", "no cluster found: KUBECONFIG has to name files, and seems to be ",
+    ),
+    # kubectl checks all entries.
+    "fault in a user of another context": Difference(
         lambda w: Case([{
-            **document(w.cluster()), "current-context": "x",
-            "contexts": [
-                {"name": "x", "context": {"cluster": "c", "user": "u"}},
-                {"name": "y", "context": {"cluster": "c", "user": "u"}},
+            **document(w.cluster()),
+            "users": [
+                {"name": "u", "user": {"token": "t"}},
+                {"name": "v", "user": {"client-key-data": "%"}},
             ],
         }]),
-        "cannot unmarshal bool", "",
+        "illegal base64", "",
+    ),
+    # kubectl expects this name in the proxy's certificate too (kubernetes/kubernetes#104779).
+    "proxy with TLS beside tls-server-name": Difference(
+        lambda w: through_tls_proxy({"tls-server-name": "a.example"}, w),
+        "proxyconnect tcp: tls: failed to verify certificate", "",
+    ),
+    # A kuberc file is for kubectl.
+    "plugin that a kuberc file forbids": Difference(
+        plugin_that_kubectl_may_not_run, "policy set to", ""
     ),
     # kubectl renews an OIDC token. podsettle uses what kubectl stored.
     "expired OIDC token": Difference(

@@ -119,7 +119,7 @@ async def test_certificate_that_is_none_is_an_error(tmp_path: Path) -> None:
     assert "certificate or key is not valid" in await error_of(path)
 
 
-@pytest.mark.parametrize("token", ["a\nb", "a\x00b", "a\u202eb"])
+@pytest.mark.parametrize("token", ["a\nb", "a\x00b", "a\x1bb"])
 async def test_token_that_no_header_can_have_is_an_error(token: str, tmp_path: Path) -> None:
     assert "the token has characters" in await error_of(kubeconfig(tmp_path, user={"token": token}))
 
@@ -154,7 +154,7 @@ async def test_cluster_without_a_server_is_an_error(
     assert "clusters[k].server: " in await error_of(path)
 
 
-@pytest.mark.parametrize("content", ["", "5", "[]", "clusters: 5"])
+@pytest.mark.parametrize("content", ["5", "[]", "''", "clusters: 5"])
 async def test_file_that_is_no_kubeconfig_is_an_error(content: str, tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(content)
