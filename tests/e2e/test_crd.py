@@ -259,6 +259,7 @@ def test_writing_a_policy_does_not_change_its_status(applied: KubeCluster) -> No
     assert "status" not in body
 
 
+@pytest.mark.slow
 def test_new_default_does_not_change_stored_objects(tmp_path: Path) -> None:
     """What docs/kubelet-gate.md says of policies made while the default was 15 s."""
     text = CRD.read_text(encoding="utf-8")

@@ -14,6 +14,8 @@ from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.slow
+
 HELPER = "podsettle-linger"
 REMEDIES: Json = {
     "postInitSleep": {"when": "Always", "delivery": "Binary"},

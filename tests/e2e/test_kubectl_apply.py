@@ -13,6 +13,8 @@ from tests.support.e2e_pods import Json, simple_pod, wrappers
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import DOCS
 
+pytestmark = pytest.mark.slow
+
 SERVER_SIDE = ["--server-side", "--field-manager=ci"]
 
 

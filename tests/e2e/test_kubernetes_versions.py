@@ -21,6 +21,8 @@ from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
 from tools.kube_versions import MODULES, chosen
 
+pytestmark = pytest.mark.slow
+
 REMEDIES: dict[str, Json] = {
     "remedy `seLinuxChangePolicy`": {"seLinuxChangePolicy": "Recursive"},
     "remedy `postInitSleep` with `delivery: ImageVolume`": {

@@ -67,6 +67,7 @@ def test_pod_created_right_after_its_namespace_is_settled(own: KubeCluster) -> N
     own.request("DELETE", f"{POLICIES}/everywhere")
 
 
+@pytest.mark.slow
 def test_lost_api_server_is_logged_and_readiness_stays(
     own: KubeCluster, server: RunningServer
 ) -> None:

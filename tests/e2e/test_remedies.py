@@ -296,6 +296,7 @@ def test_kubelet_gate_stays_first_when_another_webhook_adds_containers(
     assert init_names(create(settling, pod)) == MESHES[name][2]
 
 
+@pytest.mark.slow
 def test_api_server_without_restart_rules_gets_no_restart_rules(
     podsettle_server: RunningServer,
 ) -> None:

@@ -17,6 +17,8 @@ from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.preview.runtime_class_fields import class_fields, with_fields
 from webhook.core.reasons import Reason
 
+pytestmark = pytest.mark.slow
+
 CLASSES, PODS = 20, 15
 FIELDS = ("nodeSelector", "tolerations", "overhead")
 # With them in the pod, the plugin DefaultTolerationSeconds adds nothing.

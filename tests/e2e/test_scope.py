@@ -207,6 +207,7 @@ def test_more_than_twenty_selectors_share_one_webhook_and_policies_report_it(
         )
 
 
+@pytest.mark.slow
 def test_failure_policy_fail_without_a_replica_refuses_only_selected_pods(
     release: Installation,
 ) -> None:

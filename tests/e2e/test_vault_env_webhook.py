@@ -17,6 +17,8 @@ from tests.support.registered_webhook import registered
 from tests.support.vault_env_webhook import FROM_PATH, PROGRAM, operations_for
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.slow
+
 LABEL = "test-wraps"
 HELPER, HELPER_PATH, MARKER = "podsettle-linger", "/podsettle/linger", ": podsettle;"
 BOTH: Json = {

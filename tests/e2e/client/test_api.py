@@ -75,6 +75,7 @@ async def test_pod_name_with_slashes_or_a_query_cannot_change_the_request_path(
                 await wait_terminated(server, PodName(namespace, name), backoff=ONCE)
 
 
+@pytest.mark.slow
 async def test_watch_with_an_expired_resource_version_reads_the_pod_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -22,6 +22,8 @@ from webhook.cluster.watch import WatchLimits
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.tasks import supervise
 
+pytestmark = pytest.mark.slow
+
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 

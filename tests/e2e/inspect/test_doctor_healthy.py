@@ -41,8 +41,6 @@ from tools.kube_versions import server_minor
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 from webhook.inspect.doctor.checks import CHECKS
 
-pytestmark = pytest.mark.slow
-
 Json: TypeAlias = dict[str, Any]
 
 FAIL = "--set=webhook.failurePolicy=Fail"
@@ -82,7 +80,13 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(source, marks=[] if source == "self-managed" else [pytest.mark.slow])
+        for source in SOURCES
+    ],
+)
 def test_healthy_installation_has_no_fault(
     fresh: Installation, tmp_path: Path, source: str
 ) -> None:
@@ -156,6 +160,7 @@ def reader_of_pods(cluster: KubeCluster, directory: Path) -> Path:
     return as_account(cluster, "reader", namespace, directory)
 
 
+@pytest.mark.slow
 def test_user_with_few_rights_gets_the_missing_ones_by_name(
     fresh: Installation, tmp_path: Path
 ) -> None:
@@ -186,6 +191,7 @@ def test_user_with_few_rights_gets_the_missing_ones_by_name(
     assert states["helper image"] == "ok"
 
 
+@pytest.mark.slow
 def test_replicas_that_are_not_ready_are_found_without_the_right_to_ask_them(
     fresh: Installation, tmp_path: Path
 ) -> None:
@@ -214,6 +220,7 @@ def test_replicas_that_are_not_ready_are_found_without_the_right_to_ask_them(
 
 
 @pytest.mark.needs("docker-registry", "umoci")
+@pytest.mark.slow
 def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
     fresh: Installation, tmp_path: Path
 ) -> None:

@@ -22,8 +22,6 @@ from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.cluster.client import ApiServer
 from webhook.core.reasons import Reason
 
-pytestmark = pytest.mark.slow
-
 DOCS_URL = "https://wiki.example/podsettle/operators/why-was-my-pod-changed"
 NODE = {
     "metadata": {"name": "affected"},

@@ -35,6 +35,8 @@ from tests.support.tls_listeners import (
 from tests.support.wait_kubelet import AN_HOUR, READY, logged_line, wait, wait_arguments
 from tests.support.waiting import await_that
 
+pytestmark = pytest.mark.slow
+
 NO_CERTIFICATE_YET = alert(INTERNAL_ERROR)
 
 

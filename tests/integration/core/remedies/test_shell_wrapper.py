@@ -126,6 +126,7 @@ def test_exit_code_is_that_of_the_command(shell: list[str], code: int) -> None:
     assert run(command) == (code, "out\n", "err\n")
 
 
+@pytest.mark.slow
 def test_every_exit_code_is_that_of_the_command(shell: list[str]) -> None:
     for code in range(256):
         command = wrapped(shell, "sh", "-c", 'exit "$1"', "sh", str(code))
