@@ -222,10 +222,7 @@ class Installation:
         and named where it is here."""
         (container,) = pod["containers"]
         # The chart takes only the namespace from the downward API.
-        found = {
-            each["name"]: each.get("value", NAMESPACE)
-            for each in container.get("env", ())
-        }
+        found = {each["name"]: each.get("value", NAMESPACE) for each in container.get("env", ())}
         mounts = {each["name"]: each["mountPath"] for each in container.get("volumeMounts", ())}
         for volume in pod.get("volumes", ()):
             if "configMap" not in volume:

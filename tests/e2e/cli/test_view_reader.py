@@ -61,7 +61,7 @@ async def test_user_without_rights_learns_which_right_each_kind_needs(
         "nodes were not read: it needs the right to list nodes; remedies with `when: NodesNeedIt` "
         "are treated as needed"
     )
-    assert nodes.right.command == "kubectl auth can-i list nodes"
+    assert nodes.right.command == (("kubectl", "auth", "can-i", "list", "nodes"),)
 
 
 async def test_namespaces_are_read_by_name_if_they_cannot_be_listed(

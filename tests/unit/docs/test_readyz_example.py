@@ -15,9 +15,9 @@ from tests.support.markdown import Page
 from tests.support.paths import DOCS
 from tests.support.process import free_port
 from webhook.cluster.client import ApiServer
-from webhook.kubeconfig.access import Access
 from webhook.cluster.errors import Unreachable
 from webhook.cluster.source import Check
+from webhook.kubeconfig.access import Access
 from webhook.server.drain import Drain
 from webhook.server.health import ServedCertificate, probes_router
 from webhook.tls.certificate_directory import CertificateDirectory
