@@ -68,6 +68,7 @@ def _section(defect: Defect) -> Iterator[str]:
         yield from ("| event | with the text | shows the defect |", "|---|---|---|")
         for sign in defect.signs:
             texts = " and ".join(map(_code, sign.contains)) or "–"
+            texts += f", not {' or '.join(map(_code, sign.lacks))}" if sign.lacks else ""
             yield f"| {sign.reason} | {texts} | {sign.certainty} |"
         yield ""
     yield f"**Cause.** {defect.cause}"

@@ -358,6 +358,7 @@ def _look_alikes() -> Iterator[Plant]:
     status = _INIT_255.status
     yield _alike(_INIT_255, "code", status=_changed(status, (*inits, "exitCode"), 1))
     yield _alike(_INIT_255, "fixed", node=FIXED_CRIO)
+    yield _alike(_INIT_255, "oom", status=_changed(status, (*inits, "reason"), "OOMKilled"))
     yield _alike(_INIT_255, "long", status=_changed(status, (*inits, "finishedAt"), 30))
     status = _STEP_255.status
     yield _alike(_STEP_255, "always", spec=_changed(_STEP_255.spec, ("restartPolicy",), "Always"))
@@ -378,6 +379,10 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_UMOUNT, "present-early", events=(there,))
     stage = _STAGE.format(stage="container storage creation", end="still in progress")
     yield _alike(_RELABEL, "storage", events=(("Failed", stage, "spec.containers{main}"),))
+    stage = _STAGE.format(stage="container runtime creation", end="name is reserved")
+    elsewhere = (("Failed", stage, "spec.containers{main}"),)
+    yield _alike(_RELABEL, "runtime", events=elsewhere)
+    yield _alike(_CREATE_ERROR, "runtime", events=elsewhere)
     waiting = ("containerStatuses", 0, "state", "waiting", "reason")
     config_error = _changed(_CREATE_ERROR.status, waiting, "CreateContainerConfigError")
     yield _alike(_CREATE_ERROR, "config", status=config_error)
@@ -388,6 +393,19 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_UNLISTED_HANDLER, "listed", node=LISTS_HANDLER)
     policy = ("securityContext", "fsGroupChangePolicy")
     yield _alike(_FS_GROUP, "root", spec=_changed(_FS_GROUP.spec, policy, "OnRootMismatch"))
+    unmounted = (
+        "Unable to attach or mount volumes: unmounted volumes=[certs], unattached volumes=[data "
+        "certs]: timed out waiting for the condition"
+    )
+    yield _alike(_FS_GROUP, "certs", events=(("FailedMount", unmounted, ""),))
+    missing_secret = 'MountVolume.SetUp failed for volume "certs" : secret "certs" not found'
+    attached = 'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) web-1'
+    for suffix, reason, message in (
+        ("secret", "FailedMount", missing_secret),
+        ("attach", "FailedAttachVolume", attached),
+        ("sandbox", "FailedCreatePodSandBox", network),
+    ):
+        yield _alike(_SLOW_MOUNT, suffix, events=((reason, message, ""),))
     yield _alike(_SLOW_MOUNT, "empty", spec=_changed(_SLOW_MOUNT.spec, ("volumes",), [_EMPTY]))
     settled = _changed(
         _UNSETTLED.spec,

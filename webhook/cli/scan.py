@@ -67,9 +67,9 @@ def _check_namespace(
     type=click.Choice(["text", "wide", "name", "json", "yaml", "html", "policy"]),
     default="text",
     show_default=True,
-    help="wide: the same as -v. name: the workloads found, for `xargs -L1 podsettle explain`. "
-    "html: one file with pictures, which needs no network. policy: only the policies that the scan "
-    "proposes, as YAML.",
+    help="wide: the same as -v. name: the workloads or pods found, for `xargs -L1 podsettle "
+    "explain`. html: one file with pictures, which needs no network. policy: only the policies "
+    "that the scan proposes, as YAML.",
 )
 @click.option(
     "--native",
@@ -140,7 +140,7 @@ def scan(
     if native and any(symptom.policy for symptom in report.symptoms):
         print_native(report, opened.known, version, mutate=mutate)
     else:
-        _print(report, output, verbose)
+        _print(report, output, verbose, list(map(str, view.manifests)))
     if report.found:
         context.exit(1)
 
@@ -239,7 +239,7 @@ def _is_missing(cluster: KnownCluster, namespace: str) -> bool:
     )
 
 
-def _print(report: ScanReport, output: str, verbose: bool) -> None:
+def _print(report: ScanReport, output: str, verbose: bool, manifests: list[str]) -> None:
     if output == "html":
         from webhook.inspect.scan.html import render_html
 
@@ -251,7 +251,7 @@ def _print(report: ScanReport, output: str, verbose: bool) -> None:
     elif output == "name":
         from webhook.inspect.scan.text import render_names
 
-        echo_text(render_names(report))
+        echo_text(render_names(report, manifests))
     elif output == "policy":
         from webhook.inspect.scan.text import render_policies
 

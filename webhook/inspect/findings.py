@@ -113,6 +113,10 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     """The container of the first pod with the symptom. None if the whole pod has it."""
     node: str = ""
     """The node of the first pod."""
+    pod: str = ""
+    """The name of the first pod."""
+    group: str = ""
+    """The API group of the workload's kind, such as `apps`."""
 
 
 class Answer(StrEnum):

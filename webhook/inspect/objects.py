@@ -95,6 +95,7 @@ class Terminated(_Bounded):
 
     exit_code: int = 0
     signal: int = 0
+    reason: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
 

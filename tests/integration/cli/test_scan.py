@@ -34,20 +34,37 @@ def test_page_shows_what_the_command_prints(options: str) -> None:
         assert line == "…" or line in printed, line
 
 
-def test_names_of_workloads_are_arguments_of_explain() -> None:
-    names = "job/report-28285183{0}\ntaskrun/build-7{0}\n"
+def test_names_of_pods_in_manifests_are_arguments_of_explain() -> None:
+    names = (
+        "pod/report-28285183-tzmt2{0} --manifests=examples/scan\n"
+        "pod/build-7-pod{0} --manifests=examples/scan\n"
+    )
     everywhere = CliRunner().invoke(main, [*COMMAND, "-o", "name"])
     assert (everywhere.exit_code, everywhere.stdout) == (1, names.format(" -n ci"))
     # As in kubectl, a name without its namespace.
     chosen = CliRunner().invoke(main, [*COMMAND, "-n", "ci", "-o", "name"])
     assert chosen.stdout == names.format("")
+    for line in everywhere.stdout.splitlines() + chosen.stdout.splitlines():
+        assert CliRunner().invoke(main, ["explain", *line.split()]).exit_code == 0
+
+
+def test_scan_and_explain_name_the_same_symptoms_of_a_pod() -> None:
+    report = json.loads(CliRunner().invoke(main, [*COMMAND, "-o", "json"]).stdout)
+    findings = [each for symptom in report["symptoms"] for each in symptom["findings"]]
+    assert len(findings) == 2
+    for finding in findings:
+        words = ["explain", finding["pod"], *COMMAND[1:], "-o", "json"]
+        (symptom,) = json.loads(CliRunner().invoke(main, words).stdout)["symptoms"]
+        found = (symptom["symptom"], symptom["certainty"], symptom["sentences"])
+        assert found == (finding["symptom"], finding["certainty"], [finding["sentence"]])
 
 
 def test_name_that_no_object_can_have_is_not_printed(tmp_path: Path) -> None:
     dump = (ROOT / "examples" / "scan" / "cluster.yaml").read_text()
-    (tmp_path / "dump.yaml").write_text(dump.replace("kind: TaskRun", "kind: --kubeconfig=x"))
+    (tmp_path / "dump.yaml").write_text(dump.replace("name: build-7-pod", "name: --kubeconfig=x"))
     result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path), "-o", "name"])
-    assert (result.exit_code, result.stdout) == (1, "job/report-28285183 -n ci\n")
+    name = f"pod/report-28285183-tzmt2 -n ci --manifests={tmp_path}\n"
+    assert (result.exit_code, result.stdout) == (1, name)
 
 
 def test_wide_output_has_the_details_of_verbose() -> None:

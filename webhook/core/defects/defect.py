@@ -99,7 +99,16 @@ class Sign(StrictModel):
         strict=False,
         description="Texts that the event's message contains, all of them. Omitted: any message.",
     )
+    lacks: tuple[Text, ...] = Field(
+        default=(), strict=False, description="Texts none of which the event's message contains."
+    )
     certainty: Certainty
+
+    def is_in(self, message: str) -> bool:
+        """Return whether a message has the texts of the sign."""
+        return all(text in message for text in self.contains) and not any(
+            text in message for text in self.lacks
+        )
 
 
 class Fix(StrictModel):

@@ -27,6 +27,8 @@ from webhook.inspect.scan.workload import WorkloadName, workload_of
 _EVENT_SELECTOR = "source=podsettle"
 _MAX_EVENTS = 20
 """The maximum number of events in an explanation, because people read them."""
+_MAX_POD_EVENTS = 500
+"""The maximum number of events of one pod, because tenants can create many."""
 
 
 class NotFoundError(Exception):
@@ -45,6 +47,8 @@ class Found:
     unknown: tuple[Unknown, ...] = ()
     exported: tuple[ExportedPolicy, ...] = ()
     """The native policies of the cluster that change pods."""
+    pod_events: tuple[Event, ...] = ()
+    """The events about a pod, by any component."""
 
 
 def explain(
@@ -53,7 +57,13 @@ def explain(
     """Return the explanation of an object. Raises one of DECODE_ERRORS for a malformed pod."""
     if target.kind is POD:
         return explain_pod(
-            found.document, cluster, found.namespace, found.events, found.unknown, found.exported
+            found.document,
+            cluster,
+            found.namespace,
+            found.events,
+            found.unknown,
+            found.exported,
+            found.pod_events,
         )
     return explain_workload(
         target,
@@ -106,8 +116,16 @@ async def find_related(
         async for event in reader.objects(EVENTS, namespace, _EVENT_SELECTOR)
         if event.involved_object.uid in uids
     ]
+    pod_events: list[Event] = []
+    metadata = document.get("metadata")
+    uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
+    if target.kind is POD and isinstance(uid, str) and uid:
+        async for event in reader.objects(EVENTS, namespace, f"involvedObject.uid={uid}"):
+            pod_events.append(event)
+            if len(pod_events) >= _MAX_POD_EVENTS:
+                break
     unread = tuple(_unread(reader, resources, namespace, flags))
-    return Found(document, namespace, pods, _notes(events), unread)
+    return Found(document, namespace, pods, _notes(events), unread, pod_events=tuple(pod_events))
 
 
 def _belongs(owner: WorkloadName, target: ObjectTarget) -> bool:

@@ -52,7 +52,7 @@ from webhook.inspect.explain.today import (
 from webhook.inspect.exported_policies import ExportedPolicy
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.next_pod import next_pod_document
-from webhook.inspect.objects import LivePod
+from webhook.inspect.objects import Event, LivePod
 from webhook.inspect.pod_and_policy_ages import compare_ages
 from webhook.inspect.webhook_calls import Called, WebhookCall
 
@@ -70,11 +70,13 @@ def explain_pod(
     events: Sequence[EventNote] = (),
     unknown: Sequence[Unknown] = (),
     exported: Sequence[ExportedPolicy] = (),
+    pod_events: Sequence[Event] = (),
 ) -> PodExplanation:
     """Return the explanation of a pod. Raises one of DECODE_ERRORS for a malformed pod.
 
-    `unknown` is what the caller could not read, in addition to what `cluster` lacks. `exported` are
-    the native policies of the cluster that change pods.
+    `events` are podsettle's, and `pod_events` those about the pod by any component. `unknown` is
+    what the caller could not read, in addition to what `cluster` lacks. `exported` are the native
+    policies of the cluster that change pods.
     """
     live = decode_live_pod(msgspec.json.encode(document))
     pod = live.before_scheduling()
@@ -97,7 +99,7 @@ def explain_pod(
         left_out=left_out,
         containers=list(_containers(pod, record, left_out)),
         events=list(events),
-        symptoms=list(symptoms_of(live, cluster)),
+        symptoms=list(symptoms_of(live, cluster, pod_events)),
         notes=[
             *record_notes(record, pod),
             *native.notes(call, record, created),

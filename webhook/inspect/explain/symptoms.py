@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from webhook.inspect.explain.model import PodSymptom
 from webhook.inspect.findings import Certainty
 from webhook.inspect.known_cluster import KnownCluster
-from webhook.inspect.objects import LivePod
+from webhook.inspect.objects import Event, LivePod
 from webhook.inspect.scan.advice import advice_for
 from webhook.inspect.scan.found_pods import FoundPods
 from webhook.inspect.scan.nodes import page_of
@@ -16,10 +16,19 @@ from webhook.inspect.scan.symptoms import SYMPTOMS
 from webhook.inspect.scan.symptoms.base import ScanFacts
 
 
-def symptoms_of(pod: LivePod, cluster: KnownCluster) -> Iterator[PodSymptom]:
-    """Yield the symptoms that a pod and its node show. A scan also reads events and requests."""
+def symptoms_of(
+    pod: LivePod, cluster: KnownCluster, events: Sequence[Event] = ()
+) -> Iterator[PodSymptom]:
+    """Yield the symptoms that a pod, its node and its events show.
+
+    A scan also reads certificate requests.
+    """
     view = cluster.view
-    facts = ScanFacts({node.name: node for node in view.nodes.all}, view.runtime_classes)
+    facts = ScanFacts(
+        {node.name: node for node in view.nodes.all},
+        view.runtime_classes,
+        events={pod.key: [each for each in events if each.involved_object.pod_key == pod.key]},
+    )
     for symptom in SYMPTOMS:
         findings = list(symptom.judge(pod, facts))
         if not findings or symptom.defect is None:

@@ -38,9 +38,10 @@ def first_certificates(
 ) -> dict[str, FirstCertificate]:
     """Return by node when its first serving certificate was approved.
 
-    A node is left out if its first request is not there. The API server deletes requests, so the
-    others may be renewals. A kubelet whose first request is not approved in time makes another one.
-    A node is left out too if none of its requests is approved and all are older than an hour.
+    A node older than an hour is left out if its first request is not there. The API server deletes
+    requests, so the others may be renewals. A kubelet whose first request is not approved in time
+    makes another one. A node is left out too if none of its requests is approved and all are older
+    than an hour.
     """
     by_node: dict[str, list[tuple[datetime, SigningRequest]]] = {}
     for request in requests:
@@ -55,14 +56,14 @@ def first_certificates(
     result: dict[str, FirstCertificate] = {}
     for node, found in by_node.items():
         created, first = min(found, key=lambda pair: pair[0])
-        if created > node_created[node] + _AFTER_NODE:
+        is_certain = max(now, created) - node_created[node] < _KEPT
+        if not is_certain and created > node_created[node] + _AFTER_NODE:
             continue
         approvals = [
             (approval.last_transition_time or approval.last_update_time, request.metadata.name)
             for _, request in found
             if (approval := request.approval) is not None
         ]
-        is_certain = now - node_created[node] < _KEPT
         times = [(time, name) for time, name in approvals if time is not None]
         if times:
             approved_at, name = min(times)

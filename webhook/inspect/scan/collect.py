@@ -173,7 +173,7 @@ async def _read_events(
     reader: ObjectReader, namespace: str | None, max_bytes: int
 ) -> dict[PodKey, tuple[Event, ...]]:
     """Return the events that symptoms read, by pod. Of equal ones keep the first."""
-    signs = [sign for symptom in SYMPTOMS for sign in symptom.signs]
+    signs = [sign for symptom in SYMPTOMS for sign in (*symptom.signs, *symptom.against)]
     events: dict[PodKey, tuple[Event, ...]] = {}
     size = 0
     for reason in sorted({sign.reason for sign in signs}):

@@ -64,6 +64,7 @@ def _summary(report: ScanReport) -> Iterator[str]:
     yield f'<p class="muted">{format_time(report.scanned_at)}, {_text(version)}</p>'
     yield f"<p>{_text(summary.scanned)}</p>"
     style = "found" if summary.symptoms else "none"
+    yield from (f'<p class="found">{_text(each)}</p>' for each in summary.defects)
     yield f'<p class="{style}">{_text(summary.answer)}</p>'
     if summary.symptoms:
         yield "<ul>"

@@ -14,7 +14,13 @@ import yaml
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.inspect.findings import Answer, Certainty
 from webhook.inspect.scan import unsettled
-from webhook.inspect.scan.model import ScanReport, SymptomReport, count_of
+from webhook.inspect.scan.model import (
+    DefectNodes,
+    ScanReport,
+    SymptomNode,
+    SymptomReport,
+    count_of,
+)
 
 _CERTAINTIES = list(Certainty)
 _UNLOOKED = (Answer.UNKNOWN, Answer.NOT_LOOKED_AT)
@@ -25,6 +31,8 @@ class Summary(NamedTuple):
 
     scanned: str
     """What was scanned."""
+    defects: tuple[str, ...]
+    """A sentence for each defect that nodes certainly have and no pod shows yet."""
     answer: str
     """How many symptoms were found."""
     symptoms: tuple[str, ...]
@@ -54,6 +62,11 @@ def summary_of(report: ScanReport) -> Summary:
         steps.append(_policy_step(proposed, native=report.native))
     return Summary(
         scanned,
+        tuple(
+            f"A defect is on {each.affected + each.partly} of {count_of(each.total, 'node')}, "
+            f"without a symptom yet: {each.title} ({each.defect})."
+            for each in _unshown_defects(report)
+        ),
         answer,
         tuple(map(symptom_line, found)),
         tuple(steps),
@@ -107,17 +120,41 @@ def nodes_phrase(symptom: SymptomReport) -> str:
     return f"{text} and {count_of(left, 'other node')}" if left else text
 
 
+def _unshown_defects(report: ScanReport) -> list[DefectNodes]:
+    """Return the defects that nodes have without any configuration, and no pod shows."""
+    shown = {symptom.defect for symptom in report.symptoms if symptom.findings}
+    return [
+        each
+        for each in report.defects
+        if each.affected + each.partly and not each.requires and each.defect not in shown
+    ]
+
+
 def _steps(report: ScanReport, found: list[SymptomReport]) -> Iterator[str]:
-    """Yield the upgrade for the first symptom that a release cures, or else other advice."""
-    for symptom in found:
-        upgrades = Counter[tuple[str, str]]()
+    """Yield the upgrade for the first symptom that a release cures, or else other advice.
+
+    The nodes with the symptom come first. The defects that no pod shows come last.
+    """
+    defects: list[tuple[str | None, tuple[SymptomNode, ...]]] = [
+        (symptom.defect, symptom.nodes) for symptom in found
+    ]
+    defects += [(each.defect, ()) for each in _unshown_defects(report)]
+    for name, nodes in defects:
+        seen = Counter[tuple[str, str]]()
+        for node in nodes:
+            seen[node.runtime, node.kubelet] += node.count
+        upgrades, pods = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for group in report.nodes:
             for defect in group.defects:
-                if defect.defect == symptom.defect and defect.cured_by:
+                if defect.defect == name and defect.cured_by:
                     upgrades[group.runtime, defect.cured_by] += group.count
+                    pods[group.runtime, defect.cured_by] += seen[group.runtime, group.kubelet]
         if upgrades:
-            ((runtime, cure), count) = upgrades.most_common(1)[0]
+            first = max(upgrades, key=lambda each: (pods[each], upgrades[each]))
+            (runtime, cure), count = first, upgrades.pop(first)
             yield f"Upgrade {runtime} on {count_of(count, 'node')} to {cure} or later."
+            if left := upgrades.total():
+                yield f"Then upgrade {count_of(left, 'other node')} with the same defect."
             return
     if found and not any(symptom.policy for symptom in found) and found[0].advice:
         yield found[0].advice

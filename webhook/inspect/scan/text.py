@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from textwrap import indent, wrap
 
 from webhook.core.constants import OBJECT_NAME
@@ -27,7 +27,8 @@ _MIN_SYMPTOM_LINES = 2
 """The minimum of these lines that name symptoms: one symptom, and how many others there are."""
 _WIDTH = 80
 """The columns of a terminal. Commands are not cut."""
-_WORKLOAD = re.compile(rf"[A-Za-z][A-Za-z0-9]*/{OBJECT_NAME.pattern}", re.ASCII)
+_EXPLAINED = {"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "Job": "batch"}
+"""The controllers of pods that `podsettle explain` knows, with their API groups."""
 _STATUSES = (DefectStatus.AFFECTED, DefectStatus.PARTLY_AFFECTED, DefectStatus.UNVERIFIED)
 
 
@@ -45,22 +46,33 @@ def render_policies(report: ScanReport) -> str:
     )
 
 
-def render_names(report: ScanReport) -> str:
-    """Return a line `KIND/NAME -n NAMESPACE` for each workload or pod that was found.
+def render_names(report: ScanReport, manifests: Sequence[str] = ()) -> str:
+    """Return a line of arguments of `podsettle explain` for each workload that was found.
 
-    A scan of one namespace leaves the namespace out, as kubectl does. A pod names its owner, which
-    may be any text. A line has only names that objects can have, because shells get it.
+    It names the first pod if explain does not know the workload's kind, and with `manifests`, which
+    seldom have workloads. A scan of one namespace leaves the namespace out, as kubectl does. A pod
+    names its owner, which may be any text. A line has only names that objects can have, because
+    shells get it.
     """
+    files = [] if "-" in manifests else [f"--manifests={path}" for path in manifests]
     names = dict.fromkeys(
-        (finding.workload, finding.namespace)
+        (*_explained_name(finding, is_live=not manifests), finding.namespace)
         for symptom in found_symptoms(report)
         for finding in symptom.findings
     )
     return "".join(
-        f"{workload.lower()}{'' if report.namespace else f' -n {namespace}'}\n"
-        for workload, namespace in names
-        if _WORKLOAD.fullmatch(workload) and OBJECT_NAME.fullmatch(namespace)
+        f"{shlex.join((f'{kind}/{name}', *(() if report.namespace else ('-n', where)), *files))}\n"
+        for kind, name, where in names
+        if OBJECT_NAME.fullmatch(name) and OBJECT_NAME.fullmatch(where)
     )
+
+
+def _explained_name(finding: Finding, *, is_live: bool) -> tuple[str, str]:
+    """Return the kind and name of a finding's workload, or of its first pod."""
+    kind, _, name = finding.workload.partition("/")
+    if is_live and _EXPLAINED.get(kind) == finding.group:
+        return f"{kind.lower()}.{finding.group}", name
+    return "pod", finding.pod
 
 
 def _lines(report: ScanReport, details: bool) -> Iterator[str]:
@@ -111,8 +123,10 @@ def _lines(report: ScanReport, details: bool) -> Iterator[str]:
 def _summary_lines(report: ScanReport) -> Iterator[str]:
     """Yield at most _MAX_SUMMARY_LINES lines, if names are short and there are few steps."""
     summary = summary_of(report)
-    before = [*_wrapped(summary.scanned, 0), summary.answer]
-    after = [line for step in summary.steps for line in _wrapped(step, 0)]
+    defects = [line for each in summary.defects for line in _wrapped(each, 0)]
+    unshown, others = ([], defects) if summary.symptoms else (defects, [])
+    before = [*_wrapped(summary.scanned, 0), *unshown, summary.answer]
+    after = others + [line for step in summary.steps for line in _wrapped(step, 0)]
     after += [f"  {summary.command}"] if summary.command else []
     after += _wrapped(summary.unknown, 0)
     room = max(_MAX_SUMMARY_LINES - len(before) - len(after), _MIN_SYMPTOM_LINES)

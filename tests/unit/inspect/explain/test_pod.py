@@ -7,10 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import planted_symptoms
 from tests.support.factories import (
     IMAGE,
     LINGER,
@@ -24,6 +26,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, Plant, PlantedEvent
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import Unread
 from webhook.cluster.view_reader import NOT_INSTALLED
@@ -36,6 +39,7 @@ from webhook.inspect.explain.model import PodExplanation
 from webhook.inspect.explain.pod import explain_pod
 from webhook.inspect.explain.text import as_text
 from webhook.inspect.known_cluster import KnownCluster
+from webhook.inspect.objects import Event
 from webhook.inspect.webhook_calls import WebhookCalls
 
 SETTINGS = OperatorSettings(linger_image=IMAGE)
@@ -452,6 +456,43 @@ def test_policies_that_do_not_cover_the_pod_are_shown_beside_one_that_only_audit
     assert line in as_text(audited)
     changed = explain_pod(QUICK, cluster(TEKTON, elsewhere), "ci")
     assert line not in as_text(changed)
+
+
+NOT_JUDGED = ("kubelet-certificate", "missing-handler", "not-settled")
+"""The symptoms of certificate requests, of no defect, and of policies."""
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
+
+
+def explained_plant(plant: Plant, events: Iterable[Json]) -> list[tuple[str, str]]:
+    """The symptoms that explain names for a planted pod, with their certainty."""
+    document = plant.pod("ci")
+    document["metadata"] |= {"uid": plant.name, "creationTimestamp": planted_symptoms.stamp(NOW)}
+    document["status"] = plant.with_state(NOW)
+    nodes = [planted_symptoms.node(*each) for each in planted_symptoms.NODE_RUNTIMES.items()]
+    decoded = [msgspec.convert(each, Event, strict=False) for each in events]
+    explained = explain_pod(document, cluster(nodes=nodes), "ci", pod_events=decoded)
+    return [(each.symptom, each.certainty) for each in explained.symptoms]
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [each for each in (*PLANTS, *LOOK_ALIKES) if each.symptom not in NOT_JUDGED],
+    ids=lambda plant: plant.name,
+)
+def test_pod_with_its_events_shows_the_symptom_that_a_scan_finds(plant: Plant) -> None:
+    events = [plant.event(n, "ci", plant.name, NOW) for n in range(len(plant.events))]
+    expected = [(plant.symptom, str(plant.certainty))] if plant.certainty else []
+    assert explained_plant(plant, events) == expected
+
+
+def test_event_about_an_early_pull_ends_the_symptom_of_a_gap_but_not_that_of_another_pod() -> None:
+    (plant,) = (each for each in PLANTS if each.name == "umount-unknown")
+    early = PlantedEvent("Pulling", 'Pulling image "app"', "spec.containers{main}", 3, 3)
+    event = replace(plant, events=(early,)).event(0, "ci", plant.name, NOW)
+    assert explained_plant(plant, []) == [("slow-umount", "possible")]
+    assert explained_plant(plant, [event]) == []
+    event["involvedObject"]["name"] = "another"
+    assert explained_plant(plant, [event]) == [("slow-umount", "possible")]
 
 
 def test_pod_with_a_symptom_gets_the_policy_that_a_scan_would_propose() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, dump
+from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, dump, node
 from webhook.cluster.manifests import read_manifests
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import Unread
@@ -30,6 +30,7 @@ from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.explain.target import parse_target
 from webhook.inspect.findings import Answer, Finding, Looked, format_time
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.scan.collect import scan
@@ -38,7 +39,7 @@ from webhook.inspect.scan.html import render_html
 from webhook.inspect.scan.model import ScanReport, to_json
 from webhook.inspect.scan.summary import summary_of, symptom_line
 from webhook.inspect.scan.templates import TemplateReader, next_pod_of
-from webhook.inspect.scan.text import render_text
+from webhook.inspect.scan.text import render_names, render_text
 from webhook.inspect.scan.workload import WorkloadName
 from webhook.inspect.webhook_calls import WebhookCalls
 
@@ -329,6 +330,82 @@ def test_proposed_policies_are_created_and_replace_none(tmp_path: Path) -> None:
     assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl create -f -")
     document["items"] = [each for each in document["items"] if each["kind"] != "SettlePolicy"]
     assert scan_dump(tmp_path, document).apply_command.endswith("| kubectl create -f -")
+
+
+def crio_cluster(failed_on: str, runtimes: dict[str, str]) -> dict[str, Any]:
+    """Nodes by their runtimes, and a pod on one of them that ended with 255 (with 0 elsewhere)."""
+    (plant,) = (each for each in PLANTS if each.name == "init-255")
+    pod = dataclasses.replace(plant, node=failed_on).pod("ci")
+    pod["metadata"] |= {"uid": "p", "creationTimestamp": "2026-11-22T10:00:00Z"}
+    nodes = [node(name, runtime) for name, runtime in runtimes.items()]
+    namespace = {"kind": "Namespace", "metadata": {"name": "ci"}}
+    return {"kind": "List", "items": [*nodes, namespace, {**pod, "status": plant.with_state(NOW)}]}
+
+
+OLD_CRIO, NEWER_CRIO = "cri-o://1.33.12", "cri-o://1.34.2"
+
+
+def test_nodes_with_the_symptom_are_upgraded_first(tmp_path: Path) -> None:
+    nodes = {"a": OLD_CRIO, "b": OLD_CRIO, "c": NEWER_CRIO}
+    steps = summary_of(scan_dump(tmp_path, crio_cluster("c", nodes))).steps
+    assert steps[:2] == (
+        "Upgrade cri-o 1.34.2 on 1 node to cri-o 1.34.9 or later.",
+        "Then upgrade 2 other nodes with the same defect.",
+    )
+    steps = summary_of(scan_dump(tmp_path, crio_cluster("a", nodes))).steps
+    assert steps[:2] == (
+        "Upgrade cri-o 1.33.12 on 2 nodes to cri-o 1.33.13 or later.",
+        "Then upgrade 1 other node with the same defect.",
+    )
+    # A pod whose node is gone names no release.
+    (first, *_) = summary_of(scan_dump(tmp_path, crio_cluster("gone", nodes))).steps
+    assert first == "Upgrade cri-o 1.33.12 on 2 nodes to cri-o 1.33.13 or later."
+
+
+@pytest.mark.parametrize("render", [render_text, render_html])
+def test_defect_of_nodes_that_no_pod_shows_yet_is_said_before_the_symptoms(
+    render: Callable[[ScanReport], str], tmp_path: Path
+) -> None:
+    document = crio_cluster("fixed", {"fixed": "cri-o://1.34.9", "a": OLD_CRIO, "b": NEWER_CRIO})
+    report = scan_dump(tmp_path, document)
+    assert not report.found
+    text = " ".join(render(report).split())
+    sentence = (
+        "A defect is on 2 of 3 nodes, without a symptom yet: CRI-O reports exit code 255 for "
+        "containers that end within milliseconds (cri-o-9840)."
+    )
+    assert text.index(sentence) < text.index("No symptom was found")
+    assert summary_of(report).steps[0].startswith("Upgrade cri-o 1.33.12 on 1 node")
+    # It depends on configuration whether fixed nodes have other defects.
+    fixed = scan_dump(tmp_path, crio_cluster("a", {"a": "cri-o://1.34.9"}))
+    assert summary_of(fixed)[1:3] == ((), "No symptom was found in what was looked at.")
+    shown = scan_dump(tmp_path, crio_cluster("a", {"a": OLD_CRIO}))
+    assert summary_of(shown).defects == ()
+
+
+def test_defect_without_a_symptom_is_named_beside_the_symptom_of_another(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    document["items"] = [
+        each
+        for each in document["items"]
+        if each["kind"] != "Pod" or each["metadata"]["uid"] == "umount"
+    ]
+    lines = render_text(scan_dump(tmp_path, document)).splitlines()
+    assert lines[1] == "1 symptom found:"
+    assert lines[3].startswith("A defect is on 1 of 8 nodes, without a symptom yet: CRI-O reports")
+    assert "Upgrade cri-o 1.33.12 on 1 node to cri-o 1.33.13 or later." in lines
+
+
+@pytest.mark.parametrize("manifests", [[], ["a dump.json", "b"], ["-"]])
+def test_names_are_arguments_that_explain_takes(manifests: list[str], report: ScanReport) -> None:
+    lines = [shlex.split(line) for line in render_names(report, manifests).splitlines()]
+    assert lines
+    targets = [parse_target(name) for name, *_ in lines]
+    kinds = {str(target).partition("/")[0] for target in targets}
+    assert kinds == ({"pod"} if manifests else {"pod", "deploy", "job"})
+    files = [] if "-" in manifests else [f"--manifests={path}" for path in manifests]
+    assert all(flags == ["-n", "ci", *files] for _, *flags in lines)
+    assert (["deployment.apps/web", "-n", "ci"] in lines) is (manifests == [])
 
 
 def test_native_policies_are_proposed_where_podsettle_is_not_installed(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support import planted_symptoms
 from tests.support.planted_symptoms import (
@@ -232,6 +234,19 @@ def test_exit_code_255_of_a_container_that_is_kept_alive_is_only_possible(
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "found"),
+    [("Error", 1), ("OOMKilled", 0), ("seccomp killed", 0), ("ContainerStatusUnknown", 0)],
+)
+def test_exit_code_255_with_another_reason_than_an_error_is_not_found(
+    reason: str, found: int
+) -> None:
+    status = {
+        "initContainerStatuses": [planted_symptoms.ended("prepare", 255, 0, 1, reason=reason)]
+    }
+    assert len(judge(replace(plant_named("init-255"), status=status))) == found
+
+
 def test_exit_code_255_by_a_signal_is_not_found() -> None:
     plant = plant_named("init-255")
     status = {"initContainerStatuses": [planted_symptoms.ended("prepare", 255, 0, 1, signal=9)]}
@@ -373,6 +388,45 @@ def test_reserved_name_without_a_persistent_volume_is_not_found() -> None:
     assert judge(replace(plant, events=event, spec={})) == []
 
 
+STAGES = (
+    "container creating",
+    "container storage creation",
+    "container device creation",
+    "container storage start",
+    "container spec configuration",
+    "container runtime creation",
+    "unknown",
+)
+"""The stages of CRI-O 1.36.3 (`server/container_create.go`) in which it relabels no volume."""
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_reserved_name_at_a_stage_without_volumes_ends_each_uncertain_finding(stage: str) -> None:
+    named = f"Error: Currently at stage {stage}: error reserving ctr name k8s_app: name is reserved"
+    unnamed = "Error: error reserving ctr name k8s_app for id 59ef: name is reserved"
+    events = [("Failed", text, "spec.containers{main}") for text in (named, unnamed)]
+    relabel, waiting = plant_named("relabel"), plant_named("create-error")
+    assert judge(replace(relabel, events=(events[0],))) == []
+    assert judge(replace(relabel, events=tuple(events))) == []
+    assert judge(replace(waiting, events=(events[0],))) == []
+    # At another time, the container was at its volumes.
+    (found,) = judge(replace(relabel, events=(events[0], *relabel.events)))
+    assert found.certainty is Certainty.CERTAIN
+
+
+@pytest.mark.parametrize(
+    ("stage", "found"),
+    [*((stage, 0) for stage in STAGES), ("container volume configuration", 1)],
+)
+def test_stage_in_the_state_of_a_waiting_container_decides(stage: str, found: int) -> None:
+    message = f"Currently at stage {stage}: context deadline exceeded: name is reserved"
+    waiting = {"reason": "CreateContainerError", "message": message}
+    status = {
+        "containerStatuses": [planted_symptoms.container_status("main", {"waiting": waiting})]
+    }
+    assert len(judge(replace(plant_named("create-error"), status=status))) == found
+
+
 def test_only_the_first_request_of_a_node_counts() -> None:
     # A renewal half a year later: the kubelet serves with its old certificate meanwhile.
     later = NOW + timedelta(days=180)
@@ -425,6 +479,39 @@ def test_request_without_approval_means_little_once_an_approved_one_may_be_delet
     found = first_certificates(requests, NODE_CREATED, NOW + age)
     judged = judge(plant, replace(facts_for(plant), first_certificates=found))
     assert [each.certainty for each in judged] == ([certainty] if certainty else [])
+
+
+MINUTES = st.integers(0, 59)
+
+
+@given(age=MINUTES, created=MINUTES, started=MINUTES, approved=st.none() | MINUTES)
+def test_oldest_request_of_a_node_is_its_first_for_an_hour(
+    age: int, created: int, started: int, approved: int | None
+) -> None:
+    request = signing_request(NEW, created=NOW + timedelta(minutes=created), approved=False)
+    approved_at = None
+    if approved is not None:
+        approved_at = NOW + timedelta(minutes=created + approved)
+        condition = Condition(type="Approved", status="True", last_transition_time=approved_at)
+        request = msgspec.structs.replace(request, status=SigningRequestStatus([condition]))
+    now = NOW + timedelta(minutes=max(age, created))
+    found = first_certificates([request], NODE_CREATED, now)
+    assert found == {NEW: FirstCertificate(f"csr-{NEW}", approved_at)}
+    plant = plant_named("early")
+    status = {"containerStatuses": [planted_symptoms.running("main", 60 * started)]}
+    facts = replace(facts_for(plant), first_certificates=found)
+    judged = [each.certainty for each in judge(replace(plant, status=status), facts)]
+    is_early = approved_at is None or approved_at > NOW + timedelta(minutes=started)
+    assert judged == ([Certainty.CERTAIN] if is_early else [])
+
+
+@pytest.mark.parametrize(("minutes", "found"), [(59, True), (60, False)])
+def test_late_request_may_be_a_renewal_once_an_earlier_one_may_be_deleted(
+    minutes: int, found: bool
+) -> None:
+    late = signing_request(NEW, created=NOW + timedelta(minutes=13), approved=False)
+    now = NOW + timedelta(minutes=minutes)
+    assert bool(first_certificates([late], NODE_CREATED, now)) is found
 
 
 def test_late_approval_is_only_possibly_the_first_on_a_node_older_than_an_hour() -> None:
@@ -530,6 +617,87 @@ def test_timeout_of_a_mount_is_possible() -> None:
         message = f"Unable to attach or mount volumes: unmounted volumes=[data]: {cause}"
         changed = replace(plant, events=(("FailedMount", message, ""),))
         assert [each.certainty for each in judge(changed)] == [Certainty.POSSIBLE]
+
+
+VOLUMES: dict[str, Json] = {
+    "data": {"persistentVolumeClaim": {"claimName": "data"}},
+    "scratch": {"ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+    "certs": {"secret": {"secretName": "certs"}},
+    "cache": {"emptyDir": {}},
+}
+CLAIMS = {"data", "scratch"}
+NAMES = st.sets(st.sampled_from(sorted(VOLUMES)))
+
+
+@given(NAMES, NAMES, NAMES, st.booleans())
+def test_timeout_of_a_mount_counts_only_if_an_attached_claim_is_not_mounted(
+    unmounted: set[str], unattached: set[str], failed: set[str], has_failed: bool
+) -> None:
+    """A kubelet that does not name failed volumes lists all volumes as unattached."""
+    lists = (
+        f"unmounted volumes=[{' '.join(unmounted)}], unattached volumes=[{' '.join(unattached)}]"
+    )
+    lists += f", failed to process volumes=[{' '.join(failed)}]" if has_failed else ""
+    message = f"Unable to attach or mount volumes: {lists}: timed out waiting for the condition"
+    waiting = unmounted & CLAIMS - (unattached | failed if has_failed else set())
+    plant = plant_named("fs-group")
+    volumes: list[Json] = [{"name": name, **source} for name, source in VOLUMES.items()]
+    changed = replace(
+        plant, spec={**plant.spec, "volumes": volumes}, events=(("FailedMount", message, ""),)
+    )
+    assert bool(judge(changed)) is bool(waiting)
+
+
+TIMEOUT = (
+    "FailedMount",
+    "Unable to attach or mount volumes: unmounted volumes=[data]: context deadline exceeded",
+    "",
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("FailedMount", 'MountVolume.SetUp failed for volume "certs" : secret "certs" not found'),
+        ("FailedMount", 'MountVolume.MountDevice failed for volume "pvc-1" : rpc error: code = '
+         "DeadlineExceeded desc = context deadline exceeded"),
+        ("FailedMount", 'MountVolume.WaitForAttach failed for volume "pvc-1" : timed out'),
+        ("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[data], unattached "
+         "volumes=[], failed to process volumes=[data]: error processing PVC ci/data: PVC is not "
+         "bound"),
+        ("FailedAttachVolume", 'AttachVolume.Attach failed for volume "pvc-1" : not found'),
+        ("FailedAttachVolume", 'Waiting for detach for volume "pvc-1" Volume is already used'),
+        ("FailedCreatePodSandBox", "Failed to create pod sandbox: plugin type=x failed (add)"),
+        ("FailedPrepareDynamicResources", "Failed to prepare dynamic resources: no plugin"),
+        ("NetworkNotReady", "network is not ready: container runtime network not ready"),
+    ],
+)  # fmt: skip
+def test_event_that_names_another_cause_ends_an_uncertain_finding_about_owners(
+    reason: str, message: str
+) -> None:
+    cause, plant = (reason, message, ""), plant_named("fs-group")
+    assert judge(replace(plant, events=(cause,))) == []
+    assert judge(replace(plant, events=(TIMEOUT, cause))) == []
+    assert judge(replace(plant_named("slow-mount"), events=(cause,))) == []
+    (found,) = judge(replace(plant, events=(*plant.events, cause)))
+    assert found.certainty is Certainty.CERTAIN
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'MountVolume.SetUp failed for volume "kube-api-access" : failed to sync configmap cache: '
+        "timed out waiting for the condition",
+        'MountVolume.SetUp failed for volume "pvc-1" : applyFSGroup failed for vol 1: stale handle',
+    ],
+)
+def test_event_of_a_passing_failure_neither_shows_nor_ends_a_finding_about_owners(
+    message: str,
+) -> None:
+    passing = ("FailedMount", message, "")
+    assert judge(replace(plant_named("fs-group"), events=(passing,))) == []
+    (found,) = judge(replace(plant_named("slow-mount"), events=(passing,)))
+    assert found.certainty is Certainty.POSSIBLE
 
 
 @pytest.mark.parametrize(("seconds", "found"), [(119, 0), (120, 1)])

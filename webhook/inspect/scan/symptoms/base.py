@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
@@ -55,6 +55,8 @@ class Symptom(NamedTuple):
     judge: Judge
     signs: tuple[Sign, ...] = ()
     """The events that the judge reads, the surest first."""
+    against: tuple[Sign, ...] = ()
+    """The events that name another cause, which the judge reads too."""
     page: str = ""
     """The address of the page about the symptom. Empty if the defect has one."""
 
@@ -115,11 +117,12 @@ def make_finding(
         evidence = (*evidence, node.evidence)
         certainty = certainty if node.known else certainty.lowered
         advice = advice or node.advice
+    workload = workload_of(pod.metadata)
     return Finding(
         symptom=symptom,
         defect=defect.id if defect else None,
         namespace=pod.metadata.namespace,
-        workload=workload_of(pod.metadata).title,
+        workload=workload.title,
         count=1,
         certainty=certainty,
         sentence=sentence,
@@ -129,18 +132,25 @@ def make_finding(
         advice=advice,
         container=container,
         node=pod.spec.node_name or "",
+        pod=pod.metadata.name,
+        group=workload.group,
     )
 
 
 def matches(sign: Sign, event: Event) -> bool:
     """Return whether an event has the reason and all texts of a sign."""
-    return event.reason == sign.reason and all(text in event.message for text in sign.contains)
+    return event.reason == sign.reason and sign.is_in(event.message)
 
 
 def first_event(pod: LivePod, facts: ScanFacts, sign: Sign) -> Event | None:
     """Return the first event of a pod that matches a sign, or None."""
     events = facts.events.get(pod.key, ())
     return next((event for event in events if matches(sign, event)), None)
+
+
+def names_other_cause(pod: LivePod, facts: ScanFacts, against: Iterable[Sign]) -> bool:
+    """Return whether an event of a pod names a cause that is not the defect."""
+    return any(first_event(pod, facts, sign) is not None for sign in against)
 
 
 def event_evidence(event: Event) -> Evidence:
@@ -160,9 +170,10 @@ def is_plausible(pod: LivePod, time: datetime) -> bool:
     return time >= created - _CLOCK_SKEW if created is not None else time.timestamp() > 0
 
 
-def has_persistent_volume(pod: LivePod) -> bool:
-    """Return whether a volume of the pod is a claim or a generic ephemeral volume."""
-    return any(
-        volume.persistent_volume_claim is not None or volume.ephemeral is not None
+def persistent_volumes(pod: LivePod) -> set[str]:
+    """Return the names of the pod's volumes that are claims or generic ephemeral volumes."""
+    return {
+        volume.name
         for volume in pod.spec.volumes or ()
-    )
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None
+    }

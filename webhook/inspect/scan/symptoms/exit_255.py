@@ -34,6 +34,8 @@ ID = "exit-255"
 _DEFECT = defect_named("cri-o-9840")
 _LOST_EXIT_CODE = 255
 _MAX_LIFETIME = timedelta(seconds=2)
+_REASONS = ("Error", "")
+"""CRI-O names another reason if the kernel ended a container (`server/container_status.go`)."""
 
 
 def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
@@ -82,6 +84,7 @@ def _lost(pod: LivePod, terminated: Terminated) -> bool:
     return (
         terminated.exit_code == _LOST_EXIT_CODE
         and not terminated.signal
+        and terminated.reason in _REASONS
         and started is not None
         and finished is not None
         and timedelta() <= finished - started <= _MAX_LIFETIME

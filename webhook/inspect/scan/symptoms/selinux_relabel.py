@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.core.defects.defect import Sign
 from webhook.inspect.findings import Certainty, Evidence, Finding
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.symptoms.base import (
@@ -13,15 +14,24 @@ from webhook.inspect.scan.symptoms.base import (
     defect_named,
     event_evidence,
     first_event,
-    has_persistent_volume,
     make_finding,
+    names_other_cause,
     node_evidence,
+    persistent_volumes,
 )
 
 ID = "selinux-relabel"
 _DEFECT = defect_named("crio-selinux-relabel")
 _WAITING_REASON = "CreateContainerError"
 _TIMEOUT = "context deadline exceeded"
+_STAGE = "Currently at stage"
+_OTHER_STAGE = Sign(
+    reason="Failed",
+    contains=(_STAGE,),
+    lacks=(f"{_STAGE} container volume configuration",),
+    certainty="certain",
+)
+"""CRI-O relabels volumes in that stage only (`server/container_create.go`)."""
 
 
 def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
@@ -29,12 +39,14 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
     node = node_evidence(pod, facts, _DEFECT)
     if node is None:
         return
-    has_volume = has_persistent_volume(pod)
+    has_volume = bool(persistent_volumes(pod))
+    is_elsewhere = names_other_cause(pod, facts, (_OTHER_STAGE,))
     for sign in _DEFECT.signs:
         event = first_event(pod, facts, sign)
         certainty = Certainty(sign.certainty)
         # Other causes delay the creation of containers of pods without volumes.
-        if event is None or not (has_volume or certainty is Certainty.CERTAIN):
+        is_likely = has_volume and not is_elsewhere
+        if event is None or not (is_likely or certainty is Certainty.CERTAIN):
             continue
         sentence = (
             f"CRI-O did not create a container of the pod in time on node {pod.spec.node_name}"
@@ -46,7 +58,7 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
             ID, pod, certainty, sentence, evidence, event.time, defect=_DEFECT, node=node
         )
         return
-    if has_volume:
+    if has_volume and not is_elsewhere:
         yield from _from_state(pod, node)
 
 
@@ -61,7 +73,7 @@ def _from_state(pod: LivePod, node: NodeEvidence) -> Iterator[Finding]:
             waiting = status.state.waiting if status.state is not None else None
             if waiting is None or waiting.reason != _WAITING_REASON:
                 continue
-            if _TIMEOUT in waiting.message:
+            if _TIMEOUT in waiting.message and not _OTHER_STAGE.is_in(waiting.message):
                 path = f"status.{field}[{index}].state.waiting"
                 evidence = (
                     Evidence(pod.title, f"{path}.reason", waiting.reason),
@@ -91,4 +103,5 @@ SYMPTOM = Symptom(
     areas=("pods", "nodes", "events"),
     judge=judge,
     signs=_DEFECT.signs,
+    against=(_OTHER_STAGE,),
 )
