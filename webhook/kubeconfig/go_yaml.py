@@ -32,7 +32,7 @@ def load_yaml(text: bytes) -> Any:
         return _without_nulls(next(yaml.load_all(text, _Loader), None))
     except (yaml.YAMLError, RecursionError) as error:
         # The parser's message has several lines.
-        raise ValueError(" ".join(str(error).split())) from None
+        raise ValueError(f"not YAML: {' '.join(str(error).split())}") from None
 
 
 def _without_nulls(value: Any) -> Any:

@@ -390,7 +390,8 @@ def test_missing_or_invalid_kubeconfig_is_reported_with_its_path(tmp_path: Path)
     (tmp_path / "broken").write_text("a: [\nb")
     done = podsettle(*WAIT, "--kubeconfig", tmp_path / "broken")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"podsettle: {tmp_path}/broken: no cluster found: not YAML")
+    why = "no cluster found: not a kubeconfig: not YAML"
+    assert done.stderr.startswith(f"podsettle: {tmp_path}/broken: {why}")
     assert done.stderr.count("\n") == 1
 
 
