@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.support.e2e_pods import is_called, normal, simple_pod, wrappers
+from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     BY_SELECTOR,
     CONFIGURATION,
@@ -80,11 +81,13 @@ def release(cluster: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
     with installed(cluster, tmp_path) as installation:
         yield installation
     installation.helm("uninstall", RELEASE)
+    cluster.request("DELETE", LEASE)  # As the garbage collector does, which does not run here.
     cluster.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}")
     await_that(lambda: cluster.request("GET", POLICIES).status == 404, "the CRD is gone")
 
 
 CRD = "settlepolicies.podsettle.dev"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 OLD_LAYOUT = {OPT_IN, BY_SELECTOR}
 NEW_LAYOUT = {OPT_IN, BY_SELECTOR, f"b.{BY_SELECTOR}"}
 

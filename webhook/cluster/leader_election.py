@@ -26,6 +26,9 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
+FORMER_LEADER = "former-leader"
+"""The holder of a Lease that was created in place of another one. It expires as any other does."""
+
 
 @dataclass(frozen=True, slots=True)
 class ElectionTimings:
@@ -164,24 +167,33 @@ class LeaderElector:
         except ApiError as error:
             if error.status != 404:
                 raise
+        owner = await self._owner()
+        spec: Json = {}
+        # A leader writes until its deadline, also if its Lease is gone. No other one may lead then.
+        if self.is_leader:
+            spec = {"holderIdentity": self._identity}
+        elif self._last_spec.get("holderIdentity") or owner.get("generation", 1) > 1:
+            seconds = int(self._timings.lease_duration_seconds)
+            spec = {"holderIdentity": FORMER_LEADER, "leaseDurationSeconds": seconds}
+        kind = {"apiVersion": "apps/v1", "kind": "Deployment"}
+        owners = [{**kind, "name": owner["name"], "uid": owner["uid"]}] if owner else []
         directory, _, name = self._path.rpartition("/")
-        body = {"metadata": {"name": name, "ownerReferences": await self._owner()}}
+        body = {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec}
         created = await self._server.request("POST", directory, body, timeout=timeout)
         log.info("leader election: %s did not exist, and was created", self._lease)
         return created
 
-    async def _owner(self) -> list[Json]:
-        """Return the owner of the Lease. Empty if podsettle does not run as this Deployment."""
+    async def _owner(self) -> Json:
+        """Return the metadata of the Deployment. Empty if podsettle does not run as this one."""
         timeout = self._timings.request_timeout_seconds
         try:
             deployment = await self._server.request("GET", self._owner_path, timeout=timeout)
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
-            return []
-        metadata = deployment["metadata"]
-        kind = {"apiVersion": "apps/v1", "kind": "Deployment"}
-        return [{**kind, "name": metadata["name"], "uid": metadata["uid"]}]
+            return {}
+        metadata: Json = deployment["metadata"]
+        return metadata
 
     async def _release(self) -> None:
         """Release the Lease if this replica holds it, so that another can acquire it."""

@@ -25,7 +25,7 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable
-from webhook.cluster.leader_election import ElectionTimings, LeaderElector
+from webhook.cluster.leader_election import FORMER_LEADER, ElectionTimings, LeaderElector
 
 RULES = [
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
@@ -86,6 +86,22 @@ class Place:
         found = self.cluster.request("GET", f"{self.path}/podsettle").body
         spec: dict[str, Any] = found["spec"]
         return spec
+
+    @property
+    def deployments(self) -> str:
+        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+
+    def deployment(self) -> dict[str, Any]:
+        """Create podsettle's Deployment."""
+        labels = {"app": "podsettle"}
+        template = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "a", "image": "registry.example/a:1"}]},
+        }
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        return self.cluster.create(
+            self.deployments, {"metadata": {"name": "podsettle"}, "spec": spec}
+        )
 
     def metadata(self) -> dict[str, Any]:
         found = self.cluster.request("GET", f"{self.path}/podsettle").body
@@ -262,15 +278,7 @@ async def test_leader_stops_when_another_holder_is_written_into_the_lease(place:
 
 
 async def test_missing_lease_is_created_for_the_deployment(place: Place) -> None:
-    deployments = f"/apis/apps/v1/namespaces/{place.namespace}/deployments"
-    labels = {"app": "podsettle"}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "a", "image": "registry.example/a:1"}]},
-    }
-    spec = {"selector": {"matchLabels": labels}, "template": template}
-    deployment = {"metadata": {"name": "podsettle"}, "spec": spec}
-    uid = place.cluster.create(deployments, deployment)["metadata"]["uid"]
+    uid = place.deployment()["metadata"]["uid"]
     one = place.candidate("one")
     assert not one.joined
     async with one.running():
@@ -286,6 +294,32 @@ async def test_missing_lease_is_created_for_the_deployment(place: Place) -> None
         first = place.metadata()["uid"]
         place.cluster.request("DELETE", f"{place.path}/podsettle")
         await eventually(lambda: place.exists() and place.metadata()["uid"] != first)
+        await eventually(lambda: one.is_leader)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["holder seen", "later revision"])
+async def test_creator_of_a_missing_lease_waits_for_its_former_leader(
+    place: Place, seen: bool
+) -> None:
+    """A leader that is cut off, or that an upgrade replaces, writes until its deadline."""
+    one = place.candidate("one")
+    if seen:
+        place.create(holderIdentity="other", leaseDurationSeconds=15)
+    else:
+        deployment = place.deployment()
+        path = f"{place.deployments}/podsettle"
+        place.cluster.request("PATCH", path, {"spec": {"replicas": 3}})
+        assert deployment["metadata"]["generation"] == 1
+    async with one.running():
+        if seen:
+            await place.await_attempt("one")
+            place.cluster.request("DELETE", f"{place.path}/podsettle")
+        await eventually(lambda: place.exists() and place.spec()["holderIdentity"] == FORMER_LEADER)
+        await place.await_attempt("one")
+        place.clock.now += TIMINGS.lease_duration_seconds - JUST_BEFORE
+        await place.await_attempt("one")
+        assert not one.is_leader
+        place.clock.now += JUST_BEFORE
         await eventually(lambda: one.is_leader)
 
 
