@@ -72,7 +72,11 @@ def from_kubeconfig(
     merged = read_kubeconfig(paths.files)
     name = context or merged.current_context
     if name not in merged.contexts:
-        which = f"there is no context {name!r}" if name else "current-context: it is empty"
+        which = (
+            f"there is no context {name!r}"
+            if name
+            else "no cluster found: current-context: it is empty"
+        )
         names = ", ".join(merged.contexts) or "no contexts"
         raise KubeconfigError(f"{paths.text}: {which}; it has: {names}")
     chosen = merged.contexts[name]

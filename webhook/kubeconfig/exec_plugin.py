@@ -133,6 +133,7 @@ class ExecPlugin:
                     process.kill()
                 else:
                     os.killpg(process.pid, signal.SIGKILL)
+                    await process.communicate()  # To the end of the pipe, which closes it.
             if isinstance(error, TimeoutError):
                 raise self._error(f"it did not end in {_LIMIT_SECONDS:g} s") from None
             raise
