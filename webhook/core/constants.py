@@ -86,6 +86,9 @@ HELPER_PATH = f"{HELPER_MOUNT}/linger"
 """The path of the helper's executable in a container that mounts the volume."""
 HELPER_IN_IMAGE = "/linger"
 """The path of the helper's executable in the helper's own image."""
+WAIT = "wait"
+"""The command of the helper that waits for targets. It is the last item of a gate's `command`, and
+distinguishes a kubelet gate that waits for targets too."""
 SCRIPT_MARKER = ": podsettle;"
 """The first characters of the wrapper's script in every version of podsettle. `:` does nothing in a
 shell. During an upgrade replicas of two versions change pods, and each must recognise the other's

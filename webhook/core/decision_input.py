@@ -36,6 +36,7 @@ from webhook.core.constants import (
     OWN_CONTAINERS,
     SCRIPT_NAME,
     SYSTEM_NAMESPACE_PREFIXES,
+    WAIT,
 )
 from webhook.core.images import MAX_REFERENCE_CHARACTERS
 from webhook.core.pod import (
@@ -59,8 +60,6 @@ a copy of them."""
 _MAX_SEARCHED_BYTES = 4096
 """The number of bytes of arguments in which a wrapper of podsettle may begin. A script can have a
 megabyte."""
-_WAIT = "wait"
-"""The command of the helper that may stand at the end of a gate's `command`."""
 MAX_WRAPPER_STRINGS = 72
 """The number of strings that are read from the first wrapper of podsettle on. podsettle writes at
 most two wrappers of eight strings."""
@@ -397,7 +396,7 @@ def _own_command(strings: Sequence[str]) -> tuple[str, ...]:
     start = strings.index(HELPER_IN_IMAGE)
     own = strings[start : start + MAX_WRAPPER_STRINGS]
     end = len(own) - own[::-1].index(HELPER_IN_IMAGE)
-    return tuple(own[: end + 1] if own[end : end + 1] == [_WAIT] else own[:end])
+    return tuple(own[: end + 1] if own[end : end + 1] == [WAIT] else own[:end])
 
 
 def _mounts_over_helper(container: Container) -> bool:

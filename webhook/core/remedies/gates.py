@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH, KUBELET_GATE, START_GATE
+from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH, KUBELET_GATE, START_GATE, WAIT
 from webhook.core.decision_input import ContainerFacts, NamespaceFacts, PodFacts
 from webhook.core.durations import parse_duration
 from webhook.core.patch.builder import PodPatch
@@ -20,10 +20,6 @@ from webhook.core.remedies.injected_container import injected_container, short_c
 
 HOST_IP_VARIABLE = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
 """The environment variable from which the helper reads the address of the node's kubelet."""
-
-WAIT = "wait"
-"""The command of the helper that waits for targets. It is the last item of a gate's `command`, and
-distinguishes a kubelet gate that waits for targets too."""
 
 HELD_BY_ITS_GATE = "held by its gate"
 """What the gate of a pod does, if it is not the gate that the settings describe."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, ConfigDict, Field
 
 from webhook.core.cluster.helper_version import HelperFeature
-from webhook.core.constants import ANNOTATION_START_GATE, KUBELET_GATE, START_GATE
+from webhook.core.constants import ANNOTATION_START_GATE, KUBELET_GATE, START_GATE, WAIT
 from webhook.core.decision_input import PodFacts
 from webhook.core.durations import (
     TIMEOUT_NOT_ZERO_RULE,
@@ -33,7 +33,6 @@ from webhook.core.remedies.base import Context, Remedy
 from webhook.core.remedies.gates import (
     GATE_REASONS,
     HELD_BY_ITS_GATE,
-    WAIT,
     duration_option,
     gate_container,
     gate_options,
