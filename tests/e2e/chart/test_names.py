@@ -16,6 +16,7 @@ from tests.support.helm import IMAGES, run, set_flags
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import CHART
 from tests.support.policy_objects import install_crd
+from tools.kube_versions import chosen
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +74,7 @@ def test_api_server_takes_what_the_chart_renders(crd: KubeCluster) -> None:
         ),
     )
     def render(release: str, namespace: str, overrides: dict[str, Any]) -> None:
-        flags = ("-n", namespace, "--kube-version=1.37", *set_flags(overrides))
+        flags = ("-n", namespace, f"--kube-version={chosen()}", *set_flags(overrides))
         done = run("helm", "template", release, CHART, "--values", IMAGES, *flags)
         if done.returncode != 0:
             assert refusal_is_a_sentence(done.stderr), done.stderr
@@ -112,7 +113,7 @@ def test_alias_in_a_parent_chart_may_have_capitals_and_underscores(
     (tmp_path / "values.yaml").write_text(yaml.safe_dump({alias: images}))
     built = run("helm", "dependency", "build", tmp_path)
     assert built.returncode == 0, built.stderr
-    done = run("helm", "template", "shop", tmp_path, "--kube-version=1.37", "-n", "default")
+    done = run("helm", "template", "shop", tmp_path, f"--kube-version={chosen()}", "-n", "default")
     assert done.returncode == 0, done.stderr
     api_server_takes(crd, done.stdout)
 

@@ -126,7 +126,7 @@ def _summary_lines(report: ScanReport) -> Iterator[str]:
     defects = [line for each in summary.defects for line in _wrapped(each, 0)]
     unshown, others = ([], defects) if summary.symptoms else (defects, [])
     before = [*_wrapped(summary.scanned, 0), *unshown, summary.answer]
-    after = others + [line for step in summary.steps for line in _wrapped(step, 0)]
+    after = [line for step in summary.steps for line in _wrapped(step, 0)]
     after += [f"  {summary.command}"] if summary.command else []
     after += _wrapped(summary.unknown, 0)
     room = max(_MAX_SUMMARY_LINES - len(before) - len(after), _MIN_SYMPTOM_LINES)
@@ -135,7 +135,8 @@ def _summary_lines(report: ScanReport) -> Iterator[str]:
         left = len(summary.symptoms) - (room - 1)
         rows = [cut(f"  {each}", _WIDTH) for each in summary.symptoms[: room - 1]]
         rows.append(f"  and {left} more; see the table")
-    yield from (*before, *rows, *after)
+        others = []  # The symptoms come first, and the table of nodes has these defects, too.
+    yield from (*before, *rows, *others, *after)
 
 
 def _table(report: ScanReport, most: int) -> Iterator[str]:
