@@ -1,17 +1,19 @@
-"""The next pod of a workload, for a preview of what a policy would do to it.
+"""The pod that a workload creates next: a running pod without what was added to it.
 
-A running pod has a node, what RuntimeClasses added, and the patches of podsettle. Its workload
-creates the next pod without them. So a decision on the running pod would say too often that the
-pod is already settled.
+A running pod has a node, what its RuntimeClass added, labels that controllers wrote later, and the
+patches of podsettle. A decision on it would say too often that the pod is already settled, and a
+policy that selects such a label covers no new pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from webhook.core.admission.apply_plan import parse_applied
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.constants import (
     ANNOTATION_APPLIED,
@@ -21,126 +23,101 @@ from webhook.core.constants import (
     ANNOTATION_SKIPPED,
     ANNOTATION_START_GATE,
     ANNOTATION_SUMMARY,
-    HELPER,
-    HELPER_MOUNT,
-    OWN_CONTAINERS,
     SKIP_RELABEL_ANNOTATIONS,
 )
-from webhook.core.patch.edits import Edit
 from webhook.core.pod import Pod, decode_pod
 from webhook.core.preview.document import copy_value
 from webhook.core.remedies import REMEDIES
-from webhook.core.remedies.command_wrapper import unwrapped
-from webhook.core.remedies.retry_init_exit_255 import RESTART_RULES
 from webhook.inspect.objects import LivePod
 
-_MAX_APPLIED_CHARACTERS = 4_096
-"""The beginning of ANNOTATION_APPLIED that is read. podsettle writes at most 2 KiB."""
-_RECORDS = frozenset(
-    {ANNOTATION_APPLIED, ANNOTATION_SETTLED, ANNOTATION_SUMMARY, ANNOTATION_SKIPPED}
-)
+_RECORDS = (ANNOTATION_APPLIED, ANNOTATION_SETTLED, ANNOTATION_SUMMARY, ANNOTATION_SKIPPED)
 _READ_ANNOTATIONS = frozenset(
     {ANNOTATION_SKIP, ANNOTATION_START_GATE, ANNOTATION_MIRROR, *SKIP_RELABEL_ANNOTATIONS}
 )
 """The annotations of authors that decisions read."""
+_TOPOLOGY = "topology.kubernetes.io/"
+"""The prefix of the labels that the API server copies from the node to the pod at its binding
+(kubernetes `plugin/pkg/admission/podtopologylabels`)."""
+_LATER_LABELS = frozenset(
+    {
+        "airflow_executor_done",
+        "airflow_pod_revoked",
+        "spark-exec-inactive",
+        "workflows.argoproj.io/completed",
+    }
+)
+"""Labels that the creator of a pod sets when it ends, so that `managedFields` does not tell when:
+Airflow's Kubernetes executor, Spark (`ExecutorPodsLifecycleManager`) and Argo Workflows."""
 
 
 def next_pod(pod: LivePod, runtime_classes: Mapping[str, RuntimeClassInfo]) -> Pod:
-    """Return a running pod without what the cluster and podsettle added to it.
+    """Return the next pod for a decision, without a node, because it may land on another one.
 
     Of the annotations only those that decisions read are kept, because others can be long. Raises
     one of DECODE_ERRORS for a malformed pod.
     """
-    encoded = msgspec.json.encode(pod.before_scheduling())
-    document = next_pod_document(msgspec.json.decode(encoded), runtime_classes)
-    annotations = document["metadata"].get("annotations") or {}
-    kept = {key: text for key, text in annotations.items() if key in _READ_ANNOTATIONS}
-    _set_or_remove(document["metadata"], "annotations", kept)
+    document = next_pod_document(msgspec.json.decode(msgspec.json.encode(pod)), runtime_classes)
+    metadata = document["metadata"]
+    document["spec"].pop("nodeName", None)
+    annotations = metadata.pop("annotations", None) or {}
+    if kept := {key: text for key, text in annotations.items() if key in _READ_ANNOTATIONS}:
+        metadata["annotations"] = kept
     return decode_pod(msgspec.json.encode(document))
 
 
 def next_pod_document(
     document: Mapping[str, Any], runtime_classes: Mapping[str, RuntimeClassInfo]
 ) -> dict[str, Any]:
-    """Return a pod without the remedies that its annotation ANNOTATION_APPLIED names.
+    """Return a pod without what was added to it, but with its node.
 
-    `document` is a pod that can be decoded as a LivePod. The result keeps its node.
+    `document` is a pod that can be decoded as a LivePod. Of the remedies, those are undone that its
+    annotation ANNOTATION_APPLIED names.
     """
     pod: dict[str, Any] = copy_value(document)
     metadata, spec = pod["metadata"], pod["spec"]
-    annotations = metadata.get("annotations") or {}
-    applied = annotations.get(ANNOTATION_APPLIED, "")[:_MAX_APPLIED_CHARACTERS]
-    names = {pair.rpartition("/")[2] for pair in applied.split(",")} & REMEDIES.keys()
-    remedies = [REMEDIES[name] for name in names]
-    written = _RECORDS.union(*(remedy.annotations for remedy in remedies))
-    if annotations:
-        kept = {key: text for key, text in annotations.items() if key not in written}
-        _set_or_remove(metadata, "annotations", kept)
-    fields = frozenset().union(*(remedy.fields for remedy in remedies))
-    if "/spec/runtimeClassName" in fields:
-        _remove_additions_of_class(spec, runtime_classes)
-    for path in fields:
-        _remove_field(pod, path)
-    if remedies:
-        _remove_injected(spec)
-    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        _remove_wrapper_and_rules(container, names)
+    labels = labels_at_creation(metadata.pop("labels", None), metadata.pop("managedFields", None))
+    if labels:
+        metadata["labels"] = labels
+    _remove_additions_of_class(spec, runtime_classes)
+    annotations = metadata.pop("annotations", None) or {}
+    applied = {remedy for _, remedy in parse_applied(annotations)}
+    if kept := {key: text for key, text in annotations.items() if key not in _RECORDS}:
+        metadata["annotations"] = kept
+    for name in applied & REMEDIES.keys():
+        REMEDIES[name].undo(pod)
+    if not metadata.get("annotations"):
+        metadata.pop("annotations", None)
     return pod
+
+
+def labels_at_creation(labels: Mapping[str, str] | None, managed_fields: Any) -> dict[str, str]:
+    """Return the labels that a pod had at its creation, as far as it is known.
+
+    `managed_fields` is `metadata.managedFields`, which kubectl leaves out of its output. The first
+    manager that set containers created the pod.
+    """
+    owned = None
+    with suppress(AttributeError, TypeError):  # A dump may have any value here.
+        entries = sorted(managed_fields or (), key=lambda entry: str(entry.get("time")))
+        fields = (entry.get("fieldsV1") or {} for entry in entries)
+        created = next((each for each in fields if "f:containers" in each.get("f:spec", {})), None)
+        owned = created and created.get("f:metadata", {}).get("f:labels", {}).keys()
+    return {
+        key: value
+        for key, value in (labels or {}).items()
+        if not (key.startswith(_TOPOLOGY) or key in _LATER_LABELS)
+        and (owned is None or f"f:{key}" in owned)
+    }
 
 
 def _remove_additions_of_class(
     spec: dict[str, Any], runtime_classes: Mapping[str, RuntimeClassInfo]
 ) -> None:
-    """Remove the overhead and the nodeSelector that the API server has added for the class."""
-    name = spec.get("runtimeClassName")
-    if not name:
+    """Remove the overhead and the nodeSelector that the API server has added for a known class."""
+    known = runtime_classes.get(spec.get("runtimeClassName") or "")
+    if known is None:
         return
-    added = runtime_classes[name].node_selector if name in runtime_classes else {}
-    selector = {k: v for k, v in (spec.get("nodeSelector") or {}).items() if added.get(k) != v}
-    _set_or_remove(spec, "nodeSelector", selector)
+    added, selector = known.node_selector, spec.pop("nodeSelector", None) or {}
+    if own := {key: value for key, value in selector.items() if added.get(key) != value}:
+        spec["nodeSelector"] = own
     spec.pop("overhead", None)
-
-
-def _remove_field(pod: dict[str, Any], path: str) -> None:
-    """Remove the field at a path such as `/spec/runtimeClassName`, if the pod has it."""
-    *parents, field = path.split("/")[1:]
-    value: Any = pod
-    for parent in parents:
-        value = value.get(parent) if isinstance(value, dict) else None
-    if isinstance(value, dict):
-        value.pop(field, None)
-
-
-def _remove_injected(spec: dict[str, Any]) -> None:
-    """Remove podsettle's containers and its volume."""
-    own_names = {"initContainers": OWN_CONTAINERS, "volumes": {HELPER}}
-    for key, names in own_names.items():
-        others = [each for each in spec.get(key) or () if each.get("name") not in names]
-        _set_or_remove(spec, key, others)
-
-
-def _remove_wrapper_and_rules(container: dict[str, Any], remedies: Collection[str]) -> None:
-    """Remove what the named remedies have set in a container."""
-    if any(Edit.COMMAND in REMEDIES[name].edits for name in remedies):
-        for key in ("command", "args"):  # Another webhook may have moved the wrapper.
-            if isinstance(container.get(key), list):
-                container[key] = unwrapped(container[key])
-        mounts = container.get("volumeMounts")
-        if isinstance(mounts, list):
-            others = [each for each in mounts if not _is_helper_mount(each)]
-            _set_or_remove(container, "volumeMounts", others)
-    if "retryInitExit255" in remedies and container.get("restartPolicyRules") == RESTART_RULES:
-        del container["restartPolicyRules"]
-        container.pop("restartPolicy", None)
-
-
-def _is_helper_mount(mount: Any) -> bool:
-    return isinstance(mount, dict) and mount.get("mountPath") == HELPER_MOUNT
-
-
-def _set_or_remove(values: dict[str, Any], key: str, value: Collection[Any]) -> None:
-    """Set a field to a list or a mapping. Remove the field if the value is empty."""
-    if value:
-        values[key] = value
-    else:
-        values.pop(key, None)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import force_setattr
 
-from webhook.core.pod import ObjectMeta, OwnerReference, Pod, PodSpec, WireStruct
+from webhook.core.pod import UNSET, ObjectMeta, OwnerReference, Pod, WireStruct
 from webhook.core.printable import cut
 
 MAX_NAME_CHARACTERS = 253
@@ -58,6 +58,8 @@ class LiveMetadata(ObjectMeta):
     namespace: str = ""
     uid: str = ""
     creation_timestamp: datetime | None = None
+    managed_fields: msgspec.Raw = UNSET
+    """Undecoded, because it is a third of a pod, and read of few."""
 
     def __post_init__(self) -> None:
         """Cut the long texts of owners, and discard an impossible time."""
@@ -68,34 +70,18 @@ class LiveMetadata(ObjectMeta):
 
 def _bounded(owner: OwnerReference) -> OwnerReference:
     """Return an owner with texts of bounded length."""
-    return OwnerReference(
-        api_version=cut(owner.api_version, MAX_NAME_CHARACTERS),
-        kind=cut(owner.kind, MAX_NAME_CHARACTERS),
-        name=cut(owner.name, MAX_NAME_CHARACTERS),
-        uid=cut(owner.uid, MAX_NAME_CHARACTERS),
-        controller=owner.controller,
-    )
+    names = ("api_version", "kind", "name", "uid")
+    texts = {name: cut(getattr(owner, name), MAX_NAME_CHARACTERS) for name in names}
+    return msgspec.structs.replace(owner, **texts)
 
 
-class Waiting(_Bounded):
-    """`waiting` of a container's state."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class Running(_Bounded):
-    """`running` of a container's state."""
-
-    started_at: datetime | None = None
-
-
-class Terminated(_Bounded):
-    """`terminated` of a container's state."""
+class StateDetails(_Bounded):
+    """`waiting`, `running` or `terminated` of a container's state. Each has some of the fields."""
 
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
+    message: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -103,16 +89,15 @@ class Terminated(_Bounded):
 class ContainerState(WireStruct):
     """The state of a container. At most one field is set."""
 
-    waiting: Waiting | None = None
-    running: Running | None = None
-    terminated: Terminated | None = None
+    waiting: StateDetails | None = None
+    running: StateDetails | None = None
+    terminated: StateDetails | None = None
 
     @property
     def started_at(self) -> datetime | None:
         """When the container started, if it runs or has ended."""
-        if self.running is not None:
-            return self.running.started_at
-        return self.terminated.started_at if self.terminated is not None else None
+        details = self.running or self.terminated
+        return details.started_at if details is not None else None
 
 
 class ContainerStatus(WireStruct):
@@ -133,17 +118,22 @@ class Condition(_Bounded):
     last_update_time: datetime | None = None
 
 
-class PodStatus(WireStruct):
-    """`status` of a pod."""
+class Status(WireStruct):
+    """`status` of an object."""
 
     conditions: list[Condition] | None = None
-    phase: str = ""
-    init_container_statuses: list[ContainerStatus] | None = None
-    container_statuses: list[ContainerStatus] | None = None
 
     def condition(self, type_: str) -> Condition | None:
         """Return the condition of a type, or None."""
         return next((each for each in self.conditions or () if each.type == type_), None)
+
+
+class PodStatus(Status):
+    """`status` of a pod."""
+
+    phase: str = ""
+    init_container_statuses: list[ContainerStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
 
 
 class PodKey(NamedTuple):
@@ -154,11 +144,10 @@ class PodKey(NamedTuple):
     uid: str
 
 
-class LivePod(WireStruct):
+class LivePod(Pod):
     """A pod that the API server has stored."""
 
     metadata: LiveMetadata
-    spec: PodSpec
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
     @property
@@ -170,10 +159,6 @@ class LivePod(WireStruct):
     def key(self) -> PodKey:
         """The identity of the pod."""
         return PodKey(self.metadata.namespace, self.metadata.name, self.metadata.uid)
-
-    def before_scheduling(self) -> Pod:
-        """Return the pod for a decision, without its node: a new pod may land on another one."""
-        return Pod(spec=msgspec.structs.replace(self.spec, node_name=None), metadata=self.metadata)
 
 
 class ObjectReference(_Bounded):
@@ -235,21 +220,9 @@ class SigningRequestSpec(WireStruct):
     username: str = ""
 
 
-class SigningRequestStatus(WireStruct):
-    """`status` of a CertificateSigningRequest."""
-
-    conditions: list[Condition] | None = None
-
-
 class SigningRequest(WireStruct):
     """A CertificateSigningRequest."""
 
     metadata: LiveMetadata
     spec: SigningRequestSpec
-    status: SigningRequestStatus = msgspec.field(default_factory=SigningRequestStatus)
-
-    @property
-    def approval(self) -> Condition | None:
-        """The condition that says that the request was approved, or None while it is not."""
-        conditions = self.status.conditions or ()
-        return next((each for each in conditions if each.type == "Approved"), None)
+    status: Status = msgspec.field(default_factory=Status)

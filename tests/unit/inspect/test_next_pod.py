@@ -75,9 +75,7 @@ def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: li
     changed = {outcome.remedy for outcome in preview.decision.outcomes if outcome.changed}
     assert changed == set(remedies)
     settled = preview.after
-    assert facts_of(live(next_pod_document(settled, {})).before_scheduling()) == facts_of(
-        live(FULL_POD).before_scheduling()
-    )
+    assert facts_of(live(next_pod_document(settled, {}))) == facts_of(live(FULL_POD))
     settled["spec"]["nodeName"] = "crio"
     if settled["spec"].get("runtimeClassName"):
         # The API server does this at the reinvocation of its own plugins.
@@ -93,13 +91,14 @@ def test_next_pod_keeps_what_its_author_set() -> None:
     document["metadata"]["annotations"] = {**own, "other": "x"}
     wrapped = ["/podsettle/linger", "--", "/prepare"]
     document["spec"]["initContainers"][0]["command"] = wrapped
-    document["spec"] |= {"runtimeClassName": "fast", "nodeSelector": {"fast": "yes"}}
+    selector = {"disk": "ssd"}
+    document["spec"] |= {"runtimeClassName": "fast", "nodeSelector": {"fast": "yes", **selector}}
     pod = next_pod(live(document), VIEW.runtime_classes)
     assert pod.annotations == own
     assert pod.spec.init_containers is not None
     assert pod.spec.init_containers[0].command == wrapped
     assert pod.spec.runtime_class_name == "fast"
-    assert pod.spec.node_selector == {"fast": "yes"}
+    assert pod.spec.node_selector == selector  # The API server adds the class's again.
 
 
 def test_next_pod_of_a_pod_whose_wrapper_another_webhook_has_moved_is_not_wrapped() -> None:
@@ -112,3 +111,46 @@ def test_next_pod_of_a_pod_whose_wrapper_another_webhook_has_moved_is_not_wrappe
     assert pod.spec.init_containers is not None
     assert pod.spec.init_containers[0].command == ["/vault/vault-env"]
     assert pod.spec.init_containers[0].decoded_args == ("/prepare", "x")
+
+
+def managed(labels: list[str], time: str, spec: Json | None = None) -> Json:
+    fields: Json = {"f:metadata": {"f:labels": {".": {}, **{f"f:{each}": {} for each in labels}}}}
+    return {
+        "manager": "argo",
+        "operation": "Update",
+        "time": time,
+        "fieldsV1": {**fields, "f:spec": spec or {}},
+    }
+
+
+CONTAINERS: Json = {"f:containers": {}}
+CREATED = managed(["app", "done"], "2026-11-22T10:00:00Z", CONTAINERS)
+LATER = [
+    managed(["role"], "2026-11-22T09:59:00Z"),
+    managed(["role"], "2026-11-22T11:00:00Z", CONTAINERS),
+]
+
+
+@pytest.mark.parametrize(
+    ("labels", "managed_fields", "kept"),
+    [
+        ({"app": "ci", "role": "primary"}, [LATER[0], CREATED, LATER[1]], {"app": "ci"}),
+        ({"app": "ci", "role": "primary"}, None, {"app": "ci", "role": "primary"}),
+        ({"app": "ci"}, [{"fieldsV1": "?"}], {"app": "ci"}),
+        ({"app": "ci"}, "?", {"app": "ci"}),
+        ({"app": "ci"}, [LATER[0]], {"app": "ci"}),
+        ({"topology.kubernetes.io/zone": "a", "done": "x"}, [CREATED], {"done": "x"}),
+        ({"workflows.argoproj.io/completed": "true"}, None, None),
+        ({"spark-exec-inactive": "true", "airflow_executor_done": "True"}, None, None),
+        (None, [CREATED], None),
+    ],
+)
+def test_next_pod_has_only_the_labels_that_the_pod_had_at_its_creation(
+    labels: dict[str, str] | None, managed_fields: object, kept: dict[str, str] | None
+) -> None:
+    metadata: Json = {"name": "a", "labels": labels, "managedFields": managed_fields}
+    document = {**POD, "metadata": metadata}
+    assert next_pod(live(document), {}).labels == kept
+    found = next_pod_document(document, {})["metadata"]
+    assert found.get("labels") == kept
+    assert "managedFields" not in found

@@ -29,6 +29,8 @@ from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Context
 
+_MAX_APPLIED_CHARACTERS, _MAX_APPLIED_PAIRS = 4_096, 100
+"""What is read of ANNOTATION_APPLIED. podsettle writes at most 2 KiB."""
 _MAX_SKIP_CHARACTERS = 1_000
 """The number of characters of ANNOTATION_SKIP that are read. A list of all remedies is shorter."""
 
@@ -141,6 +143,16 @@ def _annotate_applied(pod: PodFacts, patch: PodPatch, changed: list[Outcome]) ->
         applied[f"{outcome.policy}/{outcome.remedy}"] = None
     patch.annotate(ANNOTATION_APPLIED, ",".join(applied))
     patch.annotate(ANNOTATION_SETTLED, patch.settled_fingerprint)
+
+
+def parse_applied(annotations: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """Return the policies and remedies that annotations say were applied. Any user may write them.
+
+    At most `_MAX_APPLIED_PAIRS` are read.
+    """
+    text = (annotations or {}).get(ANNOTATION_APPLIED, "")[:_MAX_APPLIED_CHARACTERS]
+    pairs = [part.partition("/") for part in text.split(",") if "/" in part]
+    return tuple((policy, remedy) for policy, _, remedy in pairs[:_MAX_APPLIED_PAIRS])
 
 
 def _annotate_notes(

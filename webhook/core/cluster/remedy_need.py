@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from webhook.core.cluster.nodes import Node
@@ -19,6 +19,14 @@ class Need(NamedTuple):
     reason: str
     message: str
     """A clause without a capital and a period, such as `none of 2 nodes runs CRI-O`."""
+
+
+NEED_PHRASES: Mapping[str, str] = {
+    "True": "still needed",
+    "False": "no longer needed",
+    "Unknown": "perhaps still needed",
+}
+"""The status of a need for people, by its value."""
 
 
 class Survey(NamedTuple):

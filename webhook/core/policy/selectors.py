@@ -6,6 +6,7 @@ A selector without requirements matches everything. The operators are those of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -140,19 +141,23 @@ _MAX_QUOTED_VALUES = 5
 """The maximum number of a requirement's values in a message, because people read it."""
 
 
-def first_unmet(selector: LabelSelector, labels: Labels) -> str:
-    """Return the first requirement that labels do not meet, such as `has no label team=build`.
-
-    The result is a clause without its subject. It is empty if the selector matches.
-    """
+def unmet_requirements(selector: LabelSelector, labels: Labels) -> Iterator[str]:
+    """Yield each requirement that labels do not meet, such as `has no label team=build`."""
     for key, value in selector.match_labels.items():
         if labels.get(key) != value:
-            return _unmet(key, (value,), labels)
+            yield _unmet(key, (value,), labels)
     for requirement in selector.match_expressions:
         key, values = requirement.key, requirement.values
         if not compile_requirement(requirement.operator, key, values)(labels):
-            return _unmet(key, values if requirement.operator == "In" else (), labels)
-    return ""
+            yield _unmet(key, values if requirement.operator == "In" else (), labels)
+
+
+def first_unmet(selector: LabelSelector, labels: Labels) -> str:
+    """Return the first requirement that labels do not meet, as a clause without its subject.
+
+    The result is empty if the selector matches.
+    """
+    return next(unmet_requirements(selector, labels), "")
 
 
 def _unmet(key: str, wanted: tuple[str, ...], labels: Labels) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -12,6 +13,7 @@ from webhook.core.cluster.helper_version import HelperFeature
 from webhook.core.cluster.nodes import MAX_NODE_SELECTOR_LABELS
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.view import ClusterFacts
+from webhook.core.constants import HELPER, OWN_CONTAINERS
 from webhook.core.decision_input import NamespaceFacts, PodFacts
 from webhook.core.defects.versions import Version
 from webhook.core.images import Images, LookupRules
@@ -151,6 +153,8 @@ class Remedy(Generic[S]):
     """The annotations that `apply` may set."""
     container_sign: Callable[[Container], str] = lambda _container: ""
     """Return what the remedy did, in a sentence, if a container shows a sign of it."""
+    undo_in_container: Callable[[dict[str, Any]], None] = lambda _container: None
+    """Remove from a container, as JSON, what `apply` has set in it."""
     node_configuration: str = ""
     """The command that prints the configuration of nodes without which the remedy has no effect.
     Empty if it needs none."""
@@ -173,6 +177,22 @@ class Remedy(Generic[S]):
         What the other remedies set, the author of a pod can set in the same way.
         """
         return not self.edits.isdisjoint({Edit.COMMAND, Edit.INIT_CONTAINER})
+
+    def undo(self, pod: dict[str, Any]) -> None:
+        """Remove from a pod, as JSON, what `apply` has set in it, or could have set."""
+        spec = pod["spec"]
+        for path in self.fields:
+            *parents, field = path.strip("/").split("/")
+            reduce(lambda value, key: value.get(key) or {}, parents, pod).pop(field, None)
+        for key in self.annotations:
+            (pod["metadata"].get("annotations") or {}).pop(key, None)
+        if Edit.INIT_CONTAINER in self.edits:
+            for key, names in (("initContainers", OWN_CONTAINERS), ("volumes", {HELPER})):
+                found = spec.pop(key, None) or ()
+                if others := [each for each in found if each.get("name") not in names]:
+                    spec[key] = others
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+            self.undo_in_container(container)
 
     def class_name(self, settings: S) -> str | None:
         """Return the RuntimeClass that the settings name, or None."""

@@ -9,7 +9,7 @@ inner one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from webhook.core.cluster.helper_version import HelperFeature
 from webhook.core.command_line import wrapper_index
@@ -340,6 +340,21 @@ def helper_options(layer: Sequence[str]) -> dict[str, str]:
         name, equals, value = string.partition("=")
         options[name] = value if equals else next(strings, "")
     return options
+
+
+def unwrap_container(container: dict[str, Any]) -> None:
+    """Remove the wrappers of podsettle, and the mount of the helper, from a container as JSON."""
+    for key in ("command", "args"):  # Another webhook may have moved the wrapper.
+        if isinstance(container.get(key), list):
+            container[key] = unwrapped(container[key])
+    if isinstance(mounts := container.get("volumeMounts"), list):
+        container["volumeMounts"] = [
+            each
+            for each in mounts
+            if not (isinstance(each, dict) and each.get("mountPath") == HELPER_MOUNT)
+        ]
+        if not container["volumeMounts"]:
+            del container["volumeMounts"]
 
 
 def unwrapped(strings: list[str]) -> list[str]:

@@ -40,6 +40,7 @@ from webhook.core.remedies.command_wrapper import (
     helper_options,
     layers,
     selected_containers,
+    unwrap_container,
 )
 from webhook.core.remedies.injected_container import short_container_options
 from webhook.core.remedies.policy_nodes import PolicyNodes
@@ -260,6 +261,7 @@ REMEDY = Remedy(
     native="most servers have no `command`, and a native policy can neither look their image up "
     "nor bring the helper into a pod",
     container_sign=container_sign,
+    undo_in_container=unwrap_container,
     edits=WRAPPER_EDITS,
     needs_entrypoints=True,
     helper_feature=HelperFeature.OPEN_FILES,

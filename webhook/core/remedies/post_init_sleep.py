@@ -44,6 +44,7 @@ from webhook.core.remedies.command_wrapper import (
     helper_options,
     layers,
     selected_containers,
+    unwrap_container,
 )
 from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError
 from webhook.core.remedies.service_mesh import (
@@ -445,6 +446,7 @@ REMEDY = Remedy(
         limits="only `delivery: Shell`, without `imageConfig`",
     ),
     container_sign=container_sign,
+    undo_in_container=unwrap_container,
     edits=WRAPPER_EDITS,
     hints=hints,
 )  # fmt: skip

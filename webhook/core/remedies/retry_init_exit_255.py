@@ -8,7 +8,7 @@ containers that the policy names get the rule.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -147,6 +147,13 @@ def _matches_exit_code(rule: RestartRule) -> bool:
 _RULES = msgspec.convert(RESTART_RULES, list[RestartRule])
 
 
+def undo_in_container(container: dict[str, Any]) -> None:
+    """Remove the rule, and the policy that the API server requires beside it."""
+    if container.get("restartPolicyRules") == RESTART_RULES:
+        del container["restartPolicyRules"]
+        container.pop("restartPolicy", None)
+
+
 def container_sign(container: Container) -> str:
     """Return what the rules do, if the container has them."""
     if container.restart_policy_rules != _RULES:
@@ -218,5 +225,6 @@ REMEDY = Remedy(
         limits="if the kubelets had the field when the policy was exported",
     ),
     container_sign=container_sign,
+    undo_in_container=undo_in_container,
     edits=frozenset({Edit.RESTART_RULES}),
 )

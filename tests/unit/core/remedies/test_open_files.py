@@ -21,6 +21,7 @@ from tests.support.factories import (
     view,
 )
 from tests.support.post_init_sleep import HELPER, HELPER_VOLUME, MOUNT, container_names
+from webhook import __version__
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.summary import summary_of
 from webhook.core.defects.versions import Version
@@ -201,7 +202,7 @@ def test_both_remedies_make_one_script() -> None:
     both = seen(also=BOTH)
     after = mutate_pod(regular(SCRIPT, restartPolicy="Never"), both)
     (command,) = commands(after)
-    assert command[2].startswith(f"{LIMITS} # Runs the command below")
+    assert command[2].startswith(f"{LIMITS} # {__version__} runs the command, ")
     assert command[3:] == ["podsettle", "0.49", "0.01", "sh", "-c", "exec /server"]
     assert decide_pod(after, both).operations == ()
 
