@@ -12,7 +12,7 @@ _RELEASE = r"(?<=\bVERSION=)\d+\.\d+\.\d+|(?<=\bv)\d+\.\d+\.\d+|(?<=--version )\
 _IMAGE_TAGS = "|".join(_TAG.format(name=name) for name in ("podsettle", "linger"))
 # The paths begin in docs/, as those of all generated files.
 COPIES = {
-    "../README.md": _IMAGE_TAGS,
+    "../README.md": rf"{_IMAGE_TAGS}|(?<=: podsettle; # )\d+\.\d+\.\d+(?:[a-z]+\d+)?",
     "../CONTRIBUTING.md": r"(?<=\bVERSION=)\d+\.\d+\.\d+",
     "../Makefile": _RELEASE,
     "install.md": _IMAGE_TAGS,

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from webhook import __version__
 from webhook.core.cel import quote
 from webhook.core.constants import SCRIPT_MARKER, SCRIPT_NAME
 
@@ -66,8 +67,8 @@ from webhook.core.constants import SCRIPT_MARKER, SCRIPT_NAME
 # - The last hexadecimal digit of SigIgn holds the signals 1 to 4. If it cannot be read, the command
 #   gets TERM.
 SCRIPT = (
-    SCRIPT_MARKER
-    + r""" # Runs the command below, passes signals on, ends $2 s after it, not before $1+$2 s.
+    f"{SCRIPT_MARKER} # {__version__} runs the command, $1+$2 s at least, $2 s after it: "
+    r"""podsettle explain wrapper
 {
 pass(){ kill -$1 $pid;} 2>/dev/null
 end(){ ending=${2-143};pass $1;}

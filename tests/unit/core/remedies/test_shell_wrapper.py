@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.data.earlier_wrapper import EARLIER_SCRIPT
 from tests.support.factories import in_shell
+from webhook import __version__
 from webhook.core.remedies.shell_wrapper import SCRIPT, is_shell, is_wrapped, wrapper
 
 texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
@@ -153,9 +154,10 @@ def test_script_is_plain_ascii() -> None:
     assert not any(forbidden in SCRIPT for forbidden in ("$(", "$$", "`", "\r", "\t"))
 
 
-def test_script_begins_with_its_purpose() -> None:
+def test_script_begins_with_its_version_its_purpose_and_where_it_is_explained() -> None:
     """`kubectl describe pod` prints the script line by line."""
     first, *rest = SCRIPT.splitlines()
-    assert first.startswith(": podsettle; # Runs the command below")
+    assert first.startswith(f": podsettle; # {__version__} runs the command, ")
+    assert first.endswith(": podsettle explain wrapper")
     assert all(len(line) <= 100 for line in (first, *rest))
     assert len(SCRIPT) < 1152
