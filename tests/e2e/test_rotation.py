@@ -243,7 +243,8 @@ def test_deleted_secret_is_reported_until_it_exists_again(
             answer = replica.readyz()
             assert answer is not None
             assert answer.status_code == 200, answer.text
-            return "[!]certificate Secret" in answer.text and "does not exist" in answer.text
+            notes = {each["name"]: each["note"] for each in answer.json()["checks"]}
+            return "does not exist" in notes["certificate"]
 
         await_that(is_reported, "the loss is reported")
     assert installation.settles()

@@ -180,7 +180,8 @@ def check_fixed_point(release: Installation, *namespaces: str) -> None:
 
 def says_of_the_crd(release: Installation, replica: Replica) -> tuple[bool, str]:
     """Whether a replica notes an old CRD, and what a policy's status says."""
-    noted = "[!]crd " in replica.request("GET", "/readyz?verbose").text
+    checks = replica.request("GET", "/readyz?verbose").json()["checks"]
+    noted = any(each["note"] for each in checks if each["name"] == "crd")
     conditions = release.get(f"{POLICIES}/a").get("status", {}).get("conditions", ())
     return noted, next((c["status"] for c in conditions if c["type"] == "CRDCurrent"), "")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.helm_release import Installation, Replica
+from webhook.cluster.readiness import Readiness
 
 _PERIOD_SECONDS, _TIMEOUT_SECONDS, _FAILURES = 2.0, 2.0, 2
 """Those of the chart's readinessProbe."""
@@ -28,7 +29,7 @@ class Pod(threading.Thread):
         """When the replica was last taken out of the Service, by the monotonic clock."""
         self.restarts = 0
         self.notes: dict[str, str] = {}
-        """The first line of /readyz?verbose for each check that is not `[+]`."""
+        """The first note of /readyz?verbose for each check that fails or has one."""
         self.broken = ""
         """Why this thread has ended."""
         self._release = release
@@ -36,11 +37,15 @@ class Pod(threading.Thread):
         self._over = threading.Event()
 
     def problems(self, seconds: float = _TIMEOUT_SECONDS) -> list[str] | None:
-        """Return the lines of /readyz?verbose that are not `[+]`, or None without an answer."""
+        """Return the checks that fail, `[-]`, or have a note, `[!]`. None without an answer."""
         answer = self.replica.ask("/readyz?verbose", seconds=seconds)
         if answer is None:
             return None
-        return [line for line in answer.text.splitlines() if line.startswith(("[-]", "[!]"))]
+        return [
+            f"[{'!' if each.ready else '-'}]{each.name} {each.note}"
+            for each in Readiness.model_validate_json(answer.content).checks
+            if each.note or not each.ready
+        ]
 
     def stop(self) -> None:
         """End the thread, and leave the replica running."""

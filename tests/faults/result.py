@@ -31,7 +31,7 @@ class Result:
     done: str = ""
     """What the fault did, with its numbers, where they differ from run to run."""
     readiness: list[str] = field(default_factory=list)
-    """The lines of /readyz?verbose that were not `[+]`."""
+    """The checks of /readyz?verbose that failed, `[-]`, or had a note, `[!]`."""
     log: str = ""
     """The first warning or error."""
     status: list[str] = field(default_factory=list)

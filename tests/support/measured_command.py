@@ -34,11 +34,15 @@ class Measured(NamedTuple):
     peak_kib: int
 
 
-def measured(cluster: KubeCluster, directory: Path, *arguments: str) -> Measured:
-    """Run podsettle on a cluster."""
+def measured(
+    cluster: KubeCluster | None, directory: Path, *arguments: str, stdin: Path | None = None
+) -> Measured:
+    """Run podsettle, on a cluster if one is given."""
     result = directory / "measured"
     command = [sys.executable, "-c", _MEASURE, str(result), PODSETTLE, *arguments]
-    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-    subprocess.run(command, env=environment, check=True, timeout=2 * MAX_SECONDS)
+    kubeconfig = str(cluster.kubeconfig) if cluster is not None else os.devnull
+    environment = {**os.environ, "KUBECONFIG": kubeconfig}
+    with (stdin or Path(os.devnull)).open("rb") as opened:
+        subprocess.run(command, env=environment, check=True, timeout=2 * MAX_SECONDS, stdin=opened)
     output = result.with_name("measured.out").read_text()
     return Measured(output, **json.loads(result.read_text()))

@@ -67,7 +67,7 @@ class LeaderElector:
         timings: ElectionTimings = ElectionTimings(),
     ) -> None:
         self.problem = ""
-        """Why the last request for the Lease failed. It is empty if the request succeeded."""
+        """Why the last request for the Lease failed, or who keeps it. Empty if a replica leads."""
         self.joined = False
         """Whether a request for the Lease has succeeded. Else no replica may be able to lead."""
         self._owner_path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
@@ -80,6 +80,7 @@ class LeaderElector:
         self._last_object: Json = {}
         self._last_spec: Json = {}
         self._spec_changed_at = 0.0
+        self._kept_by = ""
 
     @property
     def is_leader(self) -> bool:
@@ -106,17 +107,19 @@ class LeaderElector:
             was_leader = self.is_leader
             try:
                 await self._acquire_or_renew()
-                if self.problem:
+                problem, self.joined = self._kept_by, True
+                if self.problem and not problem:
                     log.info("leader election: %s: ok again", self._lease)
-                self.problem, self.joined = "", True
             except (ApiError, Unreachable) as error:
                 # A 409 only means that another replica has written the Lease first.
                 is_conflict = isinstance(error, ApiError) and error.status == 409
-                problem = "" if is_conflict else f"{self._lease}: {error}"
-                if problem and not self.problem:
-                    log.warning("leader election: %s", problem)
-                self.problem = problem
+                problem = "" if is_conflict else str(error)
                 self._last_object = {}
+            if problem:
+                problem = f"{self._lease}: {problem}"
+                if not self.problem:
+                    log.warning("leader election: %s", problem)
+            self.problem = problem
             if was_leader != self.is_leader:
                 state = "is held" if self.is_leader else "is no longer held"
                 log.info("leader election: %s %s by this replica", self._lease, state)
@@ -139,8 +142,13 @@ class LeaderElector:
         holder = spec.get("holderIdentity")
         is_holder = holder == self._identity
         duration = spec.get("leaseDurationSeconds") or self._timings.lease_duration_seconds
-        if holder and not is_holder and now - self._spec_changed_at < duration:
+        unchanged = now - self._spec_changed_at
+        self._kept_by = ""
+        if holder and not is_holder and unchanged < duration:
             self._renewed_at = None
+            # A leader renews much earlier. This one is gone, or a person has written the Lease.
+            if unchanged > self._timings.lease_duration_seconds:
+                self._kept_by = f"{holder} holds it for {duration:.0f} s, and does not renew it"
             return
         renew_time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         new_spec = {

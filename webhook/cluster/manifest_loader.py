@@ -93,9 +93,16 @@ def load_manifest(
 
     `on_object` gets every object with a kind, also those of kinds that podsettle does not read.
     """
+    return load_objects(iterate_objects(text, source), on_object)
+
+
+def load_objects(
+    items: Iterable[TextObject], on_object: Callable[[TextObject], object] | None = None
+) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
+    """Return the objects and the problems of the items of a text. Raises DocumentError."""
     objects: list[ManifestObject] = []
     problems: list[ManifestProblem] = []
-    for item in iterate_objects(text, source):
+    for item in items:
         if on_object is not None and item.kind:
             on_object(item)
         try:

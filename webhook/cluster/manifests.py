@@ -5,12 +5,17 @@ The webhook reads its manifests again when they change: see `manifest_files_sour
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from os import SEEK_END
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -19,16 +24,29 @@ from webhook.cluster.manifest_loader import (
     duplicates,
     files_of,
     load_manifest,
+    load_objects,
     view_of,
 )
 from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.document import DocumentError
-from webhook.core.preview.text_objects import Json, TextObject
+from webhook.core.preview.text_objects import Json, TextObject, iterate_item
 
 STDIN = Path("-")
 _STDIN_TITLE = "stdin"
+_BEGIN_OF_LIST = b'{\n    "apiVersion": "v1",\n    "items": [\n'
+_BRACE = b"\n        }"
+_END_OF_ITEM = _BRACE + b",\n"
+_END_OF_LIST = re.compile(
+    rb'\n        \}\n    \],\n    "kind": "List",\n    "metadata": \{[^{}]*\}\n\}\s*\Z'
+)
+"""How `kubectl get -o json` prints several objects. A string in JSON has no line break, so these
+texts stand between items only."""
+_MAX_END_BYTES = 1_024
+_CHUNK_BYTES, _MAX_ITEM_BYTES = 1024 * 1024, 16 * 1024 * 1024
+_MAX_READ_BYTES = 8 * 1024 * 1024
+"""A longer List of kubectl is not kept in memory: that of 50,000 pods has 300 MB."""
 
 # The literal beginning lets `re` skip to the next text that may be a time.
 _TIME = re.compile(
@@ -57,7 +75,7 @@ class Manifests:
     """All problems, among them `unreadable`."""
     unreadable: tuple[ManifestProblem, ...]
     """Why texts could not be read, or not to their end."""
-    objects: Mapping[str, Sequence[Json]]
+    objects: Mapping[str, StoredObjects]
     """The objects as JSON, by kind. An event has the form of core/v1."""
     have_subdirectories: bool
     """Whether a directory has one, whose files are not read."""
@@ -83,21 +101,18 @@ class Manifests:
 
 
 def read_manifests(
-    paths: Collection[Path],
-    read_stdin: Callable[[], bytes],
-    on_progress: OnProgress = ignore_progress,
+    paths: Collection[Path], stdin: BinaryIO, on_progress: OnProgress = ignore_progress
 ) -> Manifests:
     """Read manifests. The path `-` is standard input. Raises ManifestsError."""
     loaded: list[ManifestObject] = []
     problems: list[ManifestProblem] = []
     unreadable: list[ManifestProblem] = []
-    objects: dict[str, list[Json]] = {}
+    objects: dict[str, StoredObjects] = {}
     for file in _files(paths):
         title = _title(file)
         try:
-            text = read_stdin() if file == STDIN else file.read_bytes()
-            keep = _Keep(objects, title, text, on_progress)
-            found, new_problems = load_manifest(text, title, keep)
+            with _open(file, stdin) as stream:
+                found, new_problems = _load(stream, title, objects, on_progress)
         except OSError as error:
             unreadable.append(ManifestProblem(title, 0, error.strerror or str(error)))
         except DocumentError as error:
@@ -128,22 +143,133 @@ def _title(path: Path) -> str:
     return _STDIN_TITLE if path == STDIN else str(path)
 
 
-class _Keep:
-    """A store of the objects of a text."""
+def _open(path: Path, stdin: BinaryIO) -> IO[bytes]:
+    """Open a file. What cannot be read twice is copied, if it is long into a temporary file."""
+    if path == STDIN:
+        return _copied(stdin)
+    with path.open("rb") as opened:
+        if not opened.seekable():  # It is a pipe.
+            return _copied(opened)
+    return path.open("rb")
 
-    def __init__(
-        self, objects: dict[str, list[Json]], title: str, text: bytes, on_progress: OnProgress
-    ) -> None:
-        self._objects = objects
-        self._title = title
-        self._lines = text.count(b"\n") + 1
-        self._on_progress = on_progress
 
-    def __call__(self, item: TextObject) -> None:
-        """Keep an object."""
+def _copied(stream: BinaryIO) -> IO[bytes]:
+    """Return a copy. A long one is a file without a name, which no other user can open."""
+    copy: IO[bytes] = SpooledTemporaryFile(_MAX_READ_BYTES)  # noqa: SIM115 (the caller closes it)
+    shutil.copyfileobj(stream, copy)
+    copy.seek(0)
+    return copy
+
+
+def _load(
+    stream: IO[bytes], title: str, objects: dict[str, StoredObjects], on_progress: OnProgress
+) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
+    """Load the objects of a text, and keep all of them in `objects`, by kind.
+
+    Raises DocumentError and OSError.
+    """
+    size = stream.seek(0, SEEK_END)
+    if size > _MAX_READ_BYTES and _is_list_of_kubectl(stream, size):
+        kept: dict[str, StoredObjects] = {}
+        loaded = load_objects(_items_of(stream, title, kept))
+        for kind, stored in kept.items():
+            objects.setdefault(kind, StoredObjects()).extend(stored)
+        return loaded
+    stream.seek(0)
+    text = stream.read()
+    lines = text.count(b"\n") + 1
+
+    def keep(item: TextObject) -> None:
         if item.is_parsed:  # Others take no time.
-            self._on_progress(self._title, item.line, self._lines)
-        self._objects.setdefault(item.kind, []).append(_encoded(item))
+            on_progress(title, item.line, lines)
+        objects.setdefault(item.kind, StoredObjects()).append(_encoded(item))
+
+    return load_manifest(text, title, keep)
+
+
+def _is_list_of_kubectl(stream: IO[bytes], size: int) -> bool:
+    """Return whether a text begins and ends as `kubectl get -o json` prints a List."""
+    stream.seek(max(0, size - _MAX_END_BYTES))
+    end = _END_OF_LIST.search(stream.read())
+    stream.seek(0)
+    return end is not None and stream.read(len(_BEGIN_OF_LIST)) == _BEGIN_OF_LIST
+
+
+def _items_of(
+    stream: IO[bytes], title: str, kept: dict[str, StoredObjects]
+) -> Iterator[TextObject]:
+    """Yield the objects of a long List of kubectl, and keep where they stand in the file.
+
+    Raises DocumentError.
+    """
+    file = _File(os.dup(stream.fileno()))
+    begin, line, index, rest = len(_BEGIN_OF_LIST), _BEGIN_OF_LIST.count(b"\n") + 1, 0, b""
+    while chunk := stream.read(_CHUNK_BYTES):
+        *items, rest = (rest + chunk).split(_END_OF_ITEM)
+        if len(rest) > _MAX_ITEM_BYTES:
+            raise DocumentError(title, line, "an item is longer than an object can be")
+        if end := _END_OF_LIST.search(rest):
+            items.append(rest[: end.start()])
+        for item in items:
+            text = item + _BRACE
+            for found in iterate_item(text, title, index, line):
+                is_part = not (found.is_parsed or found.api_version.startswith(_EVENTS_GROUP))
+                part = _Part(file, begin, len(text)) if is_part else _encoded(found)
+                if found.kind:
+                    kept.setdefault(found.kind, StoredObjects()).append(part)
+                yield found
+            begin += len(item) + len(_END_OF_ITEM)
+            line += text.count(b"\n") + 1
+            index += 1
+
+
+class _File:
+    """An open file that several objects read. It is closed with the last of them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self, begin: int, length: int) -> bytes:
+        """Return a part of the file."""
+        return os.pread(self._descriptor, length, begin)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+class _Part(NamedTuple):
+    """A part of a file."""
+
+    file: _File
+    begin: int
+    length: int
+
+
+class StoredObjects:
+    """Objects of one kind, as JSON. Those of a long List are read from its file each time."""
+
+    def __init__(self) -> None:
+        self._stored: list[Json | _Part] = []
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __getitem__(self, index: int) -> Json:
+        stored = self._stored[index]
+        if isinstance(stored, _Part):
+            return stored.file.read(stored.begin, stored.length)
+        return stored
+
+    def __iter__(self) -> Iterator[Json]:
+        return map(self.__getitem__, range(len(self)))
+
+    def append(self, stored: Json | _Part) -> None:
+        """Add an object."""
+        self._stored.append(stored)
+
+    def extend(self, others: StoredObjects) -> None:
+        """Add objects."""
+        self._stored += others._stored
 
 
 def _encoded(item: TextObject) -> Json:

@@ -1,6 +1,6 @@
 """The objects that the application and the HTTP protocol share, and the function that builds them.
 
-Only this module builds them. `webhook.cli.serve_composition` calls it for `podsettle serve`.
+Only this module builds them. `webhook.cli.serve` calls it for `podsettle serve`.
 """
 
 from __future__ import annotations

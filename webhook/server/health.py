@@ -1,6 +1,6 @@
 """The routes /livez, /readyz and /version, and the log of changes of readiness checks.
 
-The responses have the same format as those of Kubernetes components.
+The texts have the format of Kubernetes components.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
+from webhook.cluster.readiness import Readiness, ReadinessCheck
 from webhook.cluster.source import Check
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _POLL_SECONDS = 2.0
 _VERBOSE = {
     "name": "verbose",
     "in": "query",
-    "description": "If it is present, even empty, the answer lists every check.",
+    "description": "If it is present, even empty, the answer is JSON and lists every check.",
     "schema": {"type": "string"},
     "allowEmptyValue": True,
 }
@@ -61,21 +62,38 @@ def probes_router(
         "/readyz",
         summary="Whether the server is ready for reviews",
         response_class=PlainTextResponse,
-        responses={503: {"description": "Not ready.", "content": {"text/plain": {}}}},
+        responses={
+            200: {"content": {"application/json": {}}},
+            503: {
+                "description": "Not ready.",
+                "content": {"text/plain": {}, "application/json": {}},
+            },
+        },
         openapi_extra={"parameters": [_VERBOSE]},
     )
-    async def readyz(request: Request) -> PlainTextResponse:
+    async def readyz(request: Request) -> Response:
         results = list(checks())
         ready = all(check.ready for check in results)
-        if ready and "verbose" not in request.query_params:
+        status = 200 if ready else 503
+        if "verbose" in request.query_params:
+            report = Readiness(
+                ready=ready,
+                certificate_expires=certificate().expires,
+                checks=tuple(
+                    ReadinessCheck(name=each.name, ready=each.ready, note=each.note)
+                    for each in results
+                ),
+            )
+            text = report.model_dump_json(by_alias=True, indent=2)
+            return Response(f"{text}\n", status, media_type="application/json")
+        if ready:
             return PlainTextResponse("ok")
         lines = [
             f"[{_check_mark(check)}]{check.name} "
             + (check.note or ("ok" if check.ready else "failed"))
             for check in results
         ]
-        lines.append(f"readyz check {'passed' if ready else 'failed'}")
-        return PlainTextResponse("\n".join(lines) + "\n", 200 if ready else 503)
+        return PlainTextResponse("\n".join((*lines, "readyz check failed\n")), status)
 
     @router.get("/version", summary="The versions of podsettle and Python, and the certificate")
     async def get_version() -> JSONResponse:

@@ -139,8 +139,8 @@ def test_replica_without_the_right_to_a_lease_never_gets_ready(
 def readiness(replica: Replica) -> str:
     """Return what the replica says of its Lease."""
     answer = replica.ask("/readyz?verbose")
-    lines = answer.text.splitlines() if answer is not None else []
-    return next((line for line in lines if "lease" in line), "")
+    checks = answer.json()["checks"] if answer is not None else []
+    return next((each["note"] for each in checks if each["name"] == "lease"), "")
 
 
 def test_kubectl_prune_keeps_the_lease(fresh: Installation) -> None:

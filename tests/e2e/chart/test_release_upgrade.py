@@ -125,7 +125,8 @@ def test_helm_test_fails_while_podsettle_is_not_ready(changed_release: Installat
 
     asked = ask(replica.port)
     assert (asked.returncode, asked.stderr) == (0, "")
-    assert "[+]registration" in asked.stdout
+    checks = json.loads(asked.stdout)["checks"]
+    assert {"name": "registration", "ready": True, "note": ""} in checks
     refused = ask(free_port())
     assert refused.returncode == 1
     assert "Connection refused" in refused.stderr

@@ -277,6 +277,22 @@ async def test_leader_stops_when_another_holder_is_written_into_the_lease(place:
     assert place.spec()["holderIdentity"] == "other"
 
 
+async def test_holder_of_a_long_lease_that_does_not_renew_it_is_a_problem(place: Place) -> None:
+    place.create(holderIdentity="gone", leaseDurationSeconds=36_000)
+    two = place.candidate("two")
+    async with two.running():
+        await place.await_attempt("two")
+        place.clock.now = TIMINGS.lease_duration_seconds
+        await place.await_attempt("two")
+        assert (two.problem, two.joined) == ("", True)
+        place.clock.now += JUST_BEFORE
+        await eventually(lambda: two.problem != "")
+        lease = f"Lease {place.namespace}/podsettle"
+        assert two.problem == f"{lease}: gone holds it for 36000 s, and does not renew it"
+        place.cluster.request("PATCH", f"{place.path}/podsettle", {"spec": {"holderIdentity": ""}})
+        await eventually(lambda: two.is_leader and not two.problem)
+
+
 async def test_missing_lease_is_created_for_the_deployment(place: Place) -> None:
     uid = place.deployment()["metadata"]["uid"]
     one = place.candidate("one")

@@ -16,6 +16,7 @@ from tests.support.paths import DOCS
 from tests.support.process import free_port
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable
+from webhook.cluster.readiness import Readiness
 from webhook.cluster.source import Check
 from webhook.kubeconfig.access import Access
 from webhook.server.drain import Drain
@@ -23,36 +24,34 @@ from webhook.server.health import ServedCertificate, probes_router
 from webhook.tls.certificate_directory import CertificateDirectory
 from webhook.tls.file_source import FileSource
 
-_LINE = re.compile(r"\[([-!+])\](namespaces|policies in force|certificate|shutdown) (.*)")
-
 
 def example() -> str:
     section = Page(DOCS / "http.md").sections["Probes"]
-    found = re.search(r"```\n(.*?)```", section, re.DOTALL)
+    found = re.search(r"```json\n(.*?)```", section, re.DOTALL)
     assert found is not None
     return found[1]
 
 
 def notes() -> dict[str, str]:
-    found = [_LINE.fullmatch(line) for line in example().splitlines()[:-1]]
-    return {line[2]: line[3] for line in found if line is not None}
+    return {each.name: each.note for each in Readiness.model_validate_json(example()).checks}
 
 
 async def test_example_is_an_answer_of_the_route() -> None:
-    checks = []
-    for line in example().splitlines()[:-1]:
-        found = _LINE.fullmatch(line)
-        assert found is not None, line
-        mark, name, note = found.groups()
-        checks.append(Check(name, mark != "-", "" if mark == "+" else note))
+    shown = Readiness.model_validate_json(example())
+    checks = [Check(each.name, each.ready, each.note) for each in shown.checks]
     app = FastAPI()
-    served = ServedCertificate(datetime.now(UTC), "")
+    served = ServedCertificate(shown.certificate_expires, "")
     app.include_router(probes_router(lambda: checks, {}, lambda: served))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
         answer = await client.get("/readyz?verbose")
-    assert answer.status_code == 503
+        plain = await client.get("/readyz")
+    assert answer.status_code == plain.status_code == 503
     assert answer.text == example()
+    assert plain.text.startswith(
+        f"[!]namespaces {notes()['namespaces']}\n[+]policies in force ok\n"
+    )
+    assert plain.text.endswith("[+]shutdown ok\nreadyz check failed\n")
 
 
 async def test_lost_api_server_is_described_as_in_the_example() -> None:

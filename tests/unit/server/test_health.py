@@ -13,8 +13,16 @@ from webhook.cluster.manifest_files_source import ManifestsSource
 async def test_probes_answer_ok(client: httpx.AsyncClient) -> None:
     assert (await client.get("/livez")).text == "ok"
     assert (await client.get("/readyz")).text == "ok"
-    verbose = (await client.get("/readyz?verbose")).text
-    assert verbose == "[+]manifests ok\n[+]shutdown ok\nreadyz check passed\n"
+    verbose = await client.get("/readyz?verbose")
+    assert verbose.json() == {
+        "ready": True,
+        "certificateExpires": CERTIFICATE_EXPIRES.isoformat().replace("+00:00", "Z"),
+        "checks": [
+            {"name": "manifests", "ready": True, "note": ""},
+            {"name": "shutdown", "ready": True, "note": ""},
+        ],
+    }
+    assert verbose.headers["content-type"] == "application/json"
 
 
 async def test_version_is_that_of_the_package(client: httpx.AsyncClient) -> None:
@@ -26,7 +34,7 @@ async def test_version_describes_the_served_certificate(client: httpx.AsyncClien
     assert certificate == {"notAfter": CERTIFICATE_EXPIRES.isoformat(), "sha256": "ab" * 32}
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/version"])
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/readyz?verbose", "/version"])
 async def test_probe_with_head_has_the_status_of_get_and_no_body(
     path: str, client: httpx.AsyncClient
 ) -> None:
@@ -74,7 +82,9 @@ async def test_invalid_manifest_is_reported_and_the_server_stays_ready(
     source.refresh()
     answer = await client.get("/readyz?verbose")
     assert answer.status_code == 200
-    assert f"[!]manifests {directory / 'bad.yaml'}:1: " in answer.text
+    (check, _) = answer.json()["checks"]
+    assert check["ready"]
+    assert check["note"].startswith(f"{directory / 'bad.yaml'}:1: ")
     metrics = (await client.get("/metrics")).text.splitlines()
     count = next(line for line in metrics if line.startswith("podsettle_manifest_problems"))
     assert float(count.split()[1]) == len(source.problems) > 0

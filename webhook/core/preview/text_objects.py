@@ -8,7 +8,7 @@ limits of `yaml_composer` hold for each object.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -134,20 +134,39 @@ def _items(text: bytes, source: str, found: _List) -> Iterator[TextObject]:
     lines = _Lines(text, raw_items)
     inner_kind = found.kind.removesuffix("List")
     for index, raw in enumerate(raw_items):
-        item = _JsonItem(raw, source, lines, index, inner_kind, found.api_version)
-        steps = ("items", index)
+        item = _JsonItem(raw, source, lines.line_of, index, inner_kind, found.api_version)
         try:
             header = _decode_header(raw)
         except DECODE_ERRORS:
             header = _Header()
         header.kind = header.kind or inner_kind
         header.api_version = header.api_version or found.api_version
-        if header.kind and not header.kind.endswith("List"):
-            yield TextObject(source, steps, header, item)
-            continue
-        document = item.parse()
-        for value, inner_steps in find_objects(document.value):
-            yield _parsed(document.inner(inner_steps, value), (*steps, *inner_steps))
+        yield from _objects_of(item, header)
+
+
+def iterate_item(item: bytes, source: str, index: int, line: int) -> Iterator[TextObject]:
+    """Yield the object of an item of a List in JSON, or the objects of an item that is a list.
+
+    `line` is where the item begins. Raises DocumentError.
+    """
+    try:
+        header = _decode_header(item)
+    except msgspec.ValidationError:
+        header = _Header()
+    except DECODE_ERRORS as error:
+        raise DocumentError(source, line, f"not JSON: {error}") from None
+    of_list = _JsonItem(msgspec.Raw(item), source, lambda _: line, index, "", "")
+    yield from _objects_of(of_list, header)
+
+
+def _objects_of(item: _JsonItem, header: _Header) -> Iterator[TextObject]:
+    steps = ("items", item.index)
+    if header.kind and not header.kind.endswith("List"):
+        yield TextObject(item.source, steps, header, item)
+        return
+    document = item.parse()
+    for value, inner_steps in find_objects(document.value):
+        yield _parsed(document.inner(inner_steps, value), (*steps, *inner_steps))
 
 
 def _parsed(document: Document, steps: Steps) -> TextObject:
@@ -211,29 +230,28 @@ class _JsonItem:
         self,
         raw: msgspec.Raw,
         source: str,
-        lines: _Lines,
+        line_of: Callable[[int], int],
         index: int,
         kind: str,
         api_version: str,
     ) -> None:
         """`kind` and `api_version` are those of an item that names none."""
-        self.raw = raw
-        self._source = source
-        self._lines, self._index = lines, index
+        self.raw, self.source, self.index = raw, source, index
+        self._line_of = line_of
         self._named = {"apiVersion": api_version, "kind": kind} if kind else {}
 
     @property
     def line(self) -> int:
         """The line where the item begins."""
-        return self._lines.line_of(self._index)
+        return self._line_of(self.index)
 
     def parse(self) -> Document:
         """Return the item with the lines of its values. Raises DocumentError."""
         # Empty lines in front give its values the lines that they have in the whole text.
         text = b"\n" * (self.line - 1) + bytes(self.raw)
-        for document in iterate_documents(text, self._source):
+        for document in iterate_documents(text, self.source):
             value: Any = document.value
             if isinstance(value, dict) and self._named and "kind" not in value:
                 value = {**self._named, **value}
             return Document(value, document.source, document.lines)
-        return Document(None, self._source, self.line)
+        return Document(None, self.source, self.line)
