@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,8 @@ from click.testing import CliRunner
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import HOST, OWN, POLICIES, RELEASE, REQUIRED, Installation, policy
 from tests.support.kube.cluster import KubeCluster
-from tests.support.paths import CHART
+from tests.support.markdown import Page, blocks_of
+from tests.support.paths import CHART, DOCS
 from tests.support.process import podsettle
 from tests.support.replica_controller import ReplicaController
 from webhook.cli import main
@@ -28,14 +30,29 @@ DRAIN = "--set=drain.quiet=1s"
 """A short time without reviews at shutdown, which only slows the tests down."""
 
 
+GUIDE = Page(DOCS / "operations.md")
+_SHARED_SECTIONS = ("apply-the-chart-again", "pods-are-refused")
+
+
 class Line(NamedTuple):
     """A line of a report."""
 
     check: str
     state: str
     result: str
-    sentence: str
-    commands: tuple[str, ...]
+    repair: str
+    command: str
+
+
+def repair_commands(repair: str) -> list[str]:
+    """Return the commands of a section of the guide, and of those to which it sends its reader."""
+    page, _, anchor = repair.partition("#")
+    assert page == "docs/operations.md"
+    section = GUIDE.section(anchor)
+    linked = [each for each in _SHARED_SECTIONS if f"](#{each})" in section]
+    texts = [section, *map(GUIDE.section, linked)]
+    blocks = (block for text in texts for block in blocks_of(text) if block.language == "sh")
+    return [block.text for block in blocks]
 
 
 class DoctorRelease:
@@ -123,27 +140,15 @@ class DoctorRelease:
     def faults(self, *flags: str) -> list[Line]:
         return [line for line in self.doctor(*flags) if line.state == "fault"]
 
-    def follow(self, command: str, editor: str = "false") -> None:
-        """Run a command of an advice, with values for what its user has to fill in."""
-        for word, value in (
-            ("IMAGE", "registry.example/linger:0.2.0"),
-            ("VERSION", "0.2.0"),
-            ("tls.crt", str(self.directory / "tls.crt")),
-            ("tls.key", str(self.directory / "tls.key")),
-            ("ca.crt", str(self.directory / "ca.crt")),
-        ):
-            command = command.replace(f"={word}", f"={value}")
+    def follow(self, command: str, editor: str = "false", **values: str) -> None:
+        """Run a command of the guide, with values for what its user has to fill in."""
+        files = {name: str(self.directory / name) for name in ("tls.crt", "tls.key", "ca.crt")}
+        for word, value in {"IMAGE": "registry.example/linger:0.2.0", **files, **values}.items():
+            command = re.sub(rf"(?<![\w.]){re.escape(word)}(?![\w.])", value, command)
         # `kubectl edit` starts this editor.
         self.installation.shell(f"export KUBE_EDITOR='{editor}'\n{command}")
         self.controller.reconcile()
 
 
 def _line(check: Json) -> Line:
-    advice = check["advice"] or {"sentence": "", "commands": []}
-    return Line(
-        check["check"],
-        check["state"],
-        check["result"],
-        advice["sentence"],
-        tuple(advice["commands"]),
-    )
+    return Line(*(check[field] for field in Line._fields))

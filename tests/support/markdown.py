@@ -73,7 +73,7 @@ class Page:
         """What links may name behind a `#`, as GitHub makes it of headings."""
         prose = _FENCE.sub("", self.text)
         headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
-        return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+        return set(map(_anchor, headings))
 
     @cached_property
     def links(self) -> list[tuple[str, str]]:
@@ -84,10 +84,13 @@ class Page:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        return [
-            Block(language, textwrap.dedent(indent + text).rstrip("\n") + "\n")
-            for indent, language, text in _FENCE.findall(self.text)
-        ]
+        return blocks_of(self.text)
+
+    def section(self, anchor: str) -> str:
+        """The text under the heading that a link names behind a `#`, up to the next heading."""
+        parts = re.split(r"^##+ (.+)$", self.text, flags=re.MULTILINE)[1:]
+        found = dict(zip(map(_anchor, parts[::2]), parts[1::2], strict=True))
+        return found[anchor]
 
     @cached_property
     def policies(self) -> list[dict[str, Any]]:
@@ -120,6 +123,18 @@ class Page:
     def command(self, *words: str) -> Typed:
         """The first command that begins so."""
         return next(c for c in self.commands if c.whole and c.arguments[: len(words)] == words)
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of a page or of a part of it."""
+    return [
+        Block(language, textwrap.dedent(indent + code).rstrip("\n") + "\n")
+        for indent, language, code in _FENCE.findall(text)
+    ]
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def parse(typed: Typed) -> None:

@@ -6,25 +6,26 @@ Deployment. So they need no access to the pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
-from webhook.core.constants import GROUP, OBJECT_NAME
+from webhook.core.constants import GROUP
 from webhook.core.defects.versions import Version, parse_version
 from webhook.core.docs_url import docs_url_problem
 from webhook.core.types import Json
-from webhook.inspect.webhook_configurations_api import CONFIGURATIONS_RIGHT
 
-DEPLOYMENTS = "/apis/apps/v1"
-_NAME_LABEL = "app.kubernetes.io/name"
+CONFIGURATIONS_RIGHT = Right(
+    "list", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"
+)
+_SELECTOR = "labelSelector=app.kubernetes.io/name%3Dpodsettle"
 _COMPONENT_LABEL = "app.kubernetes.io/component"
-_SELECTOR = f"labelSelector={_NAME_LABEL}%3Dpodsettle"
-_HELM_RELEASE = "meta.helm.sh/release-name"
-# The variables of `podsettle serve` whose names do not follow from the names of the options.
 _OPTIONS_BY_VARIABLE = {"PODSETTLE_NAMESPACE": "own-namespace"}
+"""The variables of `podsettle serve` whose names do not follow from the names of the options."""
 _VARIABLE_PREFIX = "PODSETTLE_"
 
 
@@ -98,45 +99,14 @@ class Installation:
 
     @property
     def tls_secret(self) -> str:
-        """The name of the Secret with the certificate."""
-        if self.is_self_managed:
-            return self.arguments.get("tls-secret", "podsettle-tls")
-        for volume in self._pod_spec.get("volumes") or ():
-            if volume.get("name") == "tls" and "secret" in volume:
-                return str(volume["secret"].get("secretName", ""))
-        return f"{self.name}-tls"
+        """The name of the Secret into which podsettle writes a certificate that it issues."""
+        return self.arguments.get("tls-secret", "podsettle-tls")
 
     @property
     def service_account(self) -> str:
-        """The name of the ServiceAccount of the replicas."""
-        return str(self._pod_spec.get("serviceAccountName") or "default")
-
-    @property
-    def desired_replicas(self) -> int:
-        """The number of replicas in the Deployment."""
-        count: int = self.deployment["spec"].get("replicas", 1)
-        return count
-
-    @property
-    def pod_labels(self) -> Mapping[str, str]:
-        """The labels that select the pods of the Deployment."""
-        labels: dict[str, str] = self.deployment["spec"]["selector"].get("matchLabels") or {}
-        return labels
-
-    @property
-    def helm_release(self) -> str | None:
-        """The Helm release that the Deployment belongs to, or None if Helm did not create it.
-
-        The API server does not check the annotation, so it may contain a command of a shell.
-        """
-        annotations = self.deployment["metadata"].get("annotations") or {}
-        release = annotations.get(_HELM_RELEASE) or ""
-        return release if OBJECT_NAME.fullmatch(release) else None
-
-    @property
-    def _pod_spec(self) -> Json:
-        spec: Json = self.deployment["spec"]["template"]["spec"]
-        return spec
+        """The user name of the replicas' ServiceAccount."""
+        name = self.deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
+        return f"system:serviceaccount:{self.namespace}:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,26 +131,21 @@ async def find_installation(
     configuration may be missing. Raises Unreachable, and ApiError for an unexpected response.
     """
     if namespace is not None:
-        return await _find_in(reader, (namespace,))
-    items: list[Json] | None
-    try:
-        items = await reader.list(CONFIGURATIONS_RIGHT)
-    except NotAllowedError:
-        items = None
-    called = sorted(
-        set(filter(None, (service_namespace(each) for each in own_configurations(items or ()))))
-    )
+        return await _find_in(reader, [namespace])
+    configurations: list[Json] | None = None
+    with suppress(NotAllowedError):
+        configurations = await reader.list(CONFIGURATIONS_RIGHT)
+    called = sorted({service_namespace(each) for each in configurations or ()} - {""})
     in_called = await _find_in(reader, called) if called else None
     if isinstance(in_called, Installation) or (in_called is not None and in_called.several):
         return in_called
-    try:
-        return _choose(await _deployments(reader, None), "")
-    except NotAllowedError as error:
-        if items is None:
-            why = "podsettle's Deployment could not be looked for"
-            return Absent(why, (error.right, CONFIGURATIONS_RIGHT))
-        why = "no MutatingWebhookConfiguration is podsettle's"
-        return in_called or Absent(why, (error.right,))
+    found = await _find_in(reader, [None])
+    if isinstance(found, Installation) or not found.rights:
+        return found
+    if configurations is None:
+        why = "podsettle's Deployment could not be looked for"
+        return Absent(why, (*found.rights, CONFIGURATIONS_RIGHT))
+    return in_called or Absent("no MutatingWebhookConfiguration is podsettle's", found.rights)
 
 
 def installation_of(deployment: Json) -> Installation:
@@ -189,80 +154,48 @@ def installation_of(deployment: Json) -> Installation:
     return Installation(metadata["namespace"], metadata["name"], _arguments(deployment), deployment)
 
 
-def own_configurations(configurations: Iterable[Json]) -> Iterator[Json]:
-    """Yield the MutatingWebhookConfigurations that have one of podsettle's webhooks."""
-    for configuration in configurations:
-        if any(is_own_webhook(each["name"]) for each in configuration.get("webhooks") or ()):
-            yield configuration
-
-
-def own_webhooks(configuration: Json) -> list[tuple[int, Json]]:
-    """Return podsettle's webhooks, each with its index in the configuration."""
-    return [
-        (index, webhook)
-        for index, webhook in enumerate(configuration.get("webhooks") or ())
-        if is_own_webhook(webhook["name"])
-    ]
-
-
-def refuses_pods(configuration: Json) -> bool:
-    """Return whether the API server refuses pods if it cannot call one of podsettle's webhooks."""
-    return any(each.get("failurePolicy") == "Fail" for _, each in own_webhooks(configuration))
-
-
-def is_own_webhook(name: str) -> bool:
-    """Return whether a webhook of this name is podsettle's."""
-    return name.endswith(f".{GROUP}")
+def own_webhooks(configuration: Json) -> list[Json]:
+    """Return podsettle's webhooks of a configuration."""
+    webhooks: list[Json] = configuration.get("webhooks") or []
+    return [each for each in webhooks if each["name"].endswith(f".{GROUP}")]
 
 
 def service_namespace(configuration: Json) -> str:
     """Return the namespace of the Service that a configuration calls. Empty if it calls a URL."""
-    for webhook in configuration.get("webhooks") or ():
-        service = (webhook.get("clientConfig") or {}).get("service")
-        if is_own_webhook(webhook["name"]) and service:
+    for webhook in own_webhooks(configuration):
+        if service := (webhook.get("clientConfig") or {}).get("service"):
             return str(service["namespace"])
     return ""
 
 
-async def _find_in(reader: ClusterReader, namespaces: Iterable[str]) -> Installation | Absent:
+async def _find_in(
+    reader: ClusterReader, namespaces: Sequence[str | None]
+) -> Installation | Absent:
+    """Return the only installation, or why there is not exactly one. None: all namespaces."""
     found: list[Json] = []
     denied: list[Right] = []
     for namespace in namespaces:
+        right = Right("list", "apps", "deployments", namespace)
         try:
-            found += await _deployments(reader, namespace)
+            deployments = await reader.list(right, _SELECTOR)
         except NotAllowedError as error:
             denied.append(error.right)
+            continue
+        for each in deployments:
+            labels = each["spec"]["template"]["metadata"].get("labels") or {}
+            found += [each] if labels.get(_COMPONENT_LABEL) == "webhook" else []
     if denied and not found:
         return Absent("podsettle's Deployment could not be read", tuple(denied))
-    return _choose(found, f" in {', '.join(namespaces)}")
-
-
-async def _deployments(reader: ClusterReader, namespace: str | None) -> list[Json]:
-    """Return the Deployments of podsettle's webhook.
-
-    Raises NotAllowedError, and ApiError and Unreachable for other failures.
-    """
-    items = await reader.list(Right("list", "apps", "deployments", namespace), _SELECTOR)
-    return [each for each in items if _runs_webhook(each)]
-
-
-def _runs_webhook(deployment: Json) -> bool:
-    labels = deployment["spec"]["template"]["metadata"].get("labels") or {}
-    return labels.get(_COMPONENT_LABEL) == "webhook"
-
-
-def _choose(deployments: list[Json], where: str) -> Installation | Absent:
-    """Return the only installation, or why there is not exactly one."""
-    if not deployments:
-        return Absent(f"there is no Deployment of podsettle{where}")
-    if len(deployments) > 1:
+    if len(found) == 1:
+        return installation_of(found[0])
+    if found:
         names = sorted(
-            f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in deployments
+            f"{m['namespace']}/{m['name']}" for m in (each["metadata"] for each in found)
         )
         why = f"there are several Deployments of podsettle: {', '.join(names)}"
         return Absent(why, several=True)
-    (deployment,) = deployments
-    return installation_of(deployment)
+    where = f" in {', '.join(filter(None, namespaces))}" if any(namespaces) else ""
+    return Absent(f"there is no Deployment of podsettle{where}")
 
 
 def _arguments(deployment: Json) -> dict[str, str]:
@@ -273,27 +206,18 @@ def _arguments(deployment: Json) -> dict[str, str]:
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     options = {}
     for variable in container.get("env") or ():
-        if variable["name"].startswith(_VARIABLE_PREFIX):
-            option = _option_of(variable["name"])
+        name = variable["name"]
+        if name.startswith(_VARIABLE_PREFIX):
+            usual = name.removeprefix(_VARIABLE_PREFIX).lower().replace("_", "-")
+            option = _OPTIONS_BY_VARIABLE.get(name, usual)
             source = (variable.get("valueFrom") or {}).get("fieldRef") or {}
             if "value" in variable:
                 options[option] = str(variable["value"])
             elif source.get("fieldPath") == "metadata.namespace":
                 options[option] = str(deployment["metadata"]["namespace"])
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    for index, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        option, equals, value = word.removeprefix("--").partition("=")
-        following = words[index + 1] if index + 1 < len(words) else ""
-        if equals:
-            options[option] = value
-        else:
-            options[option] = "" if following.startswith("-") else following
+    words = [*(container.get("command") or ()), *(container.get("args") or ()), ""]
+    for word, following in pairwise(words):
+        if word.startswith("--"):
+            option, equals, value = word.removeprefix("--").partition("=")
+            options[option] = value if equals or following.startswith("-") else following
     return {option: value for option, value in options.items() if value.isprintable()}
-
-
-def _option_of(variable: str) -> str:
-    """Return the option of `podsettle serve` that an environment variable sets."""
-    option = variable.removeprefix(_VARIABLE_PREFIX).lower().replace("_", "-")
-    return _OPTIONS_BY_VARIABLE.get(variable, option)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import NamedTuple
 
 from webhook.cluster.reader import ClusterReader
@@ -17,9 +18,8 @@ from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.labels import Labels
 from webhook.core.policy.cluster_webhooks import OWN_MATCH_CONDITIONS
 from webhook.core.types import Json
-from webhook.inspect.installation import own_webhooks
+from webhook.inspect.installation import CONFIGURATIONS_RIGHT, own_webhooks
 from webhook.inspect.selectors import selector_matches
-from webhook.inspect.webhook_configurations_api import CONFIGURATIONS_RIGHT
 
 
 class Called(StrEnum):
@@ -50,29 +50,32 @@ class WebhookCalls:
         """Return whether the API server calls podsettle for a new pod with these labels."""
         if not self.readable:
             return WebhookCall(Called.UNKNOWN, f"it needs the right to {CONFIGURATIONS_RIGHT}")
+        for_pods = list(filter(_is_for_new_pods, self.webhooks))
+        in_namespace = _selecting("namespaceSelector", for_pods, namespace.labels)
+        matching = _selecting("objectSelector", in_namespace, labels)
         if not self.webhooks:
-            return _not_called("no MutatingWebhookConfiguration is podsettle's")
-        for_pods = [each for each in self.webhooks if _is_for_new_pods(each)]
+            return WebhookCall(Called.NO, "no MutatingWebhookConfiguration is podsettle's")
         if not for_pods:
-            return _not_called("no rule of podsettle's webhooks is for the creation of pods")
-        in_namespace = [
-            each
-            for each in for_pods
-            if selector_matches(each.get("namespaceSelector"), namespace.labels)
-        ]
+            why = "no rule of podsettle's webhooks is for the creation of pods"
+            return WebhookCall(Called.NO, why)
         if not in_namespace:
-            return _not_called(_why_not_in(namespace, for_pods))
-        matching = [
-            each for each in in_namespace if selector_matches(each.get("objectSelector"), labels)
-        ]
+            others = {k: v for k, v in namespace.labels.items() if k != LABEL_NAMESPACE_NAME}
+            why = f"no namespaceSelector of podsettle's webhooks matches namespace {namespace.name}"
+            if _selecting("namespaceSelector", for_pods, others):
+                why = f"the webhook configuration excludes namespace {namespace.name} by name"
+            return WebhookCall(Called.NO, why)
         if not matching:
-            return _not_called("no objectSelector of podsettle's webhooks matches the pod's labels")
-        conditions = [_conditions_of_others(each) for each in matching]
+            why = "no objectSelector of podsettle's webhooks matches the pod's labels"
+            return WebhookCall(Called.NO, why)
+        # Only the API server evaluates conditions, which are expressions of CEL.
+        conditions = [
+            {each["name"] for each in webhook.get("matchConditions") or ()} - OWN_MATCH_CONDITIONS
+            for webhook in matching
+        ]
         if all(conditions):
-            names = ", ".join(dict.fromkeys(name for each in conditions for name in each))
-            return WebhookCall(
-                Called.UNKNOWN, f"its webhook has match conditions of the operator: {names}"
-            )
+            names = ", ".join(sorted(set(chain.from_iterable(conditions))))
+            why = f"its webhook has match conditions of the operator: {names}"
+            return WebhookCall(Called.UNKNOWN, why)
         return WebhookCall(Called.YES)
 
 
@@ -82,41 +85,21 @@ async def read_webhook_calls(reader: ClusterReader) -> WebhookCalls:
         items = await reader.list(CONFIGURATIONS_RIGHT)
     except NotAllowedError:
         return WebhookCalls(readable=False)
-    return WebhookCalls(tuple(each for one in items for _, each in own_webhooks(one)))
-
-
-def _not_called(why: str) -> WebhookCall:
-    return WebhookCall(Called.NO, why)
+    return WebhookCalls(tuple(chain.from_iterable(map(own_webhooks, items))))
 
 
 def _is_for_new_pods(webhook: Json) -> bool:
     """Return whether a rule of a webhook includes the creation of pods."""
     return any(
-        _includes(rule.get("operations"), "CREATE")
-        and _includes(rule.get("apiGroups"), "")
-        and _includes(rule.get("apiVersions"), "v1")
+        not {"CREATE", "*"}.isdisjoint(rule.get("operations") or ())
+        and not {"", "*"}.isdisjoint(rule.get("apiGroups") or ())
+        and not {"v1", "*"}.isdisjoint(rule.get("apiVersions") or ())
         and not {"pods", "*", "*/*"}.isdisjoint(rule.get("resources") or ())
         and rule.get("scope", "*") in ("*", "Namespaced")
         for rule in webhook.get("rules") or ()
     )
 
 
-def _includes(values: list[str] | None, wanted: str) -> bool:
-    return not {wanted, "*"}.isdisjoint(values or ())
-
-
-def _why_not_in(namespace: Namespace, webhooks: list[Json]) -> str:
-    """Return why no webhook includes a namespace."""
-    without_name = {k: v for k, v in namespace.labels.items() if k != LABEL_NAMESPACE_NAME}
-    if any(selector_matches(each.get("namespaceSelector"), without_name) for each in webhooks):
-        return f"the webhook configuration excludes namespace {namespace.name} by name"
-    return f"no namespaceSelector of podsettle's webhooks matches namespace {namespace.name}"
-
-
-def _conditions_of_others(webhook: Json) -> list[str]:
-    """Return the names of the match conditions that podsettle does not write.
-
-    They are expressions of CEL, which only the API server evaluates.
-    """
-    conditions = webhook.get("matchConditions") or ()
-    return [each["name"] for each in conditions if each["name"] not in OWN_MATCH_CONDITIONS]
+def _selecting(selector: str, webhooks: list[Json], labels: Labels) -> list[Json]:
+    """Return the webhooks one of whose selectors matches labels."""
+    return [each for each in webhooks if selector_matches(each.get(selector), labels)]

@@ -1,7 +1,8 @@
-"""Planted faults of one installation: doctor finds each of them, and its advice mends it.
+"""Planted faults of one installation: doctor finds each of them, and names their repair.
 
-The commands of the advice run as they are printed. Only the values that a user has to fill in are
-replaced (`DoctorRelease.follow`). What controllers would do then, `ReplicaController` does.
+The commands of the named section of docs/operations.md run as they stand there. Only the values
+that a user has to fill in are replaced (`DoctorRelease.follow`). What controllers would do then,
+`ReplicaController` does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from tests.support.doctor_release import DoctorRelease, Line
+from tests.support.doctor_release import DoctorRelease, Line, repair_commands
 from tests.support.e2e_pods import init_names, simple_pod
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
@@ -276,14 +277,16 @@ class Fault(NamedTuple):
     says: str
     clean_up: tuple[str, ...] = ()
     """The objects that are deleted afterwards."""
+    policy: str = ""
+    pod: str = ""
 
 
 FAULTS = (
-    Fault(expired_certificate, "certificate", "the certificate expired at"),
-    Fault(wrong_bundle, "caBundle", "does not trust podsettle"),
+    Fault(expired_certificate, "certificate", "tls.crt: expired at"),
+    Fault(wrong_bundle, "registration", "unable to get local issuer certificate"),
     Fault(deleted_configuration, "webhook configuration", "does not exist"),
-    Fault(own_namespace_in_scope, "own namespace", f"{OPT_IN} includes podsettle's own"),
-    Fault(control_plane_in_scope, "control plane", f"{OPT_IN} includes kube-system"),
+    Fault(own_namespace_in_scope, "exclusions", f"{OPT_IN} includes podsettle's own"),
+    Fault(control_plane_in_scope, "exclusions", f"{OPT_IN} includes kube-system"),
     Fault(foreign_object_selector, "reachability", "no objectSelector of podsettle"),
     Fault(covered_namespace_excluded, "reachability", "excludes namespace ci by name"),
     Fault(rules_without_creation, "reachability", "is for the creation of pods"),
@@ -291,39 +294,42 @@ FAULTS = (
     Fault(wrong_path, "reachability", "443/other instead of Service"),
     Fault(wrong_service, "reachability", "/nope:443/mutate instead of Service"),
     Fault(cluster_scope, "reachability", "is for the creation of pods"),
-    Fault(old_crd, "crd", "older than this release"),
-    Fault(missing_class, "runtime classes", "overlay-volatile", (f"{POLICIES}/volatile",)),
+    Fault(old_crd, "crd", "is older than podsettle and lacks"),
+    Fault(
+        missing_class, "runtime classes", "overlay-volatile", (f"{POLICIES}/volatile",), "volatile"
+    ),
     Fault(
         missing_handler,
-        "handlers",
-        "has the handler kata",
+        "runtime classes",
+        "no node has the handler kata",
         (f"{POLICIES}/sandboxed", f"{CLASSES}/sandboxed", "/api/v1/nodes/a", "/api/v1/nodes/b"),
+        "sandboxed",
     ),
     Fault(missing_permission, "permissions", "lacks: list nodes, watch nodes"),
     Fault(one_replica, "replicas", "one replica only"),
-    Fault(lease_of_a_replica_that_is_gone, "lease", "podsettle-5d4f-gone holds the Lease"),
+    Fault(lease_of_a_replica_that_is_gone, "lease", "gone_0123456789ab holds it for 36000 s"),
     Fault(deleted_service, "reachability", f"Service {NAMESPACE}/{RELEASE} does not exist"),
     Fault(crashed_replicas, "readiness", "does not answer"),
     Fault(no_helper_image, "helper image", "postInitSleep of opt-in"),
     Fault(
         helper_that_is_too_old,
         "helper image",
-        "has version 0.1.0, and podsettle skips what needs a newer one: openFiles of limits",
+        "linger:0.1.0 has version 0.1.0, and podsettle skips what needs a newer one: openFiles of",
         (f"{POLICIES}/limits",),
     ),
     Fault(
         helper_of_unknown_version,
         "helper image",
-        "nothing says which version of the helper is in registry.example/linger:stable",
+        "registry.example/linger:stable does not say its version, and podsettle skips",
         (f"{POLICIES}/limits",),
     ),
-    Fault(unpullable_helper, "helper pull", "Back-off pulling image"),
-    Fault(unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",)),
+    Fault(unpullable_helper, "helper pull", "Back-off pulling image", pod="waits"),
+    Fault(unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",), "bad"),
 )
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[each.plant.__name__ for each in FAULTS])
-def test_planted_fault_is_found_alone_and_mended_by_the_advice(
+def test_planted_fault_is_found_alone_and_mended_by_the_section_it_names(
     release: DoctorRelease, fault: Fault
 ) -> None:
     fault.plant(release)
@@ -339,12 +345,13 @@ def test_planted_fault_is_found_alone_and_mended_by_the_advice(
             await_that(alone, "only the planted fault is found")
         assert {line.check for line in found} == {fault.check}, found
         assert all(fault.says in line.result for line in found), found
-        assert all(line.sentence and line.commands for line in found)
         chosen = f"--kubeconfig={release.cluster.kubeconfig}"
-        assert all(chosen in command for line in found for command in line.commands)
-        for command in dict.fromkeys(command for line in found for command in line.commands):
-            # The message names the value of the policy, and how it is written.
-            release.follow(command, editor="sed -i s/soon/500ms/")
+        assert all(chosen in line.command for line in found if line.command)
+        values = {"POLICY": fault.policy, "NAMESPACE": "ci", "POD": fault.pod}
+        for repair in dict.fromkeys(line.repair for line in found):
+            for command in repair_commands(repair):
+                # The message names the value of the policy, and how it is written.
+                release.follow(command, "sed -i s/soon/500ms/", **values)
         assert release.faults("--wait", "60s") == []
     finally:
         for path in fault.clean_up:
@@ -363,14 +370,14 @@ def test_stated_version_of_the_helper_is_a_warning_if_its_tag_says_another_one(
     contradicted = image_check()
     said = "stated as 0.2.0, and the tag of registry.example/linger:0.1.0 says 0.1.0"
     assert said in contradicted.result
-    for command in contradicted.commands:
+    for command in repair_commands(contradicted.repair):
         release.follow(command)
     set_helper(release, "registry.example/linger:0.2.0")
     assert release.faults("--wait", "60s") == []
     assert image_check().state == "ok"
 
 
-def test_refused_pods_are_a_fault_whose_advice_lets_pods_be_created(
+def test_refused_pods_are_a_fault_whose_section_lets_pods_be_created(
     release: DoctorRelease,
 ) -> None:
     release.installation.helm(
@@ -390,11 +397,11 @@ def test_refused_pods_are_a_fault_whose_advice_lets_pods_be_created(
     refused = failed_calls()
     assert refused.state == "fault"
     assert "failurePolicy is Fail, and no replica is ready: " in refused.result
-    for command in refused.commands:
+    for command in repair_commands(refused.repair):
         release.installation.shell(command)
     await_that(is_created, "pods are created without podsettle")
     assert failed_calls().state == "warning"
     for line in release.faults():
-        for command in line.commands:
+        for command in repair_commands(line.repair):
             release.follow(command)
     assert release.faults("--wait", "60s") == []

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import deepcopy
+from typing import Any, cast
 
 import pytest
 
 from tests.support.helm import arguments_of, named, objects
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError
+from webhook.cluster.reader import ClusterReader
 from webhook.core.defects.versions import Version
 from webhook.inspect.installation import (
+    Absent,
     Installation,
+    find_installation,
     installation_of,
-    own_configurations,
+    own_webhooks,
     service_namespace,
 )
 
@@ -39,23 +45,9 @@ def test_arguments_of_the_chart_are_the_options_of_the_installation() -> None:
     assert found.name == found.service == found.lease == found.configuration == "podsettle"
     assert found.linger_image == given["--linger-image"]
     assert found.is_self_managed
+    assert not installed("files").is_self_managed
     assert found.tls_secret == "podsettle-tls"
-    assert found.service_account == "podsettle"
-    assert found.helm_release is None, "helm template adds no release"
-
-
-@pytest.mark.parametrize(("name", "release"), [("settle", "settle"), ("x;reboot", None)])
-def test_helm_release_is_a_name_that_needs_no_quotes(name: str, release: str | None) -> None:
-    deployment = named("Deployment", "podsettle")
-    annotations = {"meta.helm.sh/release-name": name}
-    metadata = {**deployment["metadata"], "annotations": annotations}
-    assert installation_of({**deployment, "metadata": metadata}).helm_release == release
-
-
-def test_secret_of_mounted_certificates_is_the_one_of_the_volume() -> None:
-    found = installed("files")
-    assert not found.is_self_managed
-    assert found.tls_secret == "podsettle-certificate"
+    assert found.service_account == "system:serviceaccount:podsettle-system:podsettle"
 
 
 def test_argument_takes_precedence_over_the_environment() -> None:
@@ -114,7 +106,95 @@ def test_configuration_of_podsettle_is_known_by_its_webhooks_and_names_the_names
     (own,) = (each for each in objects() if each["kind"] == "MutatingWebhookConfiguration")
     other = {"metadata": {"name": "podsettle"}, "webhooks": [{"name": "x.other.dev"}]}
     empty: dict[str, Any] = {"metadata": {"name": "podsettle"}}
-    assert list(own_configurations([other, own, empty])) == [own]
+    assert [len(own_webhooks(each)) for each in (other, own, empty)] == [0, 1, 0]
     assert service_namespace(own) == "podsettle-system"
+    assert service_namespace(other) == ""
     by_url = {"webhooks": [{"name": "a.podsettle.dev", "clientConfig": {"url": "https://x"}}]}
     assert service_namespace(by_url) == ""
+
+
+OWN = named("Deployment", "podsettle")
+(CALLING,) = (each for each in objects() if each["kind"] == "MutatingWebhookConfiguration")
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+EVERYWHERE = "/apis/apps/v1/deployments"
+IN_OWN = "/apis/apps/v1/namespaces/podsettle-system/deployments"
+
+
+def in_namespace(namespace: str, **labels: str) -> dict[str, Any]:
+    """A Deployment that a tenant of a namespace has created."""
+    spec = deepcopy(OWN["spec"])
+    spec["template"]["metadata"]["labels"] |= labels
+    return {**OWN, "spec": spec, "metadata": {**OWN["metadata"], "namespace": namespace}}
+
+
+class Server:
+    """An API server with lists. The answer to any other request is 403."""
+
+    url = "https://api.example"
+
+    def __init__(self, lists: dict[str, list[Any]]) -> None:
+        self._lists = lists
+
+    async def request(self, _method: str, path: str, **_options: Any) -> object:
+        found = self._lists.get(path.partition("?")[0])
+        if found is None:
+            raise ApiError(403, "forbidden")
+        return {"kind": "List", "items": found}
+
+
+@pytest.mark.parametrize(
+    ("lists", "found"),
+    [
+        # A tenant's Deployment does not count beside the one that the API server calls.
+        ({CONFIGURATIONS: [CALLING], IN_OWN: [OWN], EVERYWHERE: [OWN, in_namespace("shop")]}, OWN),
+        ({CONFIGURATIONS: [CALLING], IN_OWN: [OWN]}, OWN),
+        # Without a configuration, all count.
+        ({CONFIGURATIONS: [], EVERYWHERE: [OWN]}, OWN),
+        ({EVERYWHERE: [OWN]}, OWN),
+        (
+            {CONFIGURATIONS: [], EVERYWHERE: [OWN, in_namespace("shop")]},
+            "there are several Deployments of podsettle: podsettle-system/podsettle, "
+            "shop/podsettle",
+        ),
+        (
+            {CONFIGURATIONS: [CALLING], IN_OWN: [], EVERYWHERE: []},
+            "there is no Deployment of podsettle",
+        ),
+        (
+            {EVERYWHERE: [in_namespace("shop", **{"app.kubernetes.io/component": "other"})]},
+            "there is no Deployment of podsettle",
+        ),
+        # What may not be read is not absent.
+        (
+            {},
+            "podsettle's Deployment could not be looked for: list deployments in all namespaces, "
+            "list mutatingwebhookconfigurations",
+        ),
+        (
+            {CONFIGURATIONS: []},
+            "no MutatingWebhookConfiguration is podsettle's: list deployments in all namespaces",
+        ),
+        (
+            {CONFIGURATIONS: [CALLING]},
+            "podsettle's Deployment could not be read: list deployments in namespace "
+            "podsettle-system",
+        ),
+    ],
+)
+async def test_installation_is_the_one_that_the_api_server_calls(
+    lists: dict[str, list[Any]], found: object
+) -> None:
+    result = await find_installation(ClusterReader(cast(ApiServer, Server(lists))))
+    if isinstance(result, Installation):
+        assert result.deployment == found
+    else:
+        rights = ", ".join(map(str, result.rights))
+        assert result.why + (f": {rights}" if rights else "") == found
+
+
+async def test_namespace_that_the_user_names_is_the_only_one_that_counts() -> None:
+    reader = ClusterReader(cast(ApiServer, Server({IN_OWN: [OWN]})))
+    assert isinstance(await find_installation(reader, "podsettle-system"), Installation)
+    denied = await find_installation(reader, "shop")
+    assert isinstance(denied, Absent)
+    assert [str(right) for right in denied.rights] == ["list deployments in namespace shop"]

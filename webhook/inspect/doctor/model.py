@@ -1,17 +1,15 @@
-"""The result of `podsettle doctor`: one line for each thing that was checked."""
+"""The report of `podsettle doctor`, one finding for each thing that was checked, and its text."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 
-import msgspec
-
-from webhook.cluster.unread import NotAllowedError
-from webhook.inspect.cluster_flags import ClusterFlags, Command
+from webhook.core.types import CamelCaseModel
 
 
 class State(StrEnum):
-    """The state of one check."""
+    """The state of one finding."""
 
     OK = "ok"
     FAULT = "fault"
@@ -22,59 +20,40 @@ class State(StrEnum):
     UNKNOWN = "unknown"
     """The check has no answer, for example because another fault prevents it."""
 
-
-class Advice(msgspec.Struct, frozen=True):
-    """What to do about a result."""
-
-    sentence: str
-    commands: tuple[Command, ...] = ()
-    """The commands that mend the fault, in their order. Words in capitals, and the files `tls.crt`,
-    `tls.key` and `ca.crt`, stand for values of the user."""
-
-    def printed(self, flags: ClusterFlags) -> PrintedAdvice:
-        """Return the advice with commands for the cluster that the user chose."""
-        return PrintedAdvice(self.sentence, tuple(map(flags.command, self.commands)))
+    @property
+    def label(self) -> str:
+        """The state in the text of a report."""
+        return "FAULT" if self is State.FAULT else self.value.replace("_", " ")
 
 
-class PrintedAdvice(msgspec.Struct, frozen=True):
-    """What to do about a line of the report."""
-
-    sentence: str
-    commands: tuple[str, ...] = ()
-    """The commands as a shell reads them."""
+_WIDTH = max(len(each.label) for each in State)
 
 
-class Result(msgspec.Struct, frozen=True):
+class Finding(CamelCaseModel):
     """One result of a check. A check has several if it looks at several objects."""
 
+    check: str = ""
+    """The name of the check. A check leaves it out if the finding has its own name."""
     state: State
     result: str
-    """A clause without a capital and a period, such as `2 of 2 replicas are ready`."""
-    advice: Advice | None = None
+    """A clause without a capital and a period, such as `2 replicas exist`."""
+    repair: str = ""
+    """The page and the section that say what to do about a fault or a warning. A check gives only
+    the section, and leaves it out if it has the name of the check."""
+    command: str = ""
+    """A command that reads more. Empty if there is none."""
     right: str = ""
     """The right that the user lacks. Empty unless the state is NOT_LOOKED_AT."""
 
 
-class CheckResult(msgspec.Struct, frozen=True):
-    """A line of the report."""
-
-    check: str
-    state: State
-    what: str
-    """What was checked, as a clause that begins with `whether`."""
-    result: str
-    advice: PrintedAdvice | None = None
-    right: str = ""
-
-
-class DoctorReport(msgspec.Struct, frozen=True, rename="camel"):
-    """All lines, and the installation that they are about."""
+class DoctorReport(CamelCaseModel):
+    """All findings, and the installation that they are about."""
 
     cluster: str
     """The context and the address of the API server."""
     installation: str
     """`NAMESPACE/NAME` of the Deployment. Empty if there is none."""
-    checks: tuple[CheckResult, ...]
+    checks: tuple[Finding, ...]
 
     @property
     def faults(self) -> int:
@@ -83,36 +62,41 @@ class DoctorReport(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def saw_nothing(self) -> bool:
-        """Whether no line says anything about the installation."""
-        return all(each.state in (State.NOT_LOOKED_AT, State.UNKNOWN) for each in self.checks)
+        """Whether no finding says anything about the installation."""
+        return {each.state for each in self.checks} <= {State.NOT_LOOKED_AT, State.UNKNOWN}
 
-    @property
-    def is_unanswered(self) -> bool:
-        """Whether the API server gave no usable answer to any check."""
-        return all(each.state is State.UNKNOWN for each in self.checks)
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of the text: a label of equal width, which may be blank, and a text.
 
-
-def ok(result: str) -> Result:
-    """Return a result without a problem."""
-    return Result(State.OK, result)
-
-
-def fault(result: str, sentence: str, *commands: Command) -> Result:
-    """Return a fault, with a sentence and commands that mend it."""
-    return Result(State.FAULT, result, Advice(sentence, commands))
-
-
-def warning(result: str, sentence: str, *commands: Command) -> Result:
-    """Return a warning, with a sentence and commands."""
-    return Result(State.WARNING, result, Advice(sentence, commands))
+        The texts are not escaped: they may contain control characters.
+        """
+        where = f"{self.installation} in " if self.installation else ""
+        yield "", f"podsettle doctor: {where}{self.cluster}"
+        for each in self.checks:
+            yield f"{each.state.label:{_WIDTH}}", f"  {each.check}: {each.result}"
+            for more in filter(None, (each.repair, each.command)):
+                yield " " * _WIDTH, f"    {more}"
+        others = sum(each.state not in (State.OK, State.FAULT) for each in self.checks)
+        summary = {0: "no fault", 1: "1 fault"}.get(self.faults, f"{self.faults} faults")
+        count = "1 line is" if others == 1 else f"{others} lines are"
+        yield "", summary + f"; {count} neither ok nor a fault" * bool(others)
 
 
-def not_looked_at(error: NotAllowedError) -> Result:
-    """Return the result of a check that needs a right that the user lacks."""
-    advice = Advice("This command shows whether you have the right.", (error.right.command,))
-    return Result(State.NOT_LOOKED_AT, str(error), advice, str(error.right))
+def ok(result: str) -> Finding:
+    """Return a finding without a problem."""
+    return Finding(state=State.OK, result=result)
 
 
-def unknown(result: str) -> Result:
-    """Return a result of a check that has no answer, and why."""
-    return Result(State.UNKNOWN, result)
+def fault(result: str, command: str = "") -> Finding:
+    """Return a fault, and a command that reads more."""
+    return Finding(state=State.FAULT, result=result, command=command)
+
+
+def warning(result: str, command: str = "") -> Finding:
+    """Return a warning, and a command that reads more."""
+    return Finding(state=State.WARNING, result=result, command=command)
+
+
+def unknown(result: str) -> Finding:
+    """Return a finding of a check that has no answer, and why."""
+    return Finding(state=State.UNKNOWN, result=result)

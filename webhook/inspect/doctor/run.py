@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.cluster.reader import ClusterReader
+from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
-from webhook.cluster.view_reader import read_view
 from webhook.inspect.cluster_flags import ClusterFlags
-from webhook.inspect.doctor.checks import CHECKS
-from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.checks.exported_policies import (
-    EXPORTED,
-    Compared,
-    find_exported,
-    judge_exported,
-)
-from webhook.inspect.doctor.model import (
-    Advice,
-    CheckResult,
-    DoctorReport,
-    Result,
-    State,
-    not_looked_at,
-    ok,
-    unknown,
-)
-from webhook.inspect.doctor.round_readings import Installed, NewImageResolver
-from webhook.inspect.installation import Absent, find_installation
+from webhook.inspect.doctor.checks import CHECKS, DoctorCheck
+from webhook.inspect.doctor.installed import Installed, NewImageResolver
+from webhook.inspect.doctor.model import DoctorReport, Finding, State, fault, ok, unknown
+from webhook.inspect.installation import Absent, Installation, find_installation
 
+GUIDE = "docs/operations.md"
+"""The page with a section for each check."""
 _PAUSE_SECONDS = 2.0
-
-_Line: TypeAlias = tuple[str, str, Result]
-"""The name of a check, what it checks, and a result of it."""
+_PROGRESS_SECONDS = 0.5
 
 
 async def diagnose(
@@ -47,28 +31,34 @@ async def diagnose(
     chosen_namespace: str | None,
     new_image_resolver: NewImageResolver,
     flags: ClusterFlags,
+    on_progress: OnProgress = ignore_progress,
 ) -> DoctorReport:
     """Run every check once. Raises Unreachable if the API server does not answer.
 
     `namespace` is the namespace of the installation, and `chosen_namespace` is that of the dry run.
-    The commands of the advice get `flags`.
+    Printed commands get `flags`.
     """
-    reader = ClusterReader(server)
+    found: Installation | Absent | Finding
     try:
-        found = await find_installation(reader, namespace)
-        if isinstance(found, Absent):
-            lines = await _without_webhook(server, found, reader, is_wanted=namespace is not None)
-            return _report(server, "", lines, flags)
+        found = await find_installation(ClusterReader(server), namespace)
     except ApiError as error:
-        line = _absence_line(unknown(f"the API server answered {error}"))
-        return _report(server, "", [line], flags)
-    installed = Installed(server, found, new_image_resolver, chosen_namespace)
-    lines = []
-    for check in CHECKS:
-        results = await _run(check, installed)
-        installed.states[check.name] = [each.state for each in results]
-        lines += [(check.name, check.what, each) for each in results]
-    return _report(server, f"{found.namespace}/{found.name}", lines, flags)
+        found = unknown(f"the API server answered {error}")
+    if isinstance(found, Absent):
+        rights = " and ".join(map(str, found.rights))
+        why = f"{found.why}: needs the right to {rights}" if rights else found.why
+        found = _not_looked_at(why, found.rights, flags) if rights else fault(why)
+    if isinstance(found, Finding):
+        line = _complete(found, "installation")
+        return DoctorReport(cluster=server.title, installation="", checks=(line,))
+    installed = Installed(server, found, new_image_resolver, flags, chosen_namespace)
+    lines: list[Finding] = []
+    for number, check in enumerate(CHECKS):
+        running = asyncio.ensure_future(_run(check, installed))
+        while not (await asyncio.wait([running], timeout=_PROGRESS_SECONDS))[0]:
+            on_progress(check.name, number, len(CHECKS))
+        lines += running.result()
+    title = f"{found.namespace}/{found.name}"
+    return DoctorReport(cluster=server.title, installation=title, checks=tuple(lines))
 
 
 async def repeat_until_healthy(
@@ -89,72 +79,42 @@ async def repeat_until_healthy(
             if time.monotonic() + pause_seconds > deadline:
                 raise
         else:
-            is_settled = not report.faults and not report.is_unanswered
+            states = {each.state for each in report.checks}
+            is_settled = State.FAULT not in states and states != {State.UNKNOWN}
             if is_settled or time.monotonic() + pause_seconds > deadline:
                 return report
         await asyncio.sleep(pause_seconds)
 
 
-async def _run(check: DoctorCheck, installed: Installed) -> Sequence[Result]:
-    blocking = [name for name in check.blocked_by if installed.has_fault(name)]
-    if blocking:
-        return [unknown(f"it depends on {' and '.join(blocking)}, which has a fault")]
-    try:
-        return await check.run(installed)
-    except NotAllowedError as error:
-        return [not_looked_at(error)]
-    except ApiError as error:
-        return [unknown(f"the API server answered {error}")]
-    except Unreachable as error:
-        return [unknown(str(error))]
+async def _run(check: DoctorCheck, installed: Installed) -> list[Finding]:
+    """Return the findings of one check, and note the faults in `installed`."""
+    found: list[Finding] = []
+    if blocking := [name for name in check.blocked_by if name in installed.faults]:
+        found.append(unknown(f"it depends on {' and '.join(blocking)}, which has a fault"))
+    else:
+        try:
+            async for each in check.run(installed):
+                found.append(each)  # noqa: PERF401 (after an error, it has those before it)
+        except NotAllowedError as error:
+            found.append(_not_looked_at(str(error), (error.right,), installed.flags))
+        except ApiError as error:
+            found.append(unknown(f"the API server answered {error}"))
+        except Unreachable as error:
+            found.append(unknown(str(error)))
+    found = [_complete(each, check.name) for each in found or [ok(check.holds)]]
+    installed.faults.update(each.check for each in found if each.state is State.FAULT)
+    return found
 
 
-async def _without_webhook(
-    server: ApiServer, absent: Absent, reader: ClusterReader, *, is_wanted: bool
-) -> list[_Line]:
-    """Return the lines about native policies, which need no installation.
-
-    `is_wanted` says whether the user named the namespace of an installation. Raises ApiError and
-    Unreachable.
-    """
-    absence, found = _absence(absent), await find_exported(reader)
-    results = [*found.unread]
-    if found.are_any:
-        compared = Compared(await read_view(server), is_webhook_registered=False)
-        results[:0] = judge_exported(found.by_api, compared)
-        if absence.state is State.FAULT and not is_wanted and not absent.several:
-            absence = ok(f"{absent.why}; native policies need none")
-    lines = [(EXPORTED.name, EXPORTED.what, each) for each in results]
-    return [_absence_line(absence), *lines]
+def _complete(finding: Finding, check: str) -> Finding:
+    """Return a finding with the name of its check, and with the section that says what to do."""
+    section = finding.repair or (finding.check or check).replace(" ", "-")
+    needs_repair = finding.state in (State.FAULT, State.WARNING)
+    changes = {"check": finding.check or check, "repair": f"{GUIDE}#{section}" * needs_repair}
+    return finding.model_copy(update=changes)
 
 
-def _absence_line(result: Result) -> _Line:
-    return ("installation", "whether podsettle is installed", result)
-
-
-def _absence(absent: Absent) -> Result:
-    if absent.rights:
-        rights = " and ".join(map(str, absent.rights))
-        sentence = "Name the namespace of the installation with -n, or ask for the right."
-        commands = tuple(right.command for right in absent.rights)
-        text = f"{absent.why}: needs the right to {rights}"
-        return Result(State.NOT_LOOKED_AT, text, Advice(sentence, commands), rights)
-    sentence = "Install podsettle, or name the namespace of the installation with -n."
-    return Result(State.FAULT, absent.why, Advice(sentence))
-
-
-def _report(
-    server: ApiServer, installation: str, lines: Iterable[_Line], flags: ClusterFlags
-) -> DoctorReport:
-    checks = (
-        CheckResult(
-            check,
-            result.state,
-            what,
-            result.result,
-            result.advice.printed(flags) if result.advice else None,
-            result.right,
-        )
-        for check, what, result in lines
-    )
-    return DoctorReport(server.title, installation, tuple(checks))
+def _not_looked_at(why: str, rights: tuple[Right, ...], flags: ClusterFlags) -> Finding:
+    """Return the finding of a check that needs rights, and the command that asks for the first."""
+    command, names = flags.command(rights[0].command), " and ".join(map(str, rights))
+    return Finding(state=State.NOT_LOOKED_AT, result=why, command=command, right=names)

@@ -1,47 +1,48 @@
-"""The pure parts of doctor's checks. tests/e2e/inspect runs the checks on a cluster."""
+"""Doctor's checks on answers of an API server. tests/e2e/inspect runs them on a cluster."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any, TypeAlias, cast
 
-import jsonpatch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
 
-from tests.support.factories import policy
+from tests.support.factories import policy_document
+from tests.support.markdown import Page
+from tests.support.paths import DOCS
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError
+from webhook.cluster.raw_responses import RawAnswer
 from webhook.cluster.reader import path_of
 from webhook.cluster.rights import Right
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.inspect.doctor.checks.configuration import exclusion_operations
-from webhook.inspect.doctor.checks.helper_image import waiting_states
-from webhook.inspect.doctor.checks.policies import judge_handler
-from webhook.inspect.doctor.checks.reachability import count_failures, judge_counts
-from webhook.inspect.doctor.model import State
-from webhook.inspect.doctor.round_readings import ReadinessLine, parse_readiness
+from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.doctor import run
+from webhook.inspect.doctor.checks import CHECKS
+from webhook.inspect.doctor.checks.policies import judge_handler, why_waiting
+from webhook.inspect.doctor.checks.registration import wrong_address
+from webhook.inspect.doctor.model import Finding, State
+from webhook.inspect.doctor.run import diagnose
 from webhook.inspect.installation import Installation
 from webhook.inspect.selectors import matching_labels, selector_matches
 
+Json: TypeAlias = dict[str, Any]
+
+OWN = "/api/v1/namespaces/system"
+PODS = f"{OWN}/pods?labelSelector=a%3Db"
+NOW = datetime(2026, 11, 28, tzinfo=UTC)
+CHECK_NAMES = [check.name for check in CHECKS]
+SERVICE = {"namespace": "system", "name": "settle", "path": "/mutate", "port": 443}
 NAME = "kubernetes.io/metadata.name"
-
-
-def test_lines_of_readyz_are_read_with_their_marks_and_notes() -> None:
-    text = (
-        "[+]nodes ok\n[!]policies in force SettlePolicy/a: bad\n"
-        "[-]registration host: [SSL] no CA\nreadyz check failed\n"
-    )
-    assert parse_readiness(text) == (
-        ReadinessLine("+", "nodes", "ok"),
-        ReadinessLine("!", "policies in force", "SettlePolicy/a: bad"),
-        ReadinessLine("-", "registration", "host: [SSL] no CA"),
-    )
-    assert parse_readiness('{"kind": "Status"}') == ()
-
-
-def test_counters_of_the_api_server_are_summed_over_podsettles_webhooks() -> None:
-    metrics = """\
+METRICS = """\
 # HELP apiserver_admission_webhook_fail_open_count [ALPHA] x
 apiserver_admission_webhook_fail_open_count{name="opt-in.podsettle.dev",type="admit"} 3
 apiserver_admission_webhook_fail_open_count{name="x.cluster.podsettle.dev",type="admit"} 1e+01
@@ -49,29 +50,399 @@ apiserver_admission_webhook_fail_open_count{name="other.example.com",type="admit
 apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name="opt-in.podsettle.dev",operation="CREATE",rejection_code="0",type="admit"} 2
 apiserver_admission_webhook_request_total{name="opt-in.podsettle.dev"} 100
 """  # noqa: E501
-    assert count_failures(metrics) == {"fail_open": 13, "rejection": 2}
-    assert count_failures("") == {"fail_open": 0, "rejection": 0}
+
+
+def webhook(**fields: Any) -> Json:
+    excluded = {"key": NAME, "operator": "NotIn", "values": ["system", "kube-system"]}
+    return {
+        "name": "opt-in.podsettle.dev",
+        "clientConfig": {"service": SERVICE},
+        "failurePolicy": "Ignore",
+        "namespaceSelector": {"matchExpressions": [excluded]},
+        **fields,
+    }
+
+
+def configuration(*webhooks: Json) -> Json:
+    kind = "MutatingWebhookConfiguration"
+    return {"kind": kind, "metadata": {"name": "settle"}, "webhooks": list(webhooks)}
+
+
+def pod(name: str, *, ready: bool = True) -> Json:
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return {"metadata": {"name": name}, "spec": {}, "status": {"conditions": conditions}}
+
+
+def readyz(*checks: Json, days: float = 30) -> bytes:
+    """An answer to /readyz?verbose, with a certificate that expires after these days."""
+    expires = (NOW + timedelta(days=days)).isoformat()
+    ready = all(check["ready"] for check in checks)
+    return json.dumps(
+        {"ready": ready, "certificateExpires": expires, "checks": checks, "later": 1}
+    ).encode()
+
+
+def check(name: str, note: str = "", *, ready: bool = True) -> Json:
+    return {"name": name, "ready": ready, "note": note}
+
+
+def items(kind: str, *objects: Json) -> Json:
+    return {"kind": f"{kind}List", "metadata": {}, "items": list(objects)}
+
+
+def namespace(name: str, **labels: str) -> Json:
+    labels = {NAME: name, **labels}
+    return {"kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+DEPLOYMENT = {
+    "metadata": {"namespace": "system", "name": "settle"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {
+            "metadata": {"labels": {"app.kubernetes.io/component": "webhook"}},
+            "spec": {
+                "serviceAccountName": "settle",
+                "containers": [{"args": ["--service=settle"]}],
+            },
+        },
+    },
+}
+
+
+class Server:
+    """An API server with a healthy installation, except for the answers that a test gives.
+
+    An answer is an object, bytes, or the status of an error.
+    """
+
+    title = url = "https://api.example"
+
+    def __init__(self, answers: Mapping[str, object]) -> None:
+        deployments = "/apis/apps/v1/namespaces/system/deployments"
+        self._answers: dict[str, object] = {
+            f"{deployments}?labelSelector=app.kubernetes.io/name%3Dpodsettle": items(
+                "Deployment", DEPLOYMENT
+            ),
+            "/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers": items("X"),
+            PODS: items("Pod", pod("a"), pod("b")),
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews": {"status": {"allowed": True}},
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/settle": (
+                configuration(webhook())
+            ),
+            OWN: namespace("system"),
+            "/api/v1/namespaces/kube-system": namespace("kube-system"),
+            "/version": {"gitVersion": "v1.37.0"},
+            "/apis/podsettle.dev/v1alpha1/settlepolicies": items("SettlePolicy"),
+            "/api/v1/namespaces": items("Namespace", namespace("ci")),
+            "/apis/node.k8s.io/v1/runtimeclasses": items("RuntimeClass"),
+            "/api/v1/nodes": items("Node"),
+            f"{OWN}/pods/https:a:8443/proxy/readyz?verbose": readyz(check("nodes")),
+            f"{OWN}/pods/https:b:8443/proxy/readyz?verbose": readyz(check("nodes")),
+            "/metrics": b"",
+            **answers,
+        }
+
+    async def request(self, _method: str, path: str, *_: Any, **_options: Any) -> object:
+        answer = self._answers.get(path, 404)
+        if isinstance(answer, int):
+            raise ApiError(answer, "refused")
+        return answer
+
+    async def fetch(self, _method: str, path: str, *_: Any, **_options: Any) -> RawAnswer:
+        answer = self._answers.get(path, 404)
+        headers = CIMultiDictProxy(CIMultiDict({"Date": format_datetime(NOW, usegmt=True)}))
+        status = answer if isinstance(answer, int) else 200
+        content = answer if isinstance(answer, bytes) else b"{}"
+        return RawAnswer(status, headers, content)
+
+    async def pages(self, path: str, *_: Any, **_options: Any) -> Any:
+        found = cast(Json, await self.request("GET", path))
+        yield type("Page", (), {"items": found["items"]})
+
+
+async def findings(answers: Mapping[str, object] = {}) -> list[Finding]:
+    """The findings of all checks that are not ok."""
+    report = await diagnose(
+        cast(ApiServer, Server(answers)),
+        namespace="system",
+        chosen_namespace=None,
+        new_image_resolver=lambda _: pytest.fail("no image is named"),
+        flags=ClusterFlags(context="c"),
+    )
+    return [each for each in report.checks if each.state is not State.OK]
+
+
+async def test_healthy_installation_has_only_findings_that_are_ok() -> None:
+    (found,) = await findings()
+    # Without a policy, no pod is created as a dry run.
+    assert (found.check, found.state) == ("reachability", State.UNKNOWN)
+
+
+def replica(name: str, answer: object) -> dict[str, object]:
+    return {f"{OWN}/pods/https:{name}:8443/proxy/readyz?verbose": answer}
+
+
+CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/settle"
+POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+OLD_TEXT = b"[+]nodes ok\n[-]shutdown failed\nreadyz check failed\n"
+UNREADY = items("Pod", pod("a", ready=False), pod("b"))
+BAD_POLICY = policy_document("bad", remedies={"postInitSleep": {"minLifetime": "soon"}})
+BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
 
 
 @pytest.mark.parametrize(
-    ("missed", "refused", "cause", "state", "commands"),
+    ("answers", "name", "state", "result"),
     [
-        (0, 0, "", State.OK, []),
-        (3, 0, "", State.WARNING, ["podsettle scan"]),
-        (0, 2, "", State.WARNING, []),
-        (3, 2, "", State.WARNING, ["podsettle scan"]),
-        (3, 2, "no replica is ready", State.FAULT, ["kubectl delete", "helm upgrade"]),
+        # What a replica says is shown: a failure is a fault, a note is a warning or a fault.
+        (replica("a", readyz(check("nodes", "gone", ready=False))), "nodes", "fault", "a: gone"),
+        (replica("a", readyz(check("nodes", ready=False))), "nodes", "fault", "a: it fails"),
+        (replica("b", readyz(check("nodes", "lost"))), "nodes", "warning", "b: lost"),
+        (replica("b", readyz(check("certificate", "x"))), "certificate", "warning", "b: x"),
+        (replica("b", readyz(check("lease", "kept"))), "lease", "fault", "b: kept"),
+        (replica("b", readyz(check("crd", "old"))), "crd", "fault", "b: old"),
+        (replica("b", readyz(check("registration", "x"))), "registration", "fault", "b: x"),
+        (
+            {
+                **replica("a", readyz(check("nodes", "lost"))),
+                **replica("b", readyz(check("nodes", "lost"))),
+            },
+            "nodes",
+            "warning",
+            "a, b: lost",
+        ),
+        # One cause gives one fault.
+        (
+            replica(
+                "a",
+                readyz(
+                    check("certificate", "expired", ready=False),
+                    check("registration", "expired", ready=False),
+                ),
+            ),
+            "certificate",
+            "fault",
+            "a: expired",
+        ),
+        (
+            {
+                CONFIGURATION: 404,
+                **replica("a", readyz(check("registration", "it does not exist"))),
+            },
+            "webhook configuration",
+            "fault",
+            "MutatingWebhookConfiguration settle does not exist, so the API server does not call "
+            "podsettle",
+        ),
+        (
+            {
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews": {"status": {}},
+                **replica("a", readyz(check("nodes", "403: forbidden"))),
+            },
+            "permissions",
+            "fault",
+            "the account system:serviceaccount:system:settle lacks: get namespaces",
+        ),
+        (
+            {POLICIES: 404, **replica("a", readyz(check("settlepolicies", "404")))},
+            "crd",
+            "fault",
+            "CustomResourceDefinition settlepolicies.podsettle.dev does not exist",
+        ),
+        (
+            {
+                POLICIES: items("SettlePolicy", BAD_POLICY),
+                **replica("a", readyz(check("policies in force", "SettlePolicy/bad: soon"))),
+            },
+            "policies",
+            "fault",
+            "SettlePolicy bad is not accepted: spec.remedies.postInitSleep.minLifetime",
+        ),
+        # A replica that gives no answer of today.
+        (
+            replica("a", OLD_TEXT),
+            "readiness",
+            "unknown",
+            "a: it is older than this command, and its checks are not read",
+        ),
+        (
+            replica("a", b'{"kind":"Status","message":"no route"}'),
+            "readiness",
+            "unknown",
+            "a: it is ready, but could not be asked: no route",
+        ),
+        (
+            {PODS: UNREADY, **replica("a", b"<html>")},
+            "readiness",
+            "fault",
+            "a: it is not ready and does not answer: <html>",
+        ),
+        ({PODS: UNREADY}, "readiness", "warning", "1 of 2 replicas are ready; not ready: a"),
+        (
+            {PODS: UNREADY, **replica("a", 403)},
+            "readiness",
+            "not_looked_at",
+            "needs the right to get pods/a/proxy in namespace system",
+        ),
+        (
+            {PODS: UNREADY, **replica("a", 403)},
+            "readiness",
+            "warning",
+            "1 of 2 replicas are ready; not ready: a",
+        ),
+        ({POLICIES: 403}, "policies", "not_looked_at", "needs the right to list settlepolicies"),
+        # The clock of the API server decides.
+        (replica("b", readyz(days=3)), "certificate", "warning", "it is valid until 2026-12-01 00"),
+        (replica("b", readyz(days=-1)), "certificate", "fault", "it is valid until 2026-11-27 00"),
+        # The number of replicas.
+        ({PODS: items("Pod", pod("a"))}, "replicas", "fault", "1 of 2 replicas exist"),
+        ({PODS: items("Pod")}, "replicas", "fault", "0 of 2 replicas exist"),
+        (
+            {
+                "/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers": items(
+                    "X",
+                    {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "settle"}}},
+                )
+            },
+            "replicas",
+            "fault",
+            "one replica only",
+        ),
+        (
+            {"/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers": 403},
+            "replicas",
+            "unknown",
+            "an autoscaler could remove replicas, and it needs the right to list",
+        ),
+        # Exclusions, also of namespaces that would be labelled to opt in.
+        (
+            {CONFIGURATION: configuration(webhook(namespaceSelector={}, failurePolicy="Fail"))},
+            "exclusions",
+            "fault",
+            "opt-in.podsettle.dev includes kube-system, with failurePolicy Fail",
+        ),
+        (
+            {
+                CONFIGURATION: configuration(
+                    webhook(
+                        namespaceSelector={
+                            "matchExpressions": [
+                                {"key": "podsettle.dev/policy", "operator": "Exists"}
+                            ]
+                        }
+                    )
+                )
+            },
+            "exclusions",
+            "fault",
+            "opt-in.podsettle.dev includes podsettle's own namespace system",
+        ),
+        (
+            {CONFIGURATION: configuration({**webhook(), "name": "x.cluster.podsettle.dev"})},
+            "webhook configuration",
+            "fault",
+            "MutatingWebhookConfiguration settle has no webhook opt-in.podsettle.dev",
+        ),
+        # Counters of the API server.
+        ({"/metrics": METRICS.encode()}, "failed calls", "warning", "13 pods were created without"),
+        (
+            {
+                "/metrics": METRICS.encode(),
+                CONFIGURATION: configuration(webhook(failurePolicy="Fail")),
+            },
+            "failed calls",
+            "warning",
+            "13 pods were created without podsettle and 2 were refused",
+        ),
+        ({"/metrics": 403}, "failed calls", "not_looked_at", "needs the right to get /metrics"),
+        (
+            {
+                "/metrics": METRICS.encode(),
+                PODS: items("Pod", pod("a", ready=False), pod("b", ready=False)),
+                CONFIGURATION: configuration(webhook(failurePolicy="Fail")),
+            },
+            "failed calls",
+            "fault",
+            "failurePolicy is Fail, and no replica is ready: 13 pods",
+        ),
     ],
 )
-def test_refused_pods_are_a_fault_only_while_more_may_be_refused(
-    missed: int, refused: int, cause: str, state: State, commands: list[str]
+async def test_fault_is_found_alone(
+    answers: Mapping[str, object], name: str, state: str, result: str
 ) -> None:
-    installation = Installation("system", "settle", {}, {"metadata": {}})
-    found = judge_counts({"fail_open": missed, "rejection": refused}, cause, installation)
-    assert found.state is state
-    printed = found.advice.commands if found.advice else ()
-    assert [" ".join(program[:2]) for (program,) in printed] == commands
-    assert cause in found.result
+    found = await findings(answers)
+    said = [(each.check, each.state, each.result[: len(result)]) for each in found]
+    assert (name, state, result) in said
+    bad = {each.check for each in found if each.state in (State.FAULT, State.WARNING)}
+    # Replicas that are not ready are another fault than the pods that are refused meanwhile.
+    assert bad <= {name, "readiness"} if name == "failed calls" else bad <= {name}
+
+
+async def test_finding_names_a_section_that_exists_and_a_command_for_the_chosen_cluster() -> None:
+    anchors = Page(DOCS / "operations.md").anchors
+    sections = {name.replace(" ", "-") for name in CHECK_NAMES}
+    sections |= {"installation", "certificate", "registration", "lease", "crd"}
+    assert sections <= anchors
+    found = await findings(
+        {
+            "/metrics": 403,
+            **replica("a", readyz(check("crd", "old"))),
+            **replica("b", readyz(check("nodes", "lost"))),
+        }
+    )
+    repairs = {each.check: each.repair for each in found}
+    assert repairs == {
+        "crd": "docs/operations.md#crd",
+        "nodes": "docs/operations.md#readiness",
+        "reachability": "",
+        "failed calls": "",
+    }
+    (denied,) = (each for each in found if each.state is State.NOT_LOOKED_AT)
+    assert denied.right == "get /metrics"
+    assert denied.command == "kubectl --context=c auth can-i get /metrics"
+
+
+async def test_progress_names_the_check_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowServer(Server):
+        async def fetch(self, _method: str, path: str, *_: Any, **_options: Any) -> RawAnswer:
+            await asyncio.sleep(0.05 if path == "/metrics" else 0)
+            return await super().fetch(_method, path)
+
+    monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
+    shown: list[tuple[str, int, int | None]] = []
+    await diagnose(
+        cast(ApiServer, SlowServer({})),
+        namespace="system",
+        chosen_namespace=None,
+        new_image_resolver=lambda _: pytest.fail("no image is named"),
+        flags=ClusterFlags(),
+        on_progress=lambda *work: shown.append(work),
+    )
+    assert ("failed calls", len(CHECKS) - 1, len(CHECKS)) in shown
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        ({"url": "https://198.51.100.1/mutate"}, "the URL https://198.51.100.1/mutate"),
+        ({"service": SERVICE | {"path": "/"}}, "Service system/settle:443/"),
+        ({"service": SERVICE | {"port": 8443}}, "Service system/settle:8443/mutate"),
+        ({"service": SERVICE | {"namespace": "old"}}, "Service old/settle:443/mutate"),
+        ({"service": SERVICE}, ""),
+        ({"service": {key: value for key, value in SERVICE.items() if key != "port"}}, ""),
+    ],
+)
+async def test_call_of_another_address_is_named(client: Json, address: str) -> None:
+    installation = Installation("system", "settle", {"service": "settle"}, {"metadata": {}})
+    document = configuration({"name": "other.example.com"}, webhook(clientConfig=client))
+    wanted = "Service system/settle:443/mutate"
+    expected = f"opt-in.podsettle.dev calls {address} instead of {wanted}" if address else ""
+    assert wrong_address(document, installation) == expected
+    # The certificate is not for another address.
+    distrusted = replica("a", readyz(check("registration", "x", ready=False)))
+    found = {each.check for each in await findings({CONFIGURATION: document, **distrusted})}
+    assert ("registration" in found) == (not address)
 
 
 @pytest.mark.parametrize(
@@ -91,39 +462,6 @@ def test_refused_pods_are_a_fault_only_while_more_may_be_refused(
 )
 def test_path_of_a_right_is_that_of_its_objects(right: Right, path: str) -> None:
     assert path_of(right) == path
-
-
-SELECTORS: tuple[Any, ...] = (
-    None,
-    {},
-    {"matchLabels": {"a": "b"}},
-    {"matchExpressions": []},
-    {"matchExpressions": [{"key": "x", "operator": "Exists"}]},
-    {"matchExpressions": [{"key": NAME, "operator": "In", "values": ["own"]}]},
-    {
-        "matchExpressions": [
-            {"key": "x", "operator": "DoesNotExist"},
-            {"key": NAME, "operator": "NotIn", "values": ["other"]},
-        ]
-    },
-)
-
-
-@pytest.mark.parametrize("selector", SELECTORS)
-def test_generated_patch_excludes_the_namespace_and_keeps_the_rest(selector: Any) -> None:
-    webhook = {"name": "opt-in.podsettle.dev"}
-    if selector is not None:
-        webhook["namespaceSelector"] = selector
-    document = {"webhooks": [{"name": "other"}, webhook]}
-    patched = jsonpatch.apply_patch(document, exclusion_operations(1, webhook, "own"))
-    changed = patched["webhooks"][1].pop("namespaceSelector")
-    assert not selector_matches(changed, {NAME: "own", "a": "b", "x": "y"})
-    assert not selector_matches(changed, {NAME: "own"})
-    for labels in ({NAME: "third", "a": "b"}, {NAME: "third", "x": "y"}, {NAME: "other"}):
-        assert selector_matches(changed, labels) == selector_matches(selector, labels)
-    moved = {"webhooks": [webhook, {"name": "other"}]}
-    with pytest.raises(jsonpatch.JsonPatchTestFailed):
-        jsonpatch.apply_patch(moved, exclusion_operations(1, webhook, "own"))
 
 
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -181,15 +519,9 @@ def windows_node(handlers: list[str] | None) -> Node:
 def test_handler_is_missing_only_if_every_node_of_the_class_lists_others(
     nodes: list[Node], state: State | None
 ) -> None:
-    chosen = policy(remedies={"runtimeClass": {"name": "kata-class"}})
     runtime_class = RuntimeClassInfo("kata-class", "kata", node_selector={"pool": "x"})
-    results = list(judge_handler(chosen, runtime_class, nodes))
-    assert [each.state for each in results] == ([] if state is None else [state])
-    if state is State.FAULT:
-        (result,) = results
-        assert result.advice is not None
-        ((program,),) = result.advice.commands
-        assert json.loads(program[-1]) == {"spec": {"action": "Audit"}}
+    found = judge_handler("sandboxed", runtime_class, nodes)
+    assert (found and found.state) == state
 
 
 @pytest.mark.parametrize(
@@ -204,8 +536,9 @@ def test_pod_waits_for_the_helper_only_if_it_has_the_image_of_today(
     name: str, image: str, waits: bool
 ) -> None:
     state = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
-    pod = {
+    waiting = {
         "spec": {"initContainers": [{"name": name, "image": image}]},
         "status": {"initContainerStatuses": [{"name": name, "state": {"waiting": state}}]},
     }
-    assert waiting_states(pod, "registry.example/linger:1") == ([state] if waits else [])
+    expected = "Back-off pulling image" if waits else ""
+    assert why_waiting(waiting, "registry.example/linger:1") == expected

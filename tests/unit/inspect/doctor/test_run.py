@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 
 from webhook.cluster.errors import Unreachable
-from webhook.inspect.doctor.model import CheckResult, DoctorReport, State
+from webhook.inspect.doctor.model import DoctorReport, Finding, State
 from webhook.inspect.doctor.run import repeat_until_healthy
 
 
 def report(*states: State) -> DoctorReport:
-    checks = (CheckResult("x", each, "whether", "") for each in states)
-    return DoctorReport("c", "ns/name", tuple(checks))
+    checks = tuple(Finding(check="x", state=each, result="") for each in states)
+    return DoctorReport(cluster="c", installation="ns/name", checks=checks)
 
 
 HEALTHY = report(State.OK, State.UNKNOWN)

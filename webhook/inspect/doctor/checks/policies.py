@@ -1,127 +1,161 @@
-"""The policies: whether podsettle accepts them, and whether their RuntimeClasses are usable."""
+"""The policies: whether podsettle accepts them, and whether they get what they need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, suppress
 
+from webhook.cluster.rights import Right
+from webhook.cluster.unread import NotAllowedError
+from webhook.core.cluster.helper_version import HelperFeature, helper_version
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.constants import KIND
+from webhook.core.constants import HELPER, KIND
+from webhook.core.image_reference import parse_reference
+from webhook.core.images import ImageQuery, LookupRules, Unavailable
 from webhook.core.pod import SpecFields
-from webhook.core.policy.model import SettlePolicy
-from webhook.inspect.cluster_flags import kubectl
-from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.commands import only_report
-from webhook.inspect.doctor.model import Result, fault, ok, unknown
-from webhook.inspect.doctor.round_readings import Installed
+from webhook.core.policy.crd import CRD_NAME
+from webhook.core.policy.snapshot import Snapshot
+from webhook.core.reasons import Reason
+from webhook.core.remedies import REMEDIES
+from webhook.core.types import Json
+from webhook.inspect.doctor.checks.reachability import find_target
+from webhook.inspect.doctor.installed import Installed
+from webhook.inspect.doctor.model import Finding, State, fault, ok, unknown, warning
 
-_NODE_CONFIG_BY_CLASS = {
-    "selinux-fix-runtime-class": "podsettle node-config crio --selinux",
-    "overlay-volatile": "podsettle node-config containerd --volatile",
-}
-"""The commands that print a RuntimeClass of this name and the configuration of its nodes."""
+_PULL_SECONDS = 10.0
+_PENDING_PODS = "fieldSelector=status.phase%3DPending&limit=500"
+"""The query for pods that wait. A namespace may have thousands of others."""
+_PULL_ERRORS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
 
 
-async def _check_accepted(installed: Installed) -> list[Result]:
-    view = await installed.require("settlepolicies")
-    problems: dict[str, list[str]] = {}
-    for problem in view.problems:
+async def check_policies(installed: Installed) -> AsyncIterator[Finding]:
+    """Yield each policy that podsettle does not accept."""
+    unread = (await installed.view()).unread
+    if any(each.resource == "settlepolicies" and not each.is_denied for each in unread):
+        missing = f"CustomResourceDefinition {CRD_NAME} does not exist"
+        yield Finding(check="crd", state=State.FAULT, result=missing)
+    for problem in (await installed.view("settlepolicies")).problems:
         kind, _, name = problem.source.partition("/")
         if kind == KIND:
-            text = f"{problem.path}: {problem.message}" if problem.path else problem.message
-            problems.setdefault(name, []).append(text)
-    results = [
-        fault(
-            f"{KIND} {name} is not accepted: {'; '.join(texts)}",
-            "Correct the policy. Until then, its last valid state stays in force while a replica "
-            "knows it.",
-            kubectl("edit", "settlepolicy", name),
-        )
-        for name, texts in sorted(problems.items())
-    ]
-    count = len(view.view.policies)
-    if results:
-        return results
-    if not count:
-        return [ok("there is no policy, so podsettle changes no pod")]
-    return [ok("1 policy is accepted" if count == 1 else f"{count} policies are accepted")]
+            where = f"{problem.path}: " if problem.path else ""
+            yield fault(f"{KIND} {name} is not accepted: {where}{problem.message}")
 
 
-def acting(policies: Iterable[SettlePolicy]) -> list[SettlePolicy]:
-    """Return the policies that change pods."""
-    return [policy for policy in policies if policy.spec.action == "Mutate"]
-
-
-async def _check_runtime_classes(installed: Installed) -> list[Result]:
-    view = (await installed.require("settlepolicies", "runtimeclasses")).view
-    policies = acting(view.policies.documents)
-    results = [
-        fault(
-            f"{policy.metadata.name} names RuntimeClass {name}, which does not exist",
-            f"The remedy is skipped. {_configure_nodes(name)} Until then, let the policy only "
-            "report.",
-            only_report(policy.metadata.name),
-        )
-        for policy in policies
+async def check_runtime_classes(installed: Installed) -> AsyncIterator[Finding]:
+    """Yield each RuntimeClass of a policy that does not exist, or whose handler no node has."""
+    view = (await installed.view("settlepolicies", "runtimeclasses")).view
+    named = [
+        (policy.metadata.name, name)
+        for policy in view.policies.documents
+        if policy.spec.action == "Mutate"
         for name in policy.spec.runtime_classes()
-        if name not in view.runtime_classes
     ]
-    named = {name for policy in policies for name in policy.spec.runtime_classes()}
-    return results or [ok(f"{len(named)} named, all exist" if named else "no policy names one")]
-
-
-def _configure_nodes(class_name: str) -> str:
-    command = _NODE_CONFIG_BY_CLASS.get(class_name)
-    if command is None:
-        return "Configure the nodes and create the RuntimeClass."
-    return f"Configure the nodes and create the RuntimeClass: `{command}` prints both."
-
-
-async def _check_handlers(installed: Installed) -> list[Result]:
-    view = (await installed.require("settlepolicies", "runtimeclasses", "nodes")).view
-    policies = acting(view.policies.documents)
-    pairs = [
-        (policy, view.runtime_classes[name])
-        for policy in policies
-        for name in policy.spec.runtime_classes()
-        if name in view.runtime_classes
-    ]
-    results = [
-        result
-        for policy, runtime_class in pairs
-        for result in judge_handler(policy, runtime_class, view.nodes.all)
-    ]
-    return results or [ok("a node has each handler" if pairs else "no policy names a RuntimeClass")]
+    for policy, name in named:
+        if name not in view.runtime_classes:
+            yield fault(f"{policy} names RuntimeClass {name}, which does not exist")
+    for policy, name in named:
+        if found := view.runtime_classes.get(name):
+            nodes = (await installed.view("nodes")).view.nodes.all
+            if finding := judge_handler(policy, found, nodes):
+                yield finding
 
 
 def judge_handler(
-    policy: SettlePolicy, runtime_class: RuntimeClassInfo, nodes: Iterable[Node]
-) -> Iterator[Result]:
-    """Yield a result unless a node that pods of the class can land on has its handler.
+    policy: str, runtime_class: RuntimeClassInfo, nodes: Iterable[Node]
+) -> Finding | None:
+    """Return None if a node that pods of the class can land on has its handler.
 
     It is a fault exactly if the webhook skips the RuntimeClass for a pod without a selector.
     """
     selector = runtime_class.node_selector.items()
     fitting = [node for node in nodes if selector <= node.labels.items()]
-    handler = runtime_class.handler
-    where = f"the nodes of RuntimeClass {runtime_class.name}"
+    name, handler = runtime_class.name, runtime_class.handler
     if Nodes(fitting).lacks_handler(handler, SpecFields()):
-        yield fault(
-            f"none of {where} has the handler {handler}",
-            f"Pods of policy {policy.metadata.name} are left without the RuntimeClass. "
-            f"{_configure_nodes(runtime_class.name)} Until then, let the policy only report.",
-            only_report(policy.metadata.name),
-        )
-    elif not fitting:
-        yield unknown(f"no known node has the labels of RuntimeClass {runtime_class.name}")
-    elif not any(node.handlers is not None and handler in node.handlers for node in fitting):
-        yield unknown(f"not all of {where} list their handlers, so {handler} may exist")
+        return fault(f"{policy} names RuntimeClass {name}, and no node has the handler {handler}")
+    if not fitting:
+        return unknown(f"no known node has the labels of RuntimeClass {name}")
+    if any(node.handlers is not None and handler in node.handlers for node in fitting):
+        return None
+    return unknown(f"not all nodes of RuntimeClass {name} list their handlers, such as {handler}")
 
 
-POLICIES = DoctorCheck("policies", "whether podsettle accepts every policy", _check_accepted)
-RUNTIME_CLASSES = DoctorCheck(
-    "runtime classes", "whether the RuntimeClasses of policies exist", _check_runtime_classes
-)
-HANDLERS = DoctorCheck(
-    "handlers", "whether nodes have the handlers of these RuntimeClasses", _check_handlers
-)
+async def check_helper_image(installed: Installed) -> AsyncIterator[Finding]:
+    """Yield whether the helper is named, and new enough for the policies."""
+    image, stated = installed.installation.linger_image, installed.installation.linger_version
+    version, tagged = helper_version(image, stated), helper_version(image, None)
+    if stated is not None and tagged not in (None, stated):
+        yield warning(f"its version is stated as {stated}, and the tag of {image} says {tagged}")
+        return
+    lacking = [each for each in HelperFeature if image is None or each.missing(image, version)]
+    view = (await installed.view("settlepolicies")).view if lacking else Snapshot()
+    needing = ", ".join(
+        f"{remedy} of {policy.metadata.name}"
+        for policy in view.policies.documents
+        for remedy, settings in policy.spec.settings().items()
+        if policy.spec.action == "Mutate"
+        and Reason.HELPER_IMAGE_MISSING in REMEDIES[remedy].reasons
+        # The shell wrapper is the one delivery that never uses the helper.
+        and getattr(settings, "delivery", None) != "Shell"
+        and (image is None or REMEDIES[remedy].helper_feature in lacking)
+    )
+    if image is None and needing:
+        yield fault(f"none is named, and these need it: {needing}")
+    elif needing:
+        has = f"has version {version}" if version else "does not say its version"
+        yield fault(f"{image} {has}, and podsettle skips what needs a newer one: {needing}")
+    elif image is not None:
+        note = f". Its version {stated} is only stated: the tag does not show it"
+        yield ok(f"it is {image}{note * (stated is not None and tagged is None)}")
+
+
+async def check_helper_pull(installed: Installed) -> AsyncIterator[Finding]:
+    """Yield whether pods wait for the image of the helper, or else whether it can be looked up."""
+    image = installed.installation.linger_image
+    if image is None:
+        return
+    target = await find_target(installed)
+    if isinstance(target, str):
+        yield unknown(f"{target}; choose a covered namespace with --in")
+        return
+    pods: list[Json] = []
+    with suppress(NotAllowedError):
+        right = Right("list", "", "pods", target.namespace)
+        pods = await installed.reader.list(right, _PENDING_PODS)
+    if waiting := {
+        pod["metadata"]["name"]: why for pod in pods if (why := why_waiting(pod, image))
+    }:
+        where = f"pods {', '.join(waiting)} of namespace {target.namespace}"
+        yield fault(f"nodes cannot pull {image} for {where}: {next(iter(waiting.values()))}")
+    else:
+        yield await _look_up(installed, image, target.namespace)
+
+
+def why_waiting(pod: Json, image: str) -> str:
+    """Return why the helper of a pod waits for its image. Empty if it does not.
+
+    A tenant may give any image to a container with the helper's name. And a pod that was created
+    before the operator named another image waits for the earlier one.
+    """
+    inits = (pod.get("spec") or {}).get("initContainers") or ()
+    if any(each["name"] == HELPER and each.get("image") == image for each in inits):
+        for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
+            waiting = (status.get("state") or {}).get("waiting") or {}
+            if status["name"] == HELPER and waiting.get("reason") in _PULL_ERRORS:
+                return str(waiting.get("message") or waiting["reason"])
+    return ""
+
+
+async def _look_up(installed: Installed, image: str, namespace: str) -> Finding:
+    """Look the image up from this machine, with the pull secrets of the namespace."""
+    try:
+        rules = LookupRules(registries=(parse_reference(image).host,))
+    except ValueError as error:
+        return unknown(str(error))
+    query = ImageQuery(image, rules, namespace=namespace, service_account="default")
+    async with aclosing(installed.new_image_resolver(installed.server)) as resolver:
+        found = (await resolver.find([query], _PULL_SECONDS)).get(query)
+    if found is None or isinstance(found, Unavailable):
+        why = found.why if found is not None else "no answer"
+        return unknown(f"{image} could not be looked up from this machine; a node may do so: {why}")
+    return ok(f"pods of namespace {namespace} can pull {image}, as seen from this machine")

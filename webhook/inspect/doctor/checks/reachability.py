@@ -3,218 +3,174 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
 from webhook.cluster.errors import status_message
 from webhook.cluster.rights import Right, access_to
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import ANNOTATION_SKIP
 from webhook.core.types import Json
-from webhook.inspect.cluster_flags import kubectl, podsettle
-from webhook.inspect.doctor.checks.certificate import CERTIFICATE, TRUST
-from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.checks.configuration import CONFIGURATION
-from webhook.inspect.doctor.checks.replicas import READINESS
-from webhook.inspect.doctor.commands import helm_upgrade, restart
-from webhook.inspect.doctor.model import Result, State, fault, ok, unknown, warning
-from webhook.inspect.doctor.registration import (
-    Deviation,
-    foreign_conditions,
-    restoring_advice,
-    wrong_address,
-)
-from webhook.inspect.doctor.round_readings import Installed, is_ready
-from webhook.inspect.doctor.target import NotSent, Target, find_target
-from webhook.inspect.installation import Installation, refuses_pods
+from webhook.inspect.cluster_flags import podsettle
+from webhook.inspect.doctor.checks.registration import opt_in_webhook, wrong_address
+from webhook.inspect.doctor.installed import Installed, is_ready
+from webhook.inspect.doctor.model import Finding, fault, ok, unknown, warning
+from webhook.inspect.installation import own_webhooks
+from webhook.inspect.selectors import matching_labels
+from webhook.inspect.webhook_calls import Called, WebhookCalls
 
 _MARK = "podsettle-doctor"
 """The remedy in the pod's annotation `skip`. There is none of this name, so podsettle answers with
 a warning that names it. It changes nothing, because the request is a dry run."""
-_FAIL_OPEN = re.compile(
+_COUNT = re.compile(
     r"apiserver_admission_webhook_(?P<kind>fail_open|rejection)_count\{[^}]*"
     r'name="[^"]*\.podsettle\.dev"[^}]*\} (?P<count>\S+)'
 )
 _MAX_METRICS_BYTES = 64 * 1024 * 1024
-_HTTPS_PORT = 443
 
 
-async def _check_dry_run(installed: Installed) -> list[Result]:
-    pods = await installed.pods()
-    if not pods:
-        return [unknown("no replica exists")]
-    configuration = await installed.configuration() or {}
+class Target(NamedTuple):
+    """A namespace that a policy covers, and labels that the policy selects."""
+
+    namespace: str
+    labels: dict[str, str]
+    not_sent: str = ""
+    """Why the API server does not call podsettle for such pods, as a clause. Empty if it may."""
+
+
+async def find_target(installed: Installed) -> Target | str:
+    """Return a target in the chosen namespace, or in any. One whose pods are sent comes first.
+
+    Return a text if no policy covers a namespace. Raises NotAllowedError.
+    """
+    view = (await installed.view("settlepolicies", "namespaces")).view
+    chosen = installed.chosen_namespace
+    if chosen is not None and chosen not in view.namespaces:
+        return f"namespace {chosen} does not exist"
+    documents = {each.metadata.name: each for each in view.policies.documents}
+    calls = WebhookCalls(tuple(own_webhooks(await installed.configuration())))
+    not_sent: Target | None = None
+    for name in [chosen] if chosen else sorted(view.namespaces):
+        namespace = view.namespaces[name]
+        coverage = view.policies.coverage_for(namespace, installed.installation.own_namespace)
+        for policy in coverage.policies:
+            selector = documents[policy.name].spec.pod_selector
+            labels = matching_labels(selector.model_dump(by_alias=True))
+            if coverage.group.plan(labels) is None:
+                continue
+            call = calls.call_for(namespace, labels)
+            if call.called is not Called.NO:
+                return Target(name, labels)
+            why = (
+                f"policy {policy.name} covers namespace {name}, but the API server does not call "
+                f"podsettle for its pods: {call.why}"
+            )
+            not_sent = not_sent or Target(name, labels, why)
+    return not_sent or f"no policy covers {f'namespace {chosen}' if chosen else 'a namespace'}"
+
+
+async def check_dry_run(installed: Installed) -> AsyncIterator[Finding]:
+    """Yield whether podsettle answered for a pod of a covered namespace, and if not, why."""
+    if not any(map(is_ready, await installed.pods())):
+        yield unknown("no replica is ready")
+        return
     target = await find_target(installed)
     if isinstance(target, str):
-        return [unknown(f"{target}; choose a covered namespace with --in")]
-    if isinstance(target, NotSent):
-        advice = restoring_advice(configuration, installed.installation)
-        return [Result(State.FAULT, str(target), advice)]
+        yield unknown(f"{target}; choose a covered namespace with --in")
+        return
+    if target.not_sent:
+        yield fault(target.not_sent)
+        return
     right = Right("create", "", "pods", target.namespace)
     if (await access_to(installed.server, [right]))[right] == "denied":
         raise NotAllowedError(right)
     path = f"/api/v1/namespaces/{target.namespace}/pods?dryRun=All"
-    answer = await installed.server.fetch(
-        "POST", path, _probe_pod(target), accept="application/json"
-    )
-    if any(_MARK in text for text in answer.headers.getall("Warning", [])):
-        return [ok(f"podsettle answered for a pod in namespace {target.namespace}")]
+    pod = _probe_pod(target.labels)
+    answer = await installed.server.fetch("POST", path, pod, accept="application/json")
     message = status_message(answer.content)
-    if answer.status < 300:
-        effect = "pods are created without podsettle"
-        found = [
-            *wrong_address(configuration, installed.installation),
-            *foreign_conditions(configuration, installed.installation),
-        ]
-        return _deviating(effect, found) or [await _cause(installed, pods, effect)]
-    if "failed calling webhook" in message and ".podsettle.dev" in message:
-        effect = f"the API server refuses pods: {message}"
-        # The API server has called the webhook. So its match conditions let the pod pass.
-        found = list(wrong_address(configuration, installed.installation))
-        return _deviating(effect, found) or [await _cause(installed, pods, effect)]
-    return [unknown(f"namespace {target.namespace} refuses the pod of the dry run: {message}")]
+    if any(_MARK in text for text in answer.headers.getall("Warning", [])):
+        yield ok(f"podsettle answered for a pod in namespace {target.namespace}")
+    elif answer.status < 300:
+        cause = await _cause(installed, may_be_left_out=True)
+        yield fault(f"pods are created without podsettle: {cause}")
+    elif "failed calling webhook" in message and ".podsettle.dev" in message:
+        # The API server has called the webhook, so its match conditions let the pod pass.
+        cause = await _cause(installed, may_be_left_out=False)
+        yield fault(f"the API server refuses pods: {message}: {cause}")
+    else:
+        yield unknown(f"namespace {target.namespace} refuses the pod of the dry run: {message}")
 
 
-def _deviating(effect: str, found: list[Deviation]) -> list[Result]:
-    return [Result(State.FAULT, f"{effect}: {each.what}", each.advice) for each in found]
-
-
-def _probe_pod(target: Target) -> Json:
+def _probe_pod(labels: Mapping[str, str]) -> Json:
     """Return a pod that the `restricted` Pod Security Standard and most quotas allow."""
-    container: dict[str, Any] = {
+    security = {"runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+    container = {
         "name": _MARK,
         "image": f"registry.example/{_MARK}",
         "command": ["/none"],
         "resources": {key: {"cpu": "10m", "memory": "16Mi"} for key in ("requests", "limits")},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
+    annotations = {ANNOTATION_SKIP: _MARK}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "generateName": f"{_MARK}-",
-            "labels": target.labels,
-            "annotations": {ANNOTATION_SKIP: _MARK},
-        },
+        "metadata": {"generateName": f"{_MARK}-", "labels": labels, "annotations": annotations},
         "spec": {
-            "restartPolicy": "Never",
             "automountServiceAccountToken": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65532,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": {"runAsNonRoot": True, **security},
             "containers": [container],
         },
     }
 
 
-async def _cause(installed: Installed, pods: list[Json], effect: str) -> Result:
-    """Return why the API server does not reach podsettle, as far as its objects show it."""
+async def _cause(installed: Installed, *, may_be_left_out: bool) -> str:
+    """Return why podsettle did not answer, as far as objects of the cluster show it.
+
+    `may_be_left_out` says whether the API server may not have called the webhook.
+    """
     installation = installed.installation
-    namespace, service_name = installation.namespace, installation.service
-    restore = helm_upgrade(installation)
-    service = await installed.reader.get(Right("get", "", "services", namespace, service_name))
-    if service is None:
-        cause = f"Service {namespace}/{service_name} does not exist"
-        return fault(f"{effect}: {cause}", "Create the Service again.", restore)
-    ports = [each["port"] for each in service["spec"].get("ports") or ()]
-    if _HTTPS_PORT not in ports:
-        cause = f"Service {namespace}/{service_name} has no port {_HTTPS_PORT}"
-        return fault(f"{effect}: {cause}", "Write the Service of the chart again.", restore)
-    right = Right("list", "discovery.k8s.io", "endpointslices", namespace)
-    query = f"labelSelector=kubernetes.io/service-name%3D{service_name}"
-    slices = await installed.reader.list(right, query)
-    endpoints = [each for one in slices for each in one.get("endpoints") or ()]
-    if any((each.get("conditions") or {}).get("ready") is not False for each in endpoints):
-        return fault(
-            f"{effect}: the Service has ready endpoints, but the API server does not reach them",
-            "Allow connections from the API server to port 8443 of the pods: check firewalls of "
-            "the control plane and NetworkPolicies.",
-            kubectl("-n", namespace, "get", "networkpolicies,endpointslices", "-o", "wide"),
-        )
-    if any(map(is_ready, pods)):
-        cause = f"Service {namespace}/{service_name} selects no ready pod"
-        return fault(f"{effect}: {cause}", "Write the Service of the chart again.", restore)
-    return fault(
-        f"{effect}: no replica is ready",
-        "Restart the replicas. If they do not get ready, read their log.",
-        restart(installation),
-    )
+    configuration = await installed.configuration()
+    if address := wrong_address(configuration, installation):
+        return address
+    webhook = opt_in_webhook(configuration)
+    if may_be_left_out and (conditions := webhook.get("matchConditions")):
+        names = ", ".join(each["name"] for each in conditions)
+        return f"the match conditions of {webhook['name']} may leave them out: {names}"
+    right = Right("get", "", "services", installation.namespace, installation.service)
+    service = f"Service {installation.namespace}/{installation.service}"
+    if await installed.reader.get(right) is None:
+        return f"{service} does not exist"
+    return f"the API server does not reach the replicas by {service}"
 
 
-async def _check_counters(installed: Installed) -> list[Result]:
+async def check_failed_calls(installed: Installed) -> AsyncIterator[Finding]:
+    """Yield whether calls failed, by the metrics of the API server that answers."""
     answer = await installed.server.fetch("GET", "/metrics", max_bytes=_MAX_METRICS_BYTES)
     if answer.status == 403:
         raise NotAllowedError(Right("get", "", "/metrics"))
     if answer.status != 200:
-        return [unknown(f"GET /metrics: {answer.status}: {status_message(answer.content)}")]
-    counts = count_failures(answer.content.decode(errors="replace"))
-    cause = await _refusal_cause(installed) if counts["rejection"] else ""
-    return [judge_counts(counts, cause, installed.installation)]
-
-
-async def _refusal_cause(installed: Installed) -> str:
-    """Return why the API server may refuse pods now, as a clause. Empty if nothing shows it."""
-    try:
-        configuration, pods = await installed.configuration(), await installed.pods()
-    except NotAllowedError:
-        return ""
-    if not refuses_pods(configuration or {}):
-        return ""
-    if not any(map(is_ready, pods)):
-        return "no replica is ready"
-    checks = (CERTIFICATE.name, TRUST.name, REACHABILITY.name)
-    return next((f"{name} has a fault" for name in checks if installed.has_fault(name)), "")
-
-
-def judge_counts(counts: Mapping[str, int], cause: str, installation: Installation) -> Result:
-    """Return the result for the API server's counts of failed calls.
-
-    `cause` says why pods may be refused now. The counts only grow, so without a cause, refusals are
-    no fault: they may have ended long ago.
-    """
-    scope = "since this API server started (others have counters of their own)"
-    missed, refused = counts["fail_open"], counts["rejection"]
-    if not missed and not refused:
-        return ok(f"no call of podsettle failed {scope}")
-    text = f"{missed} pods were created without podsettle and {refused} were refused {scope}"
-    if cause:
-        return fault(
-            f"failurePolicy is Fail, and {cause}: {text}",
-            "First make it possible to create pods again. These commands delete the webhooks, and "
-            "create the first one again with Ignore. If a GitOps tool manages it, suspend the tool "
-            "first: docs/operations.md#gitops-tools. Then mend the other faults.",
-            kubectl("delete", "mutatingwebhookconfiguration", installation.configuration),
-            helm_upgrade(installation, "--set", "webhook.failurePolicy=Ignore"),
-        )
-    sentences = []
-    if refused:
-        sentences.append("Refused pods do not exist: controllers try again, other clients may not.")
-    if missed:
-        sentences.append("This command finds the pods that were missed.")
-    return warning(text, " ".join(sentences), *([podsettle("scan")] if missed else []))
-
-
-def count_failures(metrics: str) -> dict[str, int]:
-    """Return the API server's counts of failed calls of podsettle, by what became of the pods."""
+        yield unknown(f"GET /metrics: {answer.status}: {status_message(answer.content)}")
+        return
     counts = {"fail_open": 0, "rejection": 0}
-    for match in _FAIL_OPEN.finditer(metrics):
+    for match in _COUNT.finditer(answer.content.decode(errors="replace")):
         counts[match["kind"]] += int(float(match["count"]))
-    return counts
-
-
-REACHABILITY = DoctorCheck(
-    "reachability",
-    "whether the API server reaches podsettle (a pod is created as a dry run)",
-    _check_dry_run,
-    blocked_by=(CONFIGURATION.name, CERTIFICATE.name, TRUST.name, READINESS.name),
-)
-FAIL_OPEN = DoctorCheck(
-    "failed calls",
-    "whether calls of podsettle failed earlier (the API server counts)",
-    _check_counters,
-)
+    missed, refused = counts["fail_open"], counts["rejection"]
+    scope = "since this API server started (others have counters of their own)"
+    text = f"{missed} pods were created without podsettle and {refused} were refused {scope}"
+    # The counts only grow. So without a cause of today, pods may have been refused long ago.
+    may_prevent = ("certificate", "registration", "reachability")
+    causes = [f"{name} has a fault" for name in may_prevent if name in installed.faults]
+    fails = False
+    with suppress(NotAllowedError):
+        webhooks = own_webhooks(await installed.configuration())
+        fails = any(each.get("failurePolicy") == "Fail" for each in webhooks)
+        if not any(map(is_ready, await installed.pods())):
+            causes.insert(0, "no replica is ready")
+    if refused and fails and causes:
+        yield fault(f"failurePolicy is Fail, and {causes[0]}: {text}")
+    elif missed or refused:
+        yield warning(text, installed.flags.command(podsettle("scan")) if missed else "")
+    else:
+        yield ok(f"no call of podsettle failed {scope}")

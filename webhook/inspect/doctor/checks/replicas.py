@@ -1,165 +1,164 @@
-"""The number of replicas, and whether each of them is ready."""
+"""The replicas: how many there are, and what they say of themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import suppress
+from datetime import timedelta
 
+from pydantic import ValidationError
+
+from webhook.cluster.errors import Unreachable, status_message
+from webhook.cluster.readiness import Readiness
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.types import Json
-from webhook.inspect.cluster_flags import kubectl
-from webhook.inspect.doctor.checks.check import DoctorCheck
-from webhook.inspect.doctor.commands import logs, merge_patch, restart
-from webhook.inspect.doctor.model import Result, fault, not_looked_at, ok, unknown, warning
-from webhook.inspect.doctor.round_readings import Installed, Probe, is_ready
-from webhook.inspect.installation import Installation
+from webhook.inspect.doctor.checks.registration import wrong_address
+from webhook.inspect.doctor.installed import Installed, is_ready
+from webhook.inspect.doctor.model import Finding, State, fault, ok, unknown
 
 _MIN_REPLICAS = 2
+"""With one replica, pods are not settled while it restarts."""
+_MAX_ASKED_PODS = 20
+"""The maximum number of replicas that are asked. The chart's autoscaler starts at most 10."""
+_TIMEOUT_SECONDS = 5.0
+_MAX_ANSWER_BYTES = 1024 * 1024
+_SOON = timedelta(days=7)
+"""The remaining lifetime that is a warning if podsettle does not renew the certificate itself."""
+_NOTE_IS_FAULT = frozenset({"crd", "lease", "registration"})
+"""The checks that are a fault even if they pass, with a note. The replica answers reviews, but the
+API server drops fields of policies, or podsettle cannot keep its webhooks up to date."""
+_CAUSES = {
+    "registration": {"webhook configuration", "certificate"},
+    "policies in force": {"policies"},
+    "settlepolicies": {"crd"},
+}
+"""The faults that explain what a replica says."""
 
-# These lines of /readyz belong to other checks.
-_CHECKED_ELSEWHERE = frozenset({"certificate", "registration", "crd", "policies in force", "lease"})
 
-
-async def _check_count(installed: Installed) -> list[Result]:
+async def check_count(installed: Installed) -> AsyncIterator[Finding]:
+    """Yield whether several replicas are wanted, also by an autoscaler, and exist."""
     installation = installed.installation
     pods = await installed.pods()
-    results: list[Result] = []
-    try:
-        scaler = await _autoscaler(installed)
-    except NotAllowedError as error:
-        scaler = None
-        if installation.desired_replicas < _MIN_REPLICAS:
-            raise
-        results.append(unknown(f"an autoscaler could remove replicas, and {error}"))
-    minimum = _minimum(installation, scaler)
-    if minimum < _MIN_REPLICAS:
-        return [*results, _too_few(installation, scaler, minimum)]
-    wanted = max(installation.desired_replicas, minimum)
-    if len(pods) < wanted:
-        return [
-            *results,
-            fault(
-                f"{len(pods)} of {wanted} replicas exist",
-                "The events of the ReplicaSet say why the pods are not created.",
-                kubectl("-n", installation.namespace, "describe", "replicasets"),
-            ),
-        ]
-    return [*results, ok(f"{len(pods)} replicas exist")]
-
-
-def _minimum(installation: Installation, scaler: Json | None) -> int:
-    """Return the number of replicas that the installation may shrink to."""
-    if scaler is None:
-        return installation.desired_replicas
-    minimum: int = scaler["spec"].get("minReplicas", 1)
-    return minimum
-
-
-async def _autoscaler(installed: Installed) -> Json | None:
-    """Return the HorizontalPodAutoscaler of the Deployment, or None."""
-    installation = installed.installation
+    minimum = desired = installation.deployment["spec"].get("replicas", 1)
     right = Right("list", "autoscaling", "horizontalpodautoscalers", installation.namespace)
-    for scaler in await installed.reader.list(right):
-        target = scaler["spec"]["scaleTargetRef"]
-        if (target["kind"], target["name"]) == ("Deployment", installation.name):
-            return scaler
-    return None
-
-
-def _too_few(installation: Installation, scaler: Json | None, minimum: int) -> Result:
-    namespace, name = installation.namespace, installation.name
-    if scaler is None:
-        value = "replicas: 2"
-        command = kubectl("-n", namespace, "scale", f"deployment/{name}", "--replicas=2")
+    try:
+        for scaler in await installed.reader.list(right):
+            target = scaler["spec"]["scaleTargetRef"]
+            if (target["kind"], target["name"]) == ("Deployment", installation.name):
+                minimum = scaler["spec"].get("minReplicas", 1)
+    except NotAllowedError as error:
+        if minimum < _MIN_REPLICAS:
+            raise
+        yield unknown(f"an autoscaler could remove replicas, and it {error}")
+    if minimum < _MIN_REPLICAS:
+        yield fault("one replica only" if minimum else "no replica is wanted")
+    elif len(pods) < (wanted := max(desired, minimum)):
+        yield fault(f"{len(pods)} of {wanted} replicas exist")
     else:
-        value = "autoscaling.minReplicas: 2"
-        body = {"spec": {"minReplicas": _MIN_REPLICAS}}
-        command = merge_patch("hpa", scaler["metadata"]["name"], body, namespace)
-    if minimum == 0:
-        result, effect = "no replica is wanted", "No pod is settled."
-    else:
-        result, effect = "one replica only", "Pods are not settled while this replica restarts."
-    return fault(result, f"{effect} Set {value} in the values of the chart too.", command)
+        yield ok(f"{len(pods)} replicas exist")
 
 
-async def _check_readiness(installed: Installed) -> list[Result]:
+async def check_readiness(installed: Installed) -> AsyncIterator[Finding]:
+    """Yield the checks of replicas that fail or have a note, and replicas that are not ready."""
     pods = await installed.pods()
     if not pods:
-        return [unknown("no replica exists")]
-    ready = {pod["metadata"]["name"] for pod in pods if is_ready(pod)}
+        yield unknown("no replica exists")
+        return
+    faults = set(installed.faults)
+    with suppress(NotAllowedError):
+        # The certificate is not for another address.
+        if wrong_address(await installed.configuration(), installed.installation):
+            faults.add("webhook configuration")
     try:
-        probes = await installed.probes()
-    except NotAllowedError as error:
+        answers = await asyncio.gather(*(_ask(installed, pod) for pod in pods[:_MAX_ASKED_PODS]))
+    except NotAllowedError:
         # The kubelet says in the pod whether it is ready.
-        return [*judge_conditions(installed.installation, pods, ()), not_looked_at(error)]
-    results = [
-        _no_answer(installed.installation, probe, probe.pod in ready)
-        for probe in probes
-        if probe.problem
+        for finding in _not_ready(pods, ()):
+            yield finding
+        raise
+    found: dict[tuple[str, State, str], list[str]] = {}
+    # A finding here, or that of another check, says why these replicas are not ready.
+    explained = set()
+    for pod, answer in zip(pods, answers, strict=False):
+        name = pod["metadata"]["name"]
+        if isinstance(answer, Finding):
+            lines, fails = [("readiness", answer.state, answer.result)], answer.state is State.FAULT
+        else:
+            lines = [*_problems(answer, faults)]
+            fails = not answer.ready
+        explained |= {name} if fails else set()
+        for line in lines:
+            found.setdefault(line, []).append(name)
+    findings = [
+        Finding(check=check, state=state, result=f"{', '.join(names)}: {text}", repair=section)
+        for (check, state, text), names in found.items()
+        for section in [check if check in {*_NOTE_IS_FAULT, "certificate"} else "readiness"]
     ]
-    results += _failed_lines(installed, probes)
-    # The line of another check, or a line above, says why these replicas are not ready.
-    explained = {
-        probe.pod
-        for probe in probes
-        if probe.problem or any(line.mark == "-" for line in probe.lines)
-    }
-    results += judge_conditions(installed.installation, pods, explained)
-    return results or [ok(f"{len(ready)} replicas are ready, and each passes its own checks")]
+    findings += _not_ready(pods, explained)
+    for finding in findings or [ok(f"{len(pods)} replicas are ready, and pass their own checks")]:
+        yield finding
+    expiries = [each.certificate_expires for each in answers if isinstance(each, Readiness)]
+    if expiries and "certificate" not in {check for check, _, _ in found}:
+        until = min(expiries)
+        # The clocks of the API servers decide, not the clock of this machine.
+        now = (await installed.server.fetch("GET", "/version")).server_time
+        if now is None:
+            raise Unreachable("the API server does not say its time (header Date)")
+        is_soon = until - now < _SOON and not installed.installation.is_self_managed
+        state = State.FAULT if until <= now else State.WARNING if is_soon else State.OK
+        yield Finding(check="certificate", state=state, result=f"it is valid until {until}")
 
 
-def _failed_lines(installed: Installed, probes: Sequence[Probe]) -> list[Result]:
-    """Return a result for each line of /readyz that no other check explains, with its replicas."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for probe in probes:
-        for line in probe.lines:
-            if line.mark == "+" or line.name in _CHECKED_ELSEWHERE:
-                continue
-            if installed.has_fault("permissions") and "403" in line.note:
-                continue
-            found.setdefault((line.mark, f"{line.name}: {line.note}"), []).append(probe.pod)
-    log = logs(installed.installation, tail=100)
-    results = []
-    for (mark, text), names in found.items():
-        describe = fault if mark == "-" else warning
-        results.append(describe(f"{', '.join(names)}: {text}", "The log has the details.", log))
-    return results
+def _problems(answer: Readiness, faults: set[str]) -> Iterator[tuple[str, State, str]]:
+    """Yield the checks of a replica that fail or have a note, but not what `faults` explain."""
+    faults = faults | {check.name for check in answer.checks if not check.ready}
+    for check in answer.checks:
+        causes = {"permissions"} if "403" in check.note else _CAUSES.get(check.name, set())
+        if not causes & faults and (check.note or not check.ready):
+            is_fault = not check.ready or check.name in _NOTE_IS_FAULT
+            yield check.name, State.FAULT if is_fault else State.WARNING, check.note or "it fails"
 
 
-def judge_conditions(
-    installation: Installation, pods: list[Json], explained: Collection[str]
-) -> Iterator[Result]:
-    """Yield a result if replicas are not ready, except for those that are `explained`.
+def _not_ready(pods: list[Json], explained: Collection[str]) -> Iterator[Finding]:
+    """Yield a finding if replicas are not ready, except for those that are `explained`.
 
     It is a fault if no replica is ready. This needs no right but to read the pods.
     """
     names = [pod["metadata"]["name"] for pod in pods if not is_ready(pod)]
     remaining = [name for name in names if name not in explained]
-    if not remaining:
-        return
-    describe = fault if len(names) == len(pods) else warning
-    sentence = "Their events and their log say why."
-    commands = (
-        kubectl("-n", installation.namespace, "describe", "pod", *remaining),
-        logs(installation, tail=100),
-    )
-    text = f"{len(pods) - len(names)} of {len(pods)} replicas are ready; not ready: "
-    yield describe(text + ", ".join(remaining), sentence, *commands)
+    if remaining:
+        state = State.FAULT if len(names) == len(pods) else State.WARNING
+        text = f"{len(pods) - len(names)} of {len(pods)} replicas are ready; not ready: "
+        yield Finding(state=state, result=text + ", ".join(remaining))
 
 
-def _no_answer(installation: Installation, probe: Probe, is_ready: bool) -> Result:
-    if is_ready:
-        return unknown(f"{probe.pod} is ready, but could not be asked: {probe.problem}")
-    return fault(
-        f"{probe.pod} is not ready and does not answer: {probe.problem}",
-        "Restart the replicas. If they still do not answer, read their log and their events.",
-        restart(installation),
-    )
+async def _ask(installed: Installed, pod: Json) -> Readiness | Finding:
+    """Return the checks of one replica, or why they are not known. Raises NotAllowedError."""
+    name, namespace = pod["metadata"]["name"], installed.installation.namespace
+    path = f"/api/v1/namespaces/{namespace}/pods/https:{name}:{_port(pod)}/proxy/readyz?verbose"
+    try:
+        answer = await installed.server.fetch(
+            "GET", path, timeout=_TIMEOUT_SECONDS, max_bytes=_MAX_ANSWER_BYTES
+        )
+    except Unreachable as error:
+        why = str(error)
+    else:
+        if answer.status == 403:
+            raise NotAllowedError(Right("get", "", "pods", namespace, name, "proxy"))
+        try:
+            return Readiness.model_validate_json(answer.content)
+        except ValidationError:
+            why = status_message(answer.content)
+        if b"readyz check " in answer.content:
+            return unknown("it is older than this command, and its checks are not read")
+    if is_ready(pod):
+        return unknown(f"it is ready, but could not be asked: {why}")
+    return fault(f"it is not ready and does not answer: {why}")
 
 
-REPLICAS = DoctorCheck("replicas", "whether several replicas exist", _check_count)
-READINESS = DoctorCheck(
-    "readiness",
-    "whether each replica passes its own checks (/readyz)",
-    _check_readiness,
-)
+def _port(pod: Json) -> int:
+    containers = pod["spec"].get("containers") or ()
+    ports = (port for each in containers for port in each.get("ports") or ())
+    return next((port["containerPort"] for port in ports if port.get("name") == "https"), 8443)
