@@ -40,7 +40,7 @@ def page_lines() -> list[str]:
     ]
     lines += [
         "",
-        "`podsettle check policies.yaml nodes.yaml` says which policies the nodes in the file "
+        "`podsettle check -v policies.yaml nodes.yaml` says which policies the nodes in the file "
         "need. `kubectl get nodes -o yaml` writes such a file.",
         "",
         "Rules for releases:",

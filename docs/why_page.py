@@ -15,7 +15,7 @@ from webhook.core.patch.edits import Edit
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Remedy
-from webhook.inspect.explain.reason_code import explain_reason
+from webhook.inspect.explain.advice import explain_reason
 
 _REGION = re.compile(r"(<!-- (remedies|reasons) -->\n).*?(<!-- end -->)", re.DOTALL)
 

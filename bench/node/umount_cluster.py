@@ -33,7 +33,7 @@ _LABEL = {"rootfs": "volatile"}
 _NODE_CONFIG = ("containerd", "--volatile", "--node-selector", "rootfs=volatile")
 _RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 _TAINT = {"key": "rootfs", "value": "volatile", "effect": "NoSchedule"}
-_SYMPTOM = "slow-umount"
+_SYMPTOM = "containerd-slow-umount"
 _POLL_SECONDS = 0.1
 
 

@@ -188,7 +188,7 @@ def owned_by(kind: str, name: str, **labels: str) -> Json:
 
 _INIT_255 = Plant(
     "init-255",
-    "exit-255",
+    "cri-o-9840",
     Certainty.LIKELY,
     CRIO,
     {"restartPolicy": "Never", "initContainers": [init("prepare")]},
@@ -197,7 +197,7 @@ _INIT_255 = Plant(
 )
 _STEP_255 = Plant(
     "step-255",
-    "exit-255",
+    "cri-o-9840",
     Certainty.LIKELY,
     CRIO,
     {"restartPolicy": "Never"},
@@ -206,7 +206,7 @@ _STEP_255 = Plant(
 )
 _UMOUNT = Plant(
     "umount",
-    "slow-umount",
+    "containerd-slow-umount",
     Certainty.LIKELY,
     CONTAINERD,
     {"initContainers": [init("init-proxy")]},
@@ -234,7 +234,7 @@ _STAGE = (
 )
 _RELABEL = Plant(
     "relabel",
-    "selinux-relabel",
+    "crio-selinux-relabel",
     Certainty.CERTAIN,
     CRIO,
     {"volumes": [_CLAIM]},
@@ -250,7 +250,7 @@ _RELABEL = Plant(
 )
 _CREATE_ERROR = Plant(
     "create-error",
-    "selinux-relabel",
+    "crio-selinux-relabel",
     Certainty.POSSIBLE,
     CRIO,
     {"volumes": [_CLAIM]},
@@ -271,7 +271,7 @@ _CREATE_ERROR = Plant(
 )
 _EARLY = Plant(
     "early",
-    "kubelet-certificate",
+    "kubelet-serving-certificate",
     Certainty.CERTAIN,
     NEW,
     {},
@@ -299,7 +299,7 @@ _UNLISTED_HANDLER = replace(
 )
 _FS_GROUP = Plant(
     "fs-group",
-    "fs-group",
+    "fsgroup-ownership-walk",
     Certainty.CERTAIN,
     FIXED_CRIO,
     {"securityContext": {"fsGroup": 1000}, "volumes": [_CLAIM]},

@@ -37,25 +37,18 @@ class ClusterFlags(NamedTuple):
         The programs are kubectl, helm, and the commands of podsettle that use a cluster. Each word
         is quoted, so that the shell passes it on as it is. The result for no program is empty.
         """
-        return " | ".join(shlex.join(self._with_flags(program)) for program in command)
+        return " | ".join(shlex.join(self._with_flags(*program)) for program in command)
 
-    def _with_flags(self, program: tuple[str, ...]) -> tuple[str, ...]:
-        # The flags come first, because what follows may end in a placeholder or be cut.
-        end_of_name = 2 if program[0] == "podsettle" else 1
-        return (*program[:end_of_name], *self._words_for(program[0]), *program[end_of_name:])
-
-    def _words_for(self, name: str) -> tuple[str, ...]:
+    def _with_flags(self, name: str, *words: str) -> tuple[str, ...]:
         # `helm --help` lists helm's own names of kubectl's flags.
-        context, user, group = (
-            ("--kube-context", "--kube-as-user", "--kube-as-group")
-            if name == "helm"
-            else ("--context", "--as", "--as-group")
-        )
-        chosen = (("--kubeconfig", self.kubeconfig), (context, self.context), (user, self.as_user))
-        return (
-            *(f"{flag}={value}" for flag, value in chosen if value),
-            *(f"{group}={each}" for each in self.as_groups),
-        )
+        prefix, user = ("--kube-", "as-user") if name == "helm" else ("--", "as")
+        chosen = [("--kubeconfig", self.kubeconfig), (f"{prefix}context", self.context)]
+        chosen += [(f"{prefix}{user}", self.as_user)]
+        flags = [f"{flag}={value}" for flag, value in chosen if value]
+        flags += [f"{prefix}as-group={group}" for group in self.as_groups]
+        # The flags come first, because what follows may end in a placeholder or be cut.
+        begin = 1 if name == "podsettle" else 0
+        return (name, *words[:begin], *flags, *words[begin:])
 
 
 NO_FLAGS = ClusterFlags()

@@ -28,11 +28,6 @@ class Certainty(StrEnum):
     LIKELY = "likely"
     POSSIBLE = "possible"
 
-    @property
-    def lowered(self) -> Certainty:
-        """The next lower certainty. The lowest one is its own."""
-        return Certainty.LIKELY if self is Certainty.CERTAIN else Certainty.POSSIBLE
-
 
 class Looked(StrEnum):
     """Whether the objects of an area were read."""
@@ -142,27 +137,17 @@ def verdict(count: int, areas: Iterable[Area]) -> Verdict:
     the answer is "none" only if every one of them was looked at.
     """
     areas = tuple(areas)
-    unread = [area for area in areas if area.looked is Looked.NOT_LOOKED_AT]
-    limited = [area for area in areas if area.looked is Looked.PARTLY]
+    unread = ", ".join(each.limit for each in areas if each.looked is Looked.NOT_LOOKED_AT)
+    limited = ", ".join(each.limit for each in areas if each.looked is Looked.PARTLY)
     if count:
-        text = f"found {count}"
-        if unread:
-            text += f"; not looked at: {_limits(unread)}"
-        if limited:
-            text += f"; perhaps more: {_limits(limited)}"
-        return Verdict(Answer.FOUND, text)
+        text = f"found {count}" + (f"; not looked at: {unread}" if unread else "")
+        return Verdict(Answer.FOUND, text + (f"; perhaps more: {limited}" if limited else ""))
     if unread:
-        return Verdict(Answer.NOT_LOOKED_AT, f"not looked at: {_limits(unread)}")
-    if areas and all(area.looked is Looked.LOOKED_AT for area in areas):
-        names = ", ".join(area.name for area in areas)
-        return Verdict(Answer.NONE, f"none in what was looked at: {names}")
-    why = (
-        f"nothing was found, but objects may be missing: {_limits(limited)}"
-        if limited
-        else "nothing was looked at"
-    )
-    return Verdict(Answer.UNKNOWN, f"unknown: {why}")
-
-
-def _limits(areas: Iterable[Area]) -> str:
-    return ", ".join(area.limit for area in areas)
+        return Verdict(Answer.NOT_LOOKED_AT, f"not looked at: {unread}")
+    if limited:
+        text = f"unknown: nothing was found, but objects may be missing: {limited}"
+        return Verdict(Answer.UNKNOWN, text)
+    if not areas:
+        return Verdict(Answer.UNKNOWN, "unknown: nothing was looked at")
+    names = ", ".join(area.name for area in areas)
+    return Verdict(Answer.NONE, f"none in what was looked at: {names}")

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from webhook.core.admission.decider import OperatorSettings
+import msgspec
+
+from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decider import Decider, OperatorSettings, pod_decision
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.review import GroupVersionResource, Request
+from webhook.core.pod import Pod, decode_pod
+from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE
+from webhook.core.preview.policies import replace_policies
+from webhook.core.preview.runtime_class_fields import class_fields, with_fields
+from webhook.core.reasons import Reason
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 
 if TYPE_CHECKING:
@@ -19,8 +30,10 @@ if TYPE_CHECKING:
     from webhook.cluster.view_reader import Kind
     from webhook.inspect.webhook_calls import WebhookCalls
 
+_PODS = GroupVersionResource("", "v1", "pods")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class KnownCluster:
     """A cluster, or the manifests that describe one."""
 
@@ -80,3 +93,38 @@ class KnownCluster:
         if not self.has_read("settlepolicies"):
             return False
         return self.has_read("namespaces") or self.view.namespace(namespace) is not None
+
+    def decide(
+        self, pod: Pod, namespace: str, extra_policies: Iterable[SettlePolicy] = ()
+    ) -> Decision:
+        """Return what podsettle decides when a pod is created. Raises nothing.
+
+        `extra_policies` are those of `with_policies`. Images are not looked up, because registries
+        would be asked about every pod.
+        """
+        if extra := tuple(extra_policies):
+            return self.with_policies(extra).decide(pod, namespace)
+        if pod.spec.runtime_class_name:
+            encoded = msgspec.Raw(msgspec.json.encode(pod))
+            of_class = class_fields(encoded, self.view.runtime_classes)
+            if of_class.refusal:
+                return pod_decision(Reason.RUNTIME_CLASS_CONFLICT, of_class.refusal).decision
+            if of_class.spec:
+                pod = decode_pod(msgspec.json.encode(with_fields(encoded, of_class.spec)))
+        request = Request(
+            uid="", resource=_PODS, namespace=namespace, operation="CREATE", object=pod
+        )
+        rendered, _ = self._decider.decide_safely(request, self.view.policies, self.view)
+        return rendered.decision
+
+    def with_policies(self, policies: Iterable[SettlePolicy]) -> KnownCluster:
+        """Return the cluster with more policies, which replace those of their names.
+
+        Namespaces that could not be read then count as ones without labels.
+        """
+        replaced = replace_policies(self.view.policies, policies)
+        return replace(self, view=replace(self.view, policies=replaced, invents_namespaces=True))
+
+    @cached_property
+    def _decider(self) -> Decider:
+        return Decider(self.settings, DecisionCache())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -18,7 +19,6 @@ from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.core.pod import DECODE_ERRORS
 from webhook.inspect.findings import Area, Looked
-from webhook.inspect.pod_selection import PodSelection
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _SMALL_PAGE_BYTES = 2 * 1024 * 1024
 """After a smaller page, the next one has twice as many objects."""
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
 """A larger page is requested again with half as many objects."""
-_PAGE_TIMEOUT_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 """A busy API server takes seconds for a page of large pods."""
 
 _OK, _FORBIDDEN, _NOT_FOUND, _GONE = 200, 403, 404, 410
@@ -61,6 +61,12 @@ class Resource(Generic[T]):
         """Return the right that a list needs."""
         return Right("list", self.group, self.name, namespace if self.namespaced else None)
 
+    def area(self, malformed: int) -> Area:
+        """Return the area of a list that was read to its end."""
+        whys = [f"{malformed} could not be decoded"] if malformed else []
+        whys += [self.kept] if self.kept else []
+        return Area(self.name, Looked.PARTLY if whys else Looked.LOOKED_AT, "; ".join(whys))
+
 
 class Areas:
     """What was looked at so far, by the name of the resource."""
@@ -70,8 +76,8 @@ class Areas:
 
     def record(self, area: Area) -> None:
         """Record the result of a list. Of several results for a resource, the worst one counts."""
-        known = self._areas.get(area.name)
-        if known is None or _WORST_FIRST.index(area.looked) < _WORST_FIRST.index(known.looked):
+        known = self._areas.setdefault(area.name, area)
+        if _WORST_FIRST.index(area.looked) < _WORST_FIRST.index(known.looked):
             self._areas[area.name] = area
         elif area.looked is known.looked and area.why not in known.why:
             whys = "; ".join(filter(None, (known.why, area.why)))
@@ -94,11 +100,15 @@ class PagedReader:
         self,
         server: ApiServer,
         on_progress: OnProgress = ignore_progress,
-        pods: PodSelection = PodSelection(),  # noqa: B008 (it is frozen)
+        pod_selectors: Mapping[str, str] | None = None,
     ) -> None:
-        """Read lists of an API server. `pods` selects the pods among them."""
+        """Read lists of an API server.
+
+        `pod_selectors` are parameters of the lists of pods, such as `labelSelector`. An empty one
+        selects all.
+        """
         self._server = server
-        self._pods = pods
+        self._pod_selectors = {k: v for k, v in (pod_selectors or {}).items() if v}
         self._on_progress = on_progress
         self._server_time: datetime | None = None
         self.areas = Areas()
@@ -112,115 +122,96 @@ class PagedReader:
         return self._server_time or datetime.now(UTC)
 
     async def objects(
-        self, resource: Resource[T], namespace: str | None = None, field_selector: str = ""
+        self,
+        resource: Resource[T],
+        namespace: str | None = None,
+        field_selectors: Sequence[str] = (),
     ) -> AsyncIterator[T]:
-        """Yield the objects of a list. Record in `areas` what could not be read. Raise nothing."""
+        """Yield the objects of a list, or of one list for each field selector. Raise nothing.
+
+        Record in `areas` what could not be read.
+        """
         decode = msgspec.json.Decoder(resource.type).decode
-        accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
-        limit = _FIRST_PAGE_ITEMS
-        query: dict[str, str] = {}
-        if field_selector:
-            query["fieldSelector"] = field_selector
-        elif resource.kind == "Pod":
-            query |= self._pods.query()
+        selectors = self._pod_selectors if resource.kind == "Pod" else {}
+        queries = [{"fieldSelector": each} for each in field_selectors] or [selectors]
         count = malformed = 0
+        try:
+            for query in queries:
+                async for page in self._pages(resource, namespace, query):
+                    for raw in page.raw_items or ():
+                        count += 1
+                        try:
+                            # A copy, so that an object that is kept does not keep the whole page.
+                            value = decode(bytes(raw))
+                        except DECODE_ERRORS:
+                            malformed += 1
+                        else:
+                            yield value
+                    remaining = page.metadata.remaining if page.metadata.next else 0
+                    length = None if remaining is None else count + remaining
+                    self._on_progress(resource.name, count, length)
+        except _ListError as error:
+            looked = Looked.PARTLY if count or error.is_partly else Looked.NOT_LOOKED_AT
+            self.areas.record(Area(resource.name, looked, error.why, error.right))
+        else:
+            self.areas.record(resource.area(malformed))
+
+    async def _pages(
+        self, resource: Resource[T], namespace: str | None, query: Mapping[str, str]
+    ) -> AsyncIterator[Page]:
+        """Yield the pages of a list. Raises _ListError."""
+        accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
+        limit, token = _FIRST_PAGE_ITEMS, ""
         while True:
-            query["limit"] = str(limit)
+            parameters = {**query, "limit": limit, **({"continue": token} if token else {})}
+            path = f"{resource.path(namespace)}?{urlencode(parameters)}"
             try:
-                content, token, size = await self._page(resource, namespace, query, accept)
+                answer = await self._server.fetch(
+                    "GET", path, accept=accept, timeout=_TIMEOUT_SECONDS, max_bytes=_MAX_PAGE_BYTES
+                )
             except TooLargeError as error:
                 if limit == 1:
-                    self.areas.record(Area(resource.name, Looked.PARTLY, str(error)))
-                    return
+                    raise _ListError(str(error), is_partly=True) from None
                 limit //= 2
                 continue
-            except _ListError as error:
-                looked = Looked.PARTLY if count else Looked.NOT_LOOKED_AT
-                self.areas.record(Area(resource.name, looked, error.why, error.right))
-                return
-            if content is not None:
-                for raw in content.raw_items or ():
-                    count += 1
-                    try:
-                        # A copy, so that an object that is kept does not keep the whole page.
-                        value = decode(bytes(raw))
-                    except DECODE_ERRORS:
-                        malformed += 1
-                    else:
-                        yield value
-                remaining = content.metadata.remaining if token else 0
-                length = None if remaining is None else count + remaining
-                self._on_progress(resource.name, count, length)
+            except Unreachable as error:
+                raise _ListError(str(error)) from None
+            self._server_time = answer.server_time or self._server_time
+            if answer.status == _OK:
+                try:
+                    page = decode_page(answer.content)
+                except DECODE_ERRORS:
+                    raise _ListError("the response is not a list") from None
+                yield page
+                token = page.metadata.next
+                if len(answer.content) < _SMALL_PAGE_BYTES:
+                    limit = min(2 * limit, _MAX_PAGE_ITEMS)
+            elif answer.status == _FORBIDDEN:
+                raise _ListError("", str(resource.right(namespace)))
+            elif answer.status == _NOT_FOUND:
+                raise _ListError("the API server does not know this resource")
+            elif answer.status != _GONE or not (token := _token_of(answer.content)):
+                # The version of a list expires. Then the token in the answer continues with the
+                # current objects, so that no object is yielded twice.
+                raise _ListError(f"{answer.status}: {status_message(answer.content)}")
             if not token:
-                break
-            query["continue"] = token
-            if size < _SMALL_PAGE_BYTES:
-                limit = min(2 * limit, _MAX_PAGE_ITEMS)
-        self.areas.record(_complete(resource, malformed))
-
-    async def _page(
-        self, resource: Resource[T], namespace: str | None, query: dict[str, str], accept: str
-    ) -> tuple[Page | None, str, int]:
-        """Return a page, the token of the next page, and its size in bytes.
-
-        Raises TooLargeError and _ListError.
-        """
-        path = f"{resource.path(namespace)}?{urlencode(query)}"
-        try:
-            answer = await self._server.fetch(
-                "GET", path, accept=accept, timeout=_PAGE_TIMEOUT_SECONDS, max_bytes=_MAX_PAGE_BYTES
-            )
-        except TooLargeError:
-            raise
-        except Unreachable as error:
-            raise _ListError(str(error)) from None
-        self._server_time = answer.server_time or self._server_time
-        if answer.status == _OK:
-            try:
-                page = decode_page(answer.content)
-            except DECODE_ERRORS:
-                raise _ListError("the response is not a list") from None
-            return page, page.metadata.next, len(answer.content)
-        if answer.status == _GONE and (token := _token_of(answer.content)):
-            # The version of the list has expired. The token continues with the current objects, so
-            # that no object is yielded twice.
-            return None, token, 0
-        if answer.status == _FORBIDDEN:
-            raise _ListError("", str(resource.right(namespace)))
-        if answer.status == _NOT_FOUND:
-            raise _ListError("the API server does not know this resource")
-        raise _ListError(f"{answer.status}: {status_message(answer.content)}")
+                return
 
 
 class _ListError(Exception):
-    """A page that could not be read."""
+    """A list that could not be read to its end."""
 
-    def __init__(self, why: str, right: str = "") -> None:
+    def __init__(self, why: str, right: str = "", *, is_partly: bool = False) -> None:
         super().__init__(why)
-        self.why, self.right = why, right
-
-
-class _StatusMetadata(msgspec.Struct):
-    next: str = msgspec.field(default="", name="continue")
-
-
-class _Status(msgspec.Struct):
-    metadata: _StatusMetadata = msgspec.field(default_factory=_StatusMetadata)
-
-
-_decode_status = msgspec.json.Decoder(_Status).decode
+        self.why, self.right, self.is_partly = why, right, is_partly
 
 
 def _token_of(content: bytes) -> str:
     """Return the token in the answer 410, with which an expired list continues. It may be empty."""
-    try:
-        return _decode_status(content).metadata.next
-    except DECODE_ERRORS:
-        return ""
+    with suppress(*DECODE_ERRORS):
+        return msgspec.json.decode(content, type=_Status).metadata.get("continue") or ""
+    return ""
 
 
-def _complete(resource: Resource[T], malformed: int) -> Area:
-    """Return the area of a list that was read to its end."""
-    whys = [f"{malformed} could not be decoded"] if malformed else []
-    whys += [resource.kept] if resource.kept else []
-    return Area(resource.name, Looked.PARTLY if whys else Looked.LOOKED_AT, "; ".join(whys))
+class _Status(msgspec.Struct):
+    metadata: dict[str, str | None] = {}

@@ -26,7 +26,11 @@ from tools.build import programs
 pytestmark = pytest.mark.slow
 
 Run: TypeAlias = Callable[[str], subprocess.CompletedProcess[str]]
-SYMPTOMS = {"umount": "slow-umount", "relabel": "selinux-relabel", "fs-group": "fs-group"}
+SYMPTOMS = {
+    "umount": "containerd-slow-umount",
+    "relabel": "crio-selinux-relabel",
+    "fs-group": "fsgroup-ownership-walk",
+}
 """The symptoms of reports 003 and 004 and of a change of owners, by the planted pod's name."""
 INSTALLED = (
     "mutatingwebhookconfigurations,validatingwebhookconfigurations,customresourcedefinitions"
@@ -84,24 +88,35 @@ def is_settled(pod: Json) -> bool:
     return "podsettle.dev/applied" in pod["metadata"].get("annotations", {})
 
 
-def test_two_commands_of_the_page_lead_from_symptoms_to_their_cure(
+def test_commands_of_the_page_lead_from_symptoms_to_reports_and_to_their_cure(
     cluster: KubeCluster, run: Run
 ) -> None:
     lines = list(shell_texts(Page(DOCS / "export.md")))
-    commands = [line for line in lines if "podsettle scan" in line]
-    assert len(commands) == 2
-    scanned = run(commands[0])
+    scan, report, cure = (line for line in lines if "podsettle scan" in line)
+    scanned = run(scan)
     assert scanned.returncode == 1, scanned.stderr
     summary = scanned.stdout.partition("\n\n")[0]
     for symptom in SYMPTOMS.values():
         assert f"{symptom}: 1 pod" in summary
     # Before Kubernetes 1.36, the API needs flags, and the scan does not name the command.
-    is_named = "podsettle scan -o policy --native | kubectl apply -f -" in summary
-    assert is_named == (API_VERSION == "v1")
+    assert (report.strip() in summary) == (API_VERSION == "v1")
+    pod = PLANTS[[each.name for each in PLANTS].index("fs-group")].pod("fs-group")
+    pod["metadata"]["name"] = "next"
+
+    def warnings() -> list[str]:
+        return cluster.create_pod(pod, dry_run=True).warnings
+
+    assert warnings() == []
+    reported = run(report)
+    assert reported.returncode == 0, reported.stderr
+    await_that(lambda: bool(warnings()), "the policies report")
+    assert "by its remedy fsGroupChangePolicy" in warnings()[0]
     assert not any(map(is_settled, next_pods(cluster).values()))
-    applied = run(commands[1])
+    applied = run(cure)
     assert applied.returncode == 0, applied.stderr
     await_that(lambda: all(map(is_settled, next_pods(cluster).values())), "next pods are settled")
+    # The policies that report see the pods after all changes.
+    assert warnings() == []
     pods = next_pods(cluster)
     specs = {name: pod["spec"] for name, pod in pods.items()}
     assert specs["umount"]["runtimeClassName"] == "overlay-volatile"
@@ -110,25 +125,7 @@ def test_two_commands_of_the_page_lead_from_symptoms_to_their_cure(
     assert annotations["try-skip-volume-selinux-label.crio.io"] == "true"
     assert specs["fs-group"]["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
     assert run(f"kubectl get {INSTALLED}").stdout == ""
-    (remove,) = (line for line in lines if "kubectl delete mutating" in line)
-    removed = run(remove)
-    assert removed.returncode == 0, removed.stderr
+    for remove in (line for line in lines if "kubectl delete" in line and "admissionpol" in line):
+        removed = run(remove)
+        assert removed.returncode == 0, removed.stderr
     await_that(lambda: not any(map(is_settled, next_pods(cluster).values())), "all are removed")
-
-
-def test_native_proposals_report_until_mutate_is_given(cluster: KubeCluster, run: Run) -> None:
-    applied = run("podsettle scan -o policy --native | kubectl apply -f -")
-    assert applied.returncode == 0, applied.stderr
-    pod = PLANTS[[each.name for each in PLANTS].index("fs-group")].pod("fs-group")
-    pod["metadata"]["name"] = "next"
-
-    def warnings() -> list[str]:
-        return cluster.create_pod(pod, dry_run=True).warnings
-
-    await_that(lambda: bool(warnings()), "the policies report")
-    assert "by its remedy fsGroupChangePolicy" in warnings()[0]
-    assert not any(map(is_settled, next_pods(cluster).values()))
-    run("podsettle scan -o policy --native --mutate | kubectl apply -f -")
-    await_that(lambda: all(map(is_settled, next_pods(cluster).values())), "next pods are settled")
-    # The policies that report see the pods after all changes.
-    assert warnings() == []

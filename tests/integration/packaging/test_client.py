@@ -63,7 +63,7 @@ def test_client_command_answers_without_the_packages_of_the_server(
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (("scan", "--manifests", str(EXAMPLES / "scan")), 1, "exit-255"),
+        (("scan", "--manifests", str(EXAMPLES / "scan")), 1, "cri-o-9840"),
         (("check", str(EXAMPLES / "policies.yaml")), 0, "policies are fine"),
         (
             ("preview", "--manifests", str(EXAMPLES), str(EXAMPLES / "pods/tekton-taskrun.yaml")),

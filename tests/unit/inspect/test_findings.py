@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from webhook.inspect.findings import Answer, Area, Certainty, Looked, verdict
+from webhook.inspect.findings import Answer, Area, Looked, verdict
 
 
 def areas_in(states: tuple[Looked, ...]) -> list[Area]:
@@ -46,7 +46,3 @@ def test_expired_events_without_findings_are_unknown() -> None:
     assert result.answer is Answer.UNKNOWN
     limit = "events (the API server keeps them for an hour)"
     assert result.text == f"unknown: nothing was found, but objects may be missing: {limit}"
-
-
-def test_a_lowered_certainty_is_never_higher() -> None:
-    assert [each.lowered for each in Certainty] == ["likely", "possible", "possible"]

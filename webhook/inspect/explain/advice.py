@@ -1,36 +1,35 @@
-"""What the developer of a pod can do about each reason.
+"""What a reason code, a remedy or the wrapper is, and what to do about a reason.
 
-`Reason.meaning` says what a reason means, and this module says what follows from it. The page
-`docs/why-was-my-pod-changed.md` and `podsettle explain CODE` show both.
+The page `docs/why-was-my-pod-changed.md` and `podsettle explain CODE` show both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
+from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
+from webhook.core.remedies.shell_wrapper import SCRIPT
+from webhook.inspect.explain.model import CodeExplanation, RemedyExplanation, WrapperExplanation
+from webhook.inspect.explain.target import WRAPPER
 
-_NOTHING = "Nothing."
+_SKIP = "name it in the annotation `podsettle.dev/skip` of the pod template"
+_AUTO = "Ask the operator for a policy with `delivery: Auto`, or"
+_ENTRYPOINT = "write the image's `ENTRYPOINT` into `command`, and its `CMD` into `args`."
 _TRY_AGAIN = "Create the pod again. If it happens often, tell the operator of podsettle."
-_TELL_OPERATOR = "Tell the operator of podsettle."
 
 ADVICE: Mapping[Reason, str] = {
-    Reason.APPLIED: "Nothing. To do without the remedy, name it in the annotation "
-    "`podsettle.dev/skip` of the pod template.",
+    Reason.APPLIED: f"Nothing. To do without the remedy, {_SKIP}.",
     Reason.WOULD_APPLY: "Nothing. The operator tries the policy out before it changes pods.",
-    Reason.ALREADY_SETTLED: _NOTHING,
     Reason.NO_POLICY: "Nothing, if your pods work. If they have a problem that podsettle cures, "
     "ask the operator for a policy that covers them. A namespace can also opt in to a policy by "
     "the label `podsettle.dev/policy: NAME`.",
-    Reason.POLICY_NOT_FOUND: "Correct the label of the namespace, or ask the operator for the "
-    "policy.",
-    Reason.NAMESPACE_DISABLED: "Remove the label if you want podsettle to change pods in the "
-    "namespace.",
+    Reason.POLICY_NOT_FOUND: "Correct the namespace's label, or ask the operator for the policy.",
+    Reason.NAMESPACE_DISABLED: "Remove the label if you want podsettle to change pods there.",
     Reason.NAMESPACE_UNKNOWN: "If the namespace is new, create the pod again. Otherwise tell the "
     "operator of podsettle.",
-    Reason.PROTECTED_NAMESPACE: _NOTHING,
-    Reason.NOT_POD_CREATE: _NOTHING,
     Reason.POD_OPTED_OUT: "Remove the annotation from the pod template if you want the remedy.",
     Reason.UNKNOWN_REMEDY: "Correct the annotation. It takes `true`, or names of these remedies: "
     f"{', '.join(f'`{name}`' for name in REMEDIES)}.",
@@ -38,74 +37,140 @@ ADVICE: Mapping[Reason, str] = {
     "commas: HOST:PORT, a URL that begins with `http://`, or a DNS name. Or ask the operator to "
     "set `podTargets` in the policy.",
     Reason.ANNOTATIONS_FULL: "Remove annotations from the pod template, or make them shorter.",
-    Reason.MIRROR_POD: _NOTHING,
     Reason.WINDOWS_POD: "Nothing. podsettle's remedies are for Linux.",
     Reason.POD_TOO_LARGE: "Split the pod, if it needs the remedy.",
-    Reason.NO_COMMAND: "Write the `ENTRYPOINT` of the image into the container's `command`, and "
-    "its `CMD` into `args`. An operator can also let podsettle look entrypoints up, by "
-    "`imageConfig` in the policy.",
-    Reason.IMAGE_CONFIG_UNAVAILABLE: "Create the pod again, because podsettle then often knows the "
-    "image. Or write the entrypoint of the image into the container's `command`.",
+    Reason.NO_COMMAND: f"In the container, {_ENTRYPOINT} An operator can also let podsettle look "
+    "entrypoints up, by `imageConfig` in the policy.",
+    Reason.IMAGE_CONFIG_UNAVAILABLE: "Create the pod again: podsettle then often knows the image. "
+    f"Or {_ENTRYPOINT}",
     Reason.SHORT_IMAGE_NAME: "Write the registry into the name of the image, such as "
-    "`docker.io/library/busybox`. Or write the entrypoint of the image into the container's "
-    "`command`.",
-    Reason.NO_SHELL: "Ask the operator for a policy with `delivery: Auto`, or start the command "
-    "with a shell, such as `sh`.",
-    Reason.INTERACTIVE: "Ask the operator for a policy with `delivery: Auto`, or remove `stdin` "
-    "and `tty` from the container.",
-    Reason.TRAPS_INTERRUPT: "Ask the operator for a policy with `delivery: Auto`, or start the "
-    "command with `bash`, in which the trap works.",
+    f"`docker.io/library/busybox`. Or {_ENTRYPOINT}",
+    Reason.NO_SHELL: f"{_AUTO} start the command with a shell, such as `sh`.",
+    Reason.INTERACTIVE: f"{_AUTO} remove `stdin` and `tty` from the container.",
+    Reason.TRAPS_INTERRUPT: f"{_AUTO} start the command with `bash`, in which the trap works.",
     Reason.FILE_CAPABILITIES: "If the program needs no capability, set `capabilities: {drop: "
     "[ALL]}` in the container's `securityContext`. If the container may run as root, set "
     "`runAsUser: 0`. A command that starts with a shell, such as `sh`, gets the remedy too.",
-    Reason.PROCESS_ONE: _NOTHING,
-    Reason.NATIVE_SIDECAR: _NOTHING,
-    Reason.MESH_INIT_CONTAINER: _NOTHING,
     Reason.LONG_RUNNING: "Nothing. The remedy is for containers that end quickly.",
     Reason.NAME_CONFLICT: "Rename your container or volume, or mount it at another path. podsettle "
     "needs these names for its own.",
     Reason.HELPER_IMAGE_MISSING: "Tell the operator to set the chart value `lingerImage`.",
     Reason.HELPER_TOO_OLD: "Tell the operator to build the helper of podsettle's version and to "
     "name it in the chart value `lingerImage`, or to give its version in `lingerVersion`.",
-    Reason.NOT_NEEDED: _NOTHING,
     Reason.NO_CONTAINER_SELECTED: "Nothing, if your containers work. Otherwise ask the operator to "
-    "name them in the policy. `postInitSleep` selects all init containers, and no regular "
-    "container, unless the policy lists others.",
+    "name them in the policy. Without names, `postInitSleep` selects all init containers only.",
     Reason.SHADOWED: "Nothing. If the pod needs the settings of this policy, ask the operator to "
     "raise its `priority`.",
     Reason.SERVER_TOO_OLD: "Nothing. The remedy begins to work after an upgrade of the cluster.",
-    Reason.RESTART_POLICY_PRESET: "Remove the container's `restartPolicy` if you want the remedy "
-    "instead.",
-    Reason.SYSTEM_POD: _NOTHING,
+    Reason.RESTART_POLICY_PRESET: "Remove the container's `restartPolicy` if you want the remedy.",
     Reason.MESH_TRAFFIC: "For `kubeletGate`, let the mesh run its proxy as a native sidecar. "
-    "Otherwise do without the remedy: name it in the annotation `podsettle.dev/skip`.",
+    f"Otherwise do without the remedy: {_SKIP}.",
     Reason.RUNTIME_CLASS_MISSING: "Tell the operator to create the RuntimeClass, or to correct its "
     "name in the policy.",
     Reason.RUNTIME_CLASS_UNHANDLED: "Tell the operator to configure the handler on the nodes. "
     "`podsettle node-config` prints the configuration.",
     Reason.RUNTIME_CLASS_CONFLICT: "Remove the field that the message names from the pod template, "
-    "or do without the remedy: name it in the annotation `podsettle.dev/skip`.",
+    f"or do without the remedy: {_SKIP}.",
     Reason.RUNTIME_CLASS_PRESET: "Remove `runtimeClassName` from the pod template if you do not "
-    "need that class. Otherwise name the remedy in the annotation `podsettle.dev/skip`.",
+    f"need that class. Otherwise do without the remedy: {_SKIP}.",
     Reason.MEMORY_BELOW_MINIMUM: "Raise the memory limit that the message names. If the nodes' "
     "handler accepts less, tell the operator to write it into the annotation "
     "`podsettle.dev/min-memory` of the RuntimeClass.",
     Reason.ANNOTATION_NOT_ALLOWED: "Remove the annotation from the pod template if you do not need "
     "it. If the nodes' handler allows it, tell the operator to name it in the annotation "
     "`podsettle.dev/allowed-annotations` of the RuntimeClass.",
-    Reason.OTHER_WORKLOAD: _NOTHING,
-    Reason.NO_PERSISTENT_VOLUME: _NOTHING,
     Reason.ANNOTATION_PRESET: "Remove the annotation from the pod template if you want the remedy.",
-    Reason.NOT_APPLICABLE: _NOTHING,
     Reason.FIELD_PRESET: "Remove the field from the pod template if you want the remedy.",
-    Reason.SELINUX_CHANGE_POLICY_PRESET: "Remove `seLinuxChangePolicy` from the pod template if "
-    "you want the remedy.",
-    Reason.UNSTABLE_SELINUX_LEVEL: "Set `securityContext.seLinuxOptions.level` in the pod "
-    "template.",
+    Reason.SELINUX_CHANGE_POLICY_PRESET: "Remove the field if you want the remedy.",
+    Reason.UNSTABLE_SELINUX_LEVEL: "Set `securityContext.seLinuxOptions.level` in the template.",
     Reason.MALFORMED_POD: "Nothing. The API server reports the error in the pod.",
-    Reason.UNSUPPORTED_REVIEW: _TELL_OPERATOR,
+    Reason.UNSUPPORTED_REVIEW: "Tell the operator of podsettle.",
     Reason.DEADLINE_EXCEEDED: _TRY_AGAIN,
     Reason.OVERLOADED: _TRY_AGAIN,
     Reason.INTERNAL_ERROR: "Tell the operator of podsettle. The log of podsettle has the cause.",
 }
-"""For each reason, what the developer of the pod can do, in sentences."""
+"""What the developer of the pod can do, for each reason about which something can be done."""
+
+_COMMENTS = {
+    "{": "$1 and $2 are times in seconds. The command follows them.",
+    "pass()": "Pass a signal on to the command.",
+    "end()": "Pass a signal on that ends the container, and keep its exit code: 128 + the number.",
+    "interrupt(){\n": "dash and BusyBox make it ignore INT. Without a handler, it gets TERM.",
+    "started(){ exec": "dash and BusyBox would report that the command was killed.",
+    "if shopt": "bash: with job control, the command starts with both signals unchanged.",
+    "(shift": "Start the command, without these times.",
+    "for s in HUP": "Signals that end the container.",
+    "others=": "Signals that do not end the container.",
+    "nap()": "A sleep without support for fractions sleeps for a second.",
+    "nap $1": "The rest of the minimum lifetime runs beside the command.",
+    "while wait": "A signal ends a wait early, so wait until the command has ended.",
+    "trap ''": "From here on, signals no longer cut the sleep short, or end it with the exit code.",
+    "wait $pid 2>/dev/null\n": "bash reaps outside of wait too. The second call has the exit code.",
+    "case": "127: another shell does not remember it. Then the first one counts.",
+    "[ $ending ]": "A signal ends the container at once, and 143 becomes the code of that signal.",
+    "kill -0 $timer": "Wait for the minimum lifetime, and then for the time of sleep.",
+}
+"""What the lines of the wrapper's script do, from the first one on that begins with a text."""
+
+
+def explain_word(word: Reason | str) -> CodeExplanation | RemedyExplanation | WrapperExplanation:
+    """Return what a reason code, the name of a remedy, or WRAPPER means."""
+    if isinstance(word, Reason):
+        return explain_reason(word)
+    return explain_wrapper() if word == WRAPPER else explain_remedy(word)
+
+
+def explain_reason(reason: Reason) -> CodeExplanation:
+    """Return what a reason code means."""
+    return CodeExplanation(
+        reason=reason,
+        meaning=reason.meaning,
+        warns=reason.warns,
+        remedies=[name for name, remedy in REMEDIES.items() if reason in remedy.reasons],
+        advice=advice_on(reason),
+        page=f"docs/why-was-my-pod-changed.md#{reason.lower()}",
+    )
+
+
+def advice_on(reason: Reason) -> str:
+    """Return what the developer of the pod can do, in sentences."""
+    return ADVICE.get(reason, "Nothing.")
+
+
+def explain_remedy(name: str) -> RemedyExplanation:
+    """Return what the remedy with a name does."""
+    remedy = REMEDIES[name]
+    # A Literal has values in place of fields.
+    fields = getattr(remedy.settings, "model_fields", {})
+    return RemedyExplanation(
+        remedy=name,
+        description=remedy.description,
+        defects=[
+            {"id": each.id, "title": each.title, "advice": each.advice}
+            for each in DEFECTS
+            if name in each.remedies
+        ],
+        node_configuration=remedy.node_configuration,
+        settings=[
+            {"name": field.alias or name, "description": field.description or ""}
+            for name, field in fields.items()
+        ],
+        values=list(map(str, get_args(remedy.settings))),
+        reasons=sorted(remedy.reasons),
+    )
+
+
+def explain_wrapper() -> WrapperExplanation:
+    """Return the script as it stands in pods, and with comments."""
+    commented, comments = [], dict(_COMMENTS)
+    for line in SCRIPT.splitlines(keepends=True):
+        start = next((each for each in comments if line.startswith(each)), None)
+        commented += [f"# {comments.pop(start)}\n"] if start else []
+        commented.append(line)
+    return WrapperExplanation(
+        wrapper="wrapper",
+        description="postInitSleep puts a script in front of a command that starts with a shell.",
+        script=SCRIPT,
+        commented="".join(commented),
+        page="docs/post-init-sleep.md",
+    )

@@ -1,9 +1,8 @@
-"""The JSON form of an explanation, for `podsettle explain -o json`. The text is made from it."""
+"""What `podsettle explain` says, as JSON. The text consists of the fields that have a title."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,7 +13,7 @@ from webhook.inspect.findings import Certainty
 
 
 class AppliedRemedy(CamelCaseModel):
-    """A remedy that the pod's annotation `podsettle.dev/applied` names."""
+    """A remedy that the annotation `podsettle.dev/applied` names."""
 
     remedy: str
     policy: str
@@ -38,16 +37,26 @@ class ContainerExplanation(CamelCaseModel):
     name: str
     init: bool
     changes: list[str] = Field(description="Sentences. Empty if podsettle did not change it.")
-    left_out: list[LeftOut]
 
 
-class EventNote(CamelCaseModel):
-    """An event of podsettle about the pod or its controller."""
+class FoundSymptom(CamelCaseModel):
+    """A symptom that `podsettle scan` finds in the pod, or in pods of the workload."""
 
-    about: str = Field(description="The object of the event, such as `Job/build`.")
-    reason: Reason
-    message: str
-    last_seen: datetime | None
+    symptom: str = Field(description="The name of the symptom, as `podsettle scan` has it.")
+    certainty: Certainty = Field(description="That of the most certain finding.")
+    pods: int
+    sentences: list[str]
+    advice: str
+    policy: str = Field(description="The policy that a scan proposes, as YAML. Empty if none.")
+    page: str
+
+
+class PodGroup(CamelCaseModel):
+    """Pods of a workload to which podsettle did the same."""
+
+    state: str = Field(description="What podsettle did to these pods, in a sentence.")
+    count: int
+    examples: list[str] = Field(description="Names of at most three of the pods.")
 
 
 class NodeNeed(CamelCaseModel):
@@ -55,103 +64,62 @@ class NodeNeed(CamelCaseModel):
 
     policy: str
     remedy: str
-    still_needed: Literal["True", "False", "Unknown"]
-    sentence: str
+    status: Literal["True", "False", "Unknown"]
+    message: str
 
 
-class Unknown(CamelCaseModel):
-    """Something that the explanation lacks because it could not be read."""
+class NotRead(CamelCaseModel):
+    """The JSON form of an `Unread`, with what the explanation lacks or assumes without it."""
 
     what: str
     why: str
-    right: str = Field(
-        default="", description="The missing right. Empty if another cause is known."
-    )
-    command: str = Field(default="", description="The command that asks for the right.")
+    right: str = Field(description="The missing right. Empty if another cause is known.")
+    command: str = Field(description="The command that asks for the right, if one is missing.")
 
 
-class PodSymptom(CamelCaseModel):
-    """A symptom of a defect that a pod shows."""
-
-    symptom: str = Field(description="The name of the symptom, as `podsettle scan` has it.")
-    certainty: Certainty
-    sentences: list[str]
-    advice: str
-    policy: str = Field(description="The policy that a scan proposes, as YAML. Empty if none.")
-    page: str = Field(description="The address of the page about the symptom.")
-
-
-Called: TypeAlias = Literal["True", "False", "Unknown"]
-_CALLED = (
-    "Whether the API server calls podsettle for a new pod. null if podsettle would do nothing, or "
-    "if there is no API server."
-)
-
-
-class PodExplanation(CamelCaseModel):
-    """What podsettle did to a pod, and what it would do today."""
-
-    kind: Literal["Pod"] = "Pod"
-    namespace: str
-    name: str
-    verdict: str = Field(description="The answer in a sentence.")
-    summary: str = Field(description="The annotation `podsettle.dev/summary`.")
-    applied: list[AppliedRemedy]
-    left_out: list[LeftOut]
-    containers: list[ContainerExplanation]
-    events: list[EventNote]
-    symptoms: list[PodSymptom]
-    notes: list[str]
-    today: PodPreview | None = Field(
-        description="The decision on a new pod like this one, without the node and without the "
-        "remedies in `applied`, as `podsettle preview` shows it. null if the policies or the "
-        "labels of the namespace could not be read."
-    )
-    called: Called | None = Field(description=_CALLED)
-    node: str = Field(description="Whether the pod's node has the defects. Empty if not known.")
-    nodes: list[NodeNeed]
-    unknown: list[Unknown]
-    advice: list[str]
-
-
-class PodGroup(CamelCaseModel):
-    """Pods of a workload that tell the same."""
-
-    state: str = Field(description="What podsettle did to these pods, in a sentence.")
-    count: int
-    examples: list[str] = Field(description="Names of at most three of the pods.")
-
-
-class WorkloadExplanation(CamelCaseModel):
-    """What podsettle would do to the next pod of a workload, and what it did to the others."""
+class Explanation(CamelCaseModel):
+    """What podsettle did to a pod, or to the pods of a workload, and what it would do today."""
 
     kind: str
     namespace: str
     name: str
-    verdict: str
-    notes: list[str]
-    today: PodPreview | None
-    called: Called | None = Field(description=_CALLED)
-    pods: list[PodGroup]
-    nodes: list[NodeNeed]
-    events: list[EventNote]
-    unknown: list[Unknown]
-    advice: list[str]
+    verdict: str = Field(description="The answer in a sentence.")
+    summary: str = Field(title="The pod says")
+    applied: list[AppliedRemedy] = Field(title="Applied")
+    left_out: list[LeftOut] = Field(title="Left out")
+    containers: list[ContainerExplanation] = Field(title="Containers")
+    pods: list[PodGroup] = Field(title="Its pods")
+    symptoms: list[FoundSymptom] = Field(title="Symptoms")
+    notes: list[str] = Field(title="Notes")
+    called: Literal["True", "False", "Unknown"] | None
+    """Whether the API server calls podsettle for a new pod that podsettle would change."""
+    today: PodPreview | None = Field(title="The next pod")
+    """The decision on it. None if the policies or the namespace could not be read."""
+    nodes: list[NodeNeed] = Field(title="Nodes")
+    node: str = Field(title="The pod's node")
+    unknown: list[NotRead] = Field(title="Not known")
+    advice: list[str] = Field(title="What you can do")
 
 
-class RemedySetting(CamelCaseModel):
-    """A setting of a remedy."""
+class CodeExplanation(CamelCaseModel):
+    """What a reason code means."""
 
-    name: str
+    reason: Reason
+    meaning: str
+    warns: bool = Field(title="Whether kubectl warns of it")
+    remedies: list[str] = Field(title="Remedies that give it")
+    advice: str = Field(title="What you can do")
+    page: str = Field(title="More")
+
+
+class WrapperExplanation(CamelCaseModel):
+    """The script in front of a container's command."""
+
+    wrapper: str
     description: str
-
-
-class CuredDefect(CamelCaseModel):
-    """A defect that a remedy works around."""
-
-    id: str
-    title: str
-    advice: str = Field(description="What is better than a remedy, or what else to know.")
+    script: str = Field(description="The script as it stands in pods.")
+    commented: str = Field(title="The script, with comments")
+    page: str = Field(title="More")
 
 
 class RemedyExplanation(CamelCaseModel):
@@ -159,21 +127,8 @@ class RemedyExplanation(CamelCaseModel):
 
     remedy: str
     description: str
-    defects: list[CuredDefect]
-    node_configuration: str = Field(
-        description="The command that prints the configuration that nodes need first, if any."
-    )
-    settings: list[RemedySetting] = Field(description="Empty if the setting is one value.")
-    values: list[str] = Field(description="The values of the setting, if it is one value.")
-    reasons: list[Reason] = Field(description="Why it may be left out, and what it warns of.")
-
-
-class ReasonExplanation(CamelCaseModel):
-    """What a reason code means."""
-
-    reason: Reason
-    meaning: str
-    warns: bool = Field(description="Whether `kubectl` prints a warning with the reason.")
-    remedies: list[str] = Field(description="The remedies that give the reason.")
-    advice: str = Field(description="What the developer of the pod can do.")
-    explanation: str = Field(description="The address of the explanation. Empty if not known.")
+    defects: list[dict[str, str]] = Field(title="For")
+    node_configuration: str = Field(title="Configure the nodes first")
+    settings: list[dict[str, str]] = Field(title="Settings")
+    values: list[str] = Field(title="Values", description="If the setting is one value.")
+    reasons: list[Reason] = Field(title="Reasons that it gives")

@@ -1,4 +1,4 @@
-"""What a pod alone tells of podsettle: its annotations, its containers and its fields.
+"""The record of a pod: podsettle's annotations, and what its containers and fields show of them.
 
 Any user may have written the annotations, so their text is bounded and never trusted.
 """
@@ -6,16 +6,15 @@ Any user may have written the annotations, so their text is bounded and never tr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import msgspec
 
-from webhook.core.admission.apply_plan import skipped_remedies, unknown_remedies
-from webhook.core.admission.summary import Skipped, parse_skipped
+from webhook.core.admission.apply_plan import parse_applied, skipped_remedies, unknown_remedies
+from webhook.core.admission.summary import parse_skipped
 from webhook.core.constants import (
-    ANNOTATION_APPLIED,
     ANNOTATION_SETTLED,
     ANNOTATION_SKIP,
     ANNOTATION_SKIPPED,
@@ -29,160 +28,121 @@ from webhook.core.remedies.base import Remedy
 
 _MAX_ANNOTATION_CHARACTERS = 4_096
 """The maximum length of an annotation that is read. podsettle writes at most 2 KiB."""
-_MAX_PAIRS = 100
-"""The maximum number of remedies that are read from ANNOTATION_APPLIED."""
-
-_HELPER_SENTENCE = (
-    "podsettle added this container. It copies podsettle's helper into the pod, and ends."
-)
-
-UNRECORDED = (
-    "This pod has podsettle's changes, but not its annotations that name them (it may be a copy)."
-)
-"""What podsettle did to a pod whose containers alone show it."""
+_CHANGED = "podsettle changed this pod when it was created"
+UNTOUCHED = "podsettle did not change this pod."
+"""The sentence on a pod without a sign of podsettle."""
 
 
-@dataclass(frozen=True, slots=True)
 class Record:
-    """podsettle's annotations on a pod."""
+    """What a pod says of podsettle. `sentence` is what podsettle did to it."""
 
-    summary: str
-    applied: tuple[tuple[str, str], ...]
-    """The policy and the name of each remedy that was applied."""
-    skipped: tuple[Skipped, ...]
-    opted_out: str
-    """The annotation `podsettle.dev/skip`, which the author of the pod writes."""
-    settled: str
-    unshown: tuple[str, ...]
-    """The applied remedies of which the pod shows no sign. Annotations can be copied or forged."""
-    unverifiable: tuple[str, ...]
-    """The applied remedies that this version of podsettle does not know."""
-    unrecorded: tuple[str, ...]
-    """The remedies of which a container shows a sign, although no annotation names them. The pod
-    may be a copy without the annotations."""
-
-    @property
-    def shown(self) -> frozenset[str]:
-        """The remedies of which the pod shows a sign."""
-        remedies = {remedy for _, remedy in self.applied}
-        remedies.difference_update(self.unshown, self.unverifiable)
-        return frozenset(remedies.union(self.unrecorded))
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether podsettle has written nothing on the pod."""
-        return not (self.applied or self.skipped or self.summary or self.settled)
-
-
-def record_of(pod: Pod) -> Record:
-    """Return podsettle's annotations on a pod."""
-    annotations = pod.annotations or {}
-
-    def text(key: str) -> str:
-        return annotations.get(key, "")[:_MAX_ANNOTATION_CHARACTERS]
-
-    pairs = [part.partition("/") for part in text(ANNOTATION_APPLIED).split(",") if "/" in part]
-    applied = tuple((policy, remedy) for policy, _, remedy in pairs[:_MAX_PAIRS])
-    remedies = dict.fromkeys(remedy for _, remedy in applied)
-    return Record(
-        summary=text(ANNOTATION_SUMMARY),
-        applied=applied,
-        skipped=parse_skipped(text(ANNOTATION_SKIPPED)),
-        opted_out=text(ANNOTATION_SKIP).strip(),
-        settled=text(ANNOTATION_SETTLED),
-        unshown=tuple(
-            each for each in remedies if each in REMEDIES and not _shows(pod, REMEDIES[each])
-        ),
-        unverifiable=tuple(each for each in remedies if each not in REMEDIES),
-        unrecorded=tuple(
-            name
-            for name, remedy in REMEDIES.items()
-            if name not in remedies
-            and remedy.is_traceable
-            and any(map(remedy.container_sign, _containers(pod)))
-        ),
-    )
-
-
-def _shows(pod: Pod, remedy: Remedy[Any]) -> bool:
-    """Return whether a pod has what a remedy leaves behind."""
-    if any(map(remedy.container_sign, _containers(pod))):
-        return True
-    # A RuntimeClass alone is no sign of a remedy that sets annotations too.
-    if remedy.annotations:
-        return not remedy.annotations.isdisjoint(pod.annotations or ())
-    spec = msgspec.structs.replace(pod.spec, containers=None, init_containers=None)
-    document = msgspec.json.decode(msgspec.json.encode(Pod(spec=spec, metadata=pod.metadata)))
-    return bool(remedy_fields(document, remedy.name))
-
-
-def record_notes(record: Record, pod: Pod) -> Iterator[str]:
-    """Yield what the annotation ANNOTATION_SKIP does, and what contradicts the annotations."""
-    if record.opted_out == "true":
-        yield f"The pod's annotation {ANNOTATION_SKIP} excludes every remedy."
-    else:
-        skipped = skipped_remedies(pod.annotations)
-        if known := [name for name in REMEDIES if name in skipped]:
-            yield f"The pod's annotation {ANNOTATION_SKIP} excludes {', '.join(known)}."
-        yield from (f"{each.reason}: {each.message}." for each in unknown_remedies(skipped))
-    if record.settled and _counts(record.settled) != _counts_of(pod):
-        yield (
-            "The pod has other containers or volumes than podsettle has recorded. Another webhook "
-            "has changed the pod after podsettle, or podsettle's annotations were copied from "
-            "another pod."
+    def __init__(self, pod: Pod) -> None:
+        spec = pod.spec
+        self._annotations, self._spec = pod.annotations or {}, spec
+        self.containers: list[tuple[bool, Container]] = [
+            *((True, each) for each in spec.init_containers or ()),
+            *((False, each) for each in spec.containers or ()),
+        ]
+        """The containers as they start, each with whether it is an init container."""
+        self.summary = self._text(ANNOTATION_SUMMARY)
+        self.skipped = parse_skipped(self._text(ANNOTATION_SKIPPED))
+        self.applied = parse_applied(self._annotations)
+        self.remedies = dict.fromkeys(remedy for _, remedy in self.applied)
+        known = [REMEDIES[name] for name in self.remedies if name in REMEDIES]
+        self.unshown = [remedy.name for remedy in known if not self._shows(remedy)]
+        """The applied remedies of which the pod shows no sign. Annotations can be copied."""
+        self.is_empty = not (
+            self.applied or self.skipped or self.summary or self._text(ANNOTATION_SETTLED)
         )
-    for remedy in record.unshown:
-        yield (
-            f"The annotations name {remedy}, but the pod shows no sign of it. The annotations may "
-            "have been copied from another pod."
+        self.doubt = self._doubt()
+        """Why the annotations cannot be trusted, with what they say. Empty if they can."""
+        self.sentence = self.doubt or (
+            f"{_CHANGED}."
+            if self.applied
+            else "podsettle did not change this pod, although a policy asked for it."
+            if self.skipped
+            else UNTOUCHED
+            if self.is_empty
+            else "podsettle's annotations on this pod name no remedy."
         )
 
+    def fields(self, name: str) -> list[str]:
+        """Return the fields and annotations that a remedy may have set, as `PATH: VALUE`."""
+        remedy = REMEDIES.get(name)
+        if remedy is None:
+            return []
+        # Containers can be large, and these fields are not in them.
+        spec = msgspec.structs.replace(self._spec, containers=None, init_containers=None)
+        document: Any = {"spec": msgspec.json.decode(msgspec.json.encode(spec))}
+        keys = remedy.annotations
+        found: dict[str, Any] = {f"annotation {x}": self._annotations.get(x) for x in keys}
+        for path in remedy.fields:
+            steps = path.strip("/").split("/")
+            found[".".join(steps)] = reduce(lambda x, step: (x or {}).get(step), steps, document)
+        return [
+            f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in sorted(found.items())
+            if value is not None
+        ]
 
-def container_changes(container: Container, record: Record) -> list[str]:
-    """Return what podsettle changed in a container, in sentences."""
-    if container.name == HELPER:
-        return [_HELPER_SENTENCE]
-    applied = {remedy for _, remedy in record.applied}
-    sentences = [
-        sentence
-        for name, remedy in REMEDIES.items()
-        if (name in applied or remedy.is_traceable)
-        and (sentence := remedy.container_sign(container))
-    ]
-    return sentences[-1:] if container.name in OWN_CONTAINERS else sentences
+    def changes(self, container: Container) -> list[str]:
+        """Return what podsettle changed in a container, in sentences."""
+        if container.name == HELPER:
+            return ["podsettle added this container. It copies its helper into the pod, and ends."]
+        signs = [
+            remedy.container_sign(container)
+            for remedy in REMEDIES.values()
+            if remedy.name in self.remedies or remedy.is_traceable
+        ]
+        sentences = list(filter(None, signs))
+        return sentences[-1:] if container.name in OWN_CONTAINERS else sentences
 
+    def notes(self) -> Iterator[str]:
+        """Yield what the annotation ANNOTATION_SKIP does, and what contradicts the annotations."""
+        skipped = skipped_remedies(self._annotations)
+        if skipped == {"true"}:
+            yield f"The pod's annotation {ANNOTATION_SKIP} excludes every remedy."
+        else:
+            if known := [name for name in REMEDIES if name in skipped]:
+                yield f"The pod's annotation {ANNOTATION_SKIP} excludes {', '.join(known)}."
+            yield from (f"{each.reason}: {each.message}." for each in unknown_remedies(skipped))
+        spec, settled = self._spec, self._text(ANNOTATION_SETTLED)
+        lists = (spec.containers, spec.init_containers, spec.volumes)
+        # The fourth number is that of labels, which may change.
+        if settled and settled.split("/")[:3] != [str(len(each or ())) for each in lists]:
+            yield (
+                "The pod has other containers or volumes than podsettle has recorded. Another "
+                "webhook has changed the pod after podsettle, or podsettle's annotations were "
+                "copied from another pod."
+            )
+        for remedy in self.unshown:
+            yield (
+                f"The annotations name {remedy}, but the pod shows no sign of it. The annotations "
+                "may have been copied from another pod."
+            )
 
-def remedy_fields(document: Mapping[str, Any], remedy: str) -> list[str]:
-    """Return the fields of a pod that a remedy may have set, as `PATH: VALUE`."""
-    found = []
-    known = REMEDIES.get(remedy)
-    for path in sorted(known.fields) if known else ():
-        value: Any = document
-        for step in path.strip("/").split("/"):
-            value = value.get(step) if isinstance(value, Mapping) else None
-        if value is not None:
-            text = value if isinstance(value, str) else json.dumps(value)
-            found.append(f"{path.strip('/').replace('/', '.')}: {text}")
-    annotations = (document.get("metadata") or {}).get("annotations") or {}
-    found += [
-        f"annotation {key}: {annotations[key]}"
-        for key in (sorted(known.annotations) if known else ())
-        if key in annotations
-    ]
-    return found
+    def _text(self, key: str) -> str:
+        return self._annotations.get(key, "")[:_MAX_ANNOTATION_CHARACTERS]
 
+    def _is_in_containers(self, remedy: Remedy[Any]) -> bool:
+        return any(remedy.container_sign(container) for _, container in self.containers)
 
-def _containers(pod: Pod) -> Iterator[Container]:
-    yield from pod.spec.init_containers or ()
-    yield from pod.spec.containers or ()
+    def _shows(self, remedy: Remedy[Any]) -> bool:
+        # A RuntimeClass alone is no sign of a remedy that sets annotations too.
+        lacks_annotations = remedy.annotations and remedy.annotations.isdisjoint(self._annotations)
+        has_fields = not lacks_annotations and bool(self.fields(remedy.name))
+        return has_fields or self._is_in_containers(remedy)
 
-
-def _counts(settled: str) -> list[str]:
-    """Return the numbers of ANNOTATION_SETTLED, without the number of labels, which may change."""
-    return settled.split("/")[:3]
-
-
-def _counts_of(pod: Pod) -> list[str]:
-    spec = pod.spec
-    lists = (spec.containers, spec.init_containers, spec.volumes)
-    return [str(len(each or ())) for each in lists]
+    def _doubt(self) -> str:
+        say = f"The annotations say that {_CHANGED}"
+        if self.unshown:
+            return f"{say}, but the pod shows no sign of {', '.join(self.unshown)}."
+        if not self.remedies.keys() <= REMEDIES.keys():
+            return f"{say}. This version of podsettle does not know all of the remedies."
+        traceable = (each for each in REMEDIES.values() if each.is_traceable)
+        if not self.applied and any(map(self._is_in_containers, traceable)):
+            return (
+                "This pod has podsettle's changes, but not its annotations that name them (it may "
+                "be a copy)."
+            )
+        return ""

@@ -1,8 +1,7 @@
-"""The target of `podsettle explain`: a pod, a workload, a reason code or a remedy."""
+"""The target of `podsettle explain`: a pod, a workload, a reason code, a remedy, or the wrapper."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import NamedTuple, TypeAlias
 
@@ -12,48 +11,41 @@ from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags, kubectl, podsettle
 
+WRAPPER = "wrapper"
+"""The target that stands for the script in front of a container's command."""
+
 
 class ObjectKind(NamedTuple):
     """A kind of object that can be explained."""
 
     kind: str
     group: str
-    plural: str
+    title: str
+    """The name for messages, which is one that kubectl takes, such as `deploy`."""
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` of objects."""
+        return f"{self.group}/v1" if self.group else "v1"
 
 
-POD = ObjectKind("Pod", "", "pods")
-DEPLOYMENT = ObjectKind("Deployment", "apps", "deployments")
-STATEFUL_SET = ObjectKind("StatefulSet", "apps", "statefulsets")
-DAEMON_SET = ObjectKind("DaemonSet", "apps", "daemonsets")
-JOB = ObjectKind("Job", "batch", "jobs")
-CRON_JOB = ObjectKind("CronJob", "batch", "cronjobs")
-
-# The short name that kubectl has for each kind.
-_SHORT_NAMES = {
-    POD: "po",
-    DEPLOYMENT: "deploy",
-    STATEFUL_SET: "sts",
-    DAEMON_SET: "ds",
-    JOB: "job",
-    CRON_JOB: "cj",
+POD, JOB = ObjectKind("Pod", "", "pod"), ObjectKind("Job", "batch", "job")
+CRON_JOB = ObjectKind("CronJob", "batch", "cronjob")
+KINDS = (
+    POD,
+    ObjectKind("Deployment", "apps", "deploy"),
+    ObjectKind("StatefulSet", "apps", "sts"),
+    ObjectKind("DaemonSet", "apps", "ds"),
+    JOB,
+    CRON_JOB,
+)
+_BY_NAME = {"po": POD, "cj": CRON_JOB} | {
+    name: kind
+    for kind in KINDS
+    for long in (kind.kind.lower(), f"{kind.kind.lower()}s")
+    for name in (kind.title, long, f"{long}.{kind.group}", f"{long}.v1.{kind.group}")
 }
-# Messages name a pod and a CronJob by names that every reader knows.
-_TITLES = {**_SHORT_NAMES, POD: "pod", CRON_JOB: "cronjob"}
-_FORMS = ", ".join(f"{name}/NAME" for name in _TITLES.values())
-
-
-def _kubectl_names(kind: ObjectKind, short_name: str) -> Iterator[str]:
-    """Yield the names that kubectl accepts for a kind."""
-    yield short_name
-    for name in (kind.kind.lower(), kind.plural):
-        yield name
-        if kind.group:
-            yield from (f"{name}.{kind.group}", f"{name}.v1.{kind.group}")
-
-
-_KINDS = {
-    name: kind for kind, short in _SHORT_NAMES.items() for name in _kubectl_names(kind, short)
-}
+"""The kinds by the names that kubectl accepts for them."""
 
 
 class TargetError(ValueError):
@@ -67,31 +59,18 @@ class ObjectTarget(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{_TITLES[self.kind]}/{self.name}"
+        return f"{self.kind.title}/{self.name}"
 
-    def right(self, namespace: str) -> Right:
-        """Return the right to read the object."""
-        return Right("get", self.kind.group, self.kind.plural, namespace, self.name)
-
-    @property
-    def list_right(self) -> Right:
-        """The right to list the objects of the kind in all namespaces."""
-        return Right("list", self.kind.group, self.kind.plural)
+    def right(self, namespace: str | None) -> Right:
+        """Return the right to get the object, or to list those of all namespaces."""
+        verb, name = ("get", self.name) if namespace else ("list", None)
+        return Right(verb, self.kind.group, f"{self.kind.kind.lower()}s", namespace, name)
 
 
-class RemedyTarget(NamedTuple):
-    """A remedy, by its name in policies."""
-
-    name: str
-
-
-Target: TypeAlias = ObjectTarget | RemedyTarget | Reason
-
-_WORDS: dict[str, Reason | RemedyTarget] = {
-    **{code.lower(): code for code in Reason},
-    **{name.lower(): RemedyTarget(name) for name in REMEDIES},
-}
-"""The codes and remedies by their names in lower case."""
+Target: TypeAlias = ObjectTarget | Reason | str
+"""A text is the name of a remedy, or WRAPPER."""
+WORDS: dict[str, Reason | str] = {each.lower(): each for each in (*Reason, *REMEDIES, WRAPPER)}
+"""The targets that are no objects, by their names in lower case."""
 
 
 def parse_target(text: str, flags: ClusterFlags = NO_FLAGS) -> Target:
@@ -103,36 +82,22 @@ def parse_target(text: str, flags: ClusterFlags = NO_FLAGS) -> Target:
     """
     kind_name, slash, name = text.partition("/")
     if not slash:
-        word = _WORDS.get(text.lower())
-        if word is not None:
+        if (word := WORDS.get(text.lower())) is not None:
             return word
-        # The name of an object has no capital letter.
-        if text != text.lower():
-            raise _no_word(text)
-        kind_name, name = "pod", text
-    kind = _KINDS.get(kind_name.lower())
+        if text != text.lower():  # The name of an object has no capital letter.
+            close = [WORDS[word] for word in get_close_matches(text[:100].lower(), WORDS)]
+            advice = f"did you mean {' or '.join(close)}?" if close else "see docs/reasons.md"
+            raise TargetError(f"{text!r} is no reason code and no remedy; {advice}")
+        kind_name, name = POD.title, text
+    kind = _BY_NAME.get(kind_name.lower())
     if kind is None:
         command = kubectl("get", "KIND", "NAME", "-o", "yaml") + podsettle("preview", "-")
         raise TargetError(
-            f"{kind_name!r} is no kind that explain knows; it takes {_FORMS}, a reason code or a "
-            "remedy. To see the decision on the pods of another kind, preview the object: "
+            f"{kind_name!r} is no kind that explain knows; it takes "
+            f"{', '.join(f'{each.title}/NAME' for each in KINDS)}, a reason code or a remedy. To "
+            "see the decision on the pods of another kind, preview the object: "
             f"{flags.command(command)}"
         )
     if not OBJECT_NAME.fullmatch(name):
         raise TargetError(f"{name!r} is not the name of an object")
     return ObjectTarget(kind, name)
-
-
-def _no_word(text: str) -> TargetError:
-    names = {word: _name_of(target) for word, target in _WORDS.items()}
-    close = get_close_matches(text[:100].lower(), names, n=3)
-    advice = (
-        f"did you mean {' or '.join(names[word] for word in close)}?"
-        if close
-        else "docs/reasons.md lists the codes"
-    )
-    return TargetError(f"{text!r} is no reason code and no remedy; {advice}")
-
-
-def _name_of(target: Reason | RemedyTarget) -> str:
-    return str(target) if isinstance(target, Reason) else target.name

@@ -62,7 +62,7 @@ def first_certificates(
         approvals = [
             (approval.last_transition_time or approval.last_update_time, request.metadata.name)
             for _, request in found
-            if (approval := request.approval) is not None
+            if (approval := request.status.condition("Approved")) is not None
         ]
         times = [(time, name) for time, name in approvals if time is not None]
         if times:

@@ -6,19 +6,18 @@ Pods of one template are kept once. So the memory grows with templates, and it h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import DNS_LABEL_NAME, SYSTEM_NAMESPACE_PREFIXES
 from webhook.core.decision_input import facts_of
 from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
-from webhook.core.policy.coverage import PolicySet
 from webhook.core.remedies.base import FoundContainers
-from webhook.inspect.findings import Finding
+from webhook.inspect.findings import Finding, FoundContainer
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.next_pod import next_pod
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.workload import WorkloadName, workload_of
@@ -63,11 +62,13 @@ _TASK_RUN_LABEL = "tekton.dev/taskRun"
 `tekton.dev/pipeline` and `tekton.dev/task` differ from pipeline to pipeline."""
 _OF_ONE_RUN = re.compile(
     r".*-(\d+|[bcdfghjklmnpqrstvwxz2456789]{5})"
-    r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    r"|(.*[-_.])?[0-9a-f]{16,64}"
+    r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|.*\d{4}-\d\d-\d\d.*",
     re.ASCII,
 )
-"""A value that ends in a number or in a generated suffix (k8s.io/apimachinery `util/rand`), or that
-is a UID."""
+"""A value that ends in a number, in a generated suffix (k8s.io/apimachinery `util/rand`) or in a
+hash, or that is a UID or has a date."""
 
 
 @dataclass(slots=True)
@@ -89,23 +90,13 @@ class PodKind:
         return decode_pod(self.encoded)
 
 
-class _Key(NamedTuple):
-    namespace: str
-    template: bytes
-    """The facts about the pod. Empty for pods whose workload has a template."""
-    workload: str
-    plan: int
-    containers: frozenset[str]
-
-
 class FoundPods:
-    """The pods with one symptom. `view` and `policies` say which of them are decided alike."""
+    """The pods with one symptom. The cluster's policies say which of them are decided alike."""
 
-    def __init__(self, view: ClusterView, policies: PolicySet, max_bytes: int = _MAX_BYTES) -> None:
-        self._view, self._policies = view, policies
-        self._max_bytes = max_bytes
-        self._size = 0
-        self._kinds: dict[_Key, PodKind] = {}
+    def __init__(self, cluster: KnownCluster, max_bytes: int = _MAX_BYTES) -> None:
+        self._cluster = cluster
+        self._free_bytes = max_bytes
+        self._kinds: dict[tuple[object, ...], PodKind] = {}
         self._containers: tuple[set[str], set[str]] = set(), set()
         self._labels: dict[str, str] | None = None
         self._of_task_runs = True
@@ -121,53 +112,47 @@ class FoundPods:
     def add(self, pod: LivePod, findings: Sequence[Finding]) -> None:
         """Add a pod and what was found at it."""
         self.count += 1
-        containers = [each.container for each in findings]
-        if all(each is not None and each.kept_alive for each in containers):
+        found = [each.container for each in findings]
+        if all(each is not None and each.kept_alive for each in found):
             self.kept_alive += 1
             return
-        self.namespaces.add(pod.metadata.namespace)
-        workload = workload_of(pod.metadata)
-        labels = stable_labels(pod, workload)
-        self._labels = (
-            labels if self._labels is None else dict(self._labels.items() & labels.items())
-        )
-        self._of_task_runs &= _TASK_RUN_LABEL in (pod.metadata.labels or {})
-        found = [each for each in containers if each is not None and not each.kept_alive]
-        for container in found:
+        containers = [each for each in found if each is not None and not each.kept_alive]
+        for container in containers:
             names = self._containers[0 if container.init else 1]
             if len(names) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(container.name):
                 names.add(container.name)
-        self._keep(pod, workload, frozenset(each.name for each in found))
-
-    def _keep(self, live: LivePod, workload: WorkloadName, containers: frozenset[str]) -> None:
-        namespace = live.metadata.namespace
+        self.namespaces.add(pod.metadata.namespace)
+        created: Pod = pod
         try:
-            pod = next_pod(live, self._view.runtime_classes)
-            has_template = workload.kind in _TEMPLATED_KINDS or workload.kind == "Job"
-            facts = b"" if has_template else _encode(facts_of(pod))
+            created = next_pod(pod, self._cluster.view.runtime_classes)
+            self._keep(created, workload_of(pod.metadata), pod.metadata.namespace, containers)
         except DECODE_ERRORS:
             self.uncompared += 1
-            return
-        title = workload.title if has_template else ""
-        key = _Key(namespace, facts, title, self._plan_of(pod, namespace), containers)
-        known = self._kinds.get(key)
-        if known is not None:
+        self._of_task_runs &= _TASK_RUN_LABEL in (created.labels or {})
+        labels = stable_labels(created, workload_of(pod.metadata)).items()
+        self._labels = dict(labels if self._labels is None else self._labels.items() & labels)
+
+    def _keep(
+        self,
+        pod: Pod,
+        workload: WorkloadName,
+        namespace: str,
+        containers: Sequence[FoundContainer],
+    ) -> None:
+        """Keep the next pod of a workload. Raises one of DECODE_ERRORS."""
+        has_template = workload.kind in _TEMPLATED_KINDS or workload.kind == "Job"
+        facts = workload.title if has_template else _encode(facts_of(pod))
+        names = frozenset(each.name for each in containers)
+        key = (namespace, facts, self._cluster.decide(pod, namespace).policies, names)
+        if (known := self._kinds.get(key)) is not None:
             known.count += 1
             return
         encoded = _encode(pod)
-        self._size += len(encoded) + len(facts)
-        if self._size > self._max_bytes:
+        self._free_bytes -= len(encoded) + len(facts)
+        if self._free_bytes < 0:
             self.uncompared += 1
         else:
-            self._kinds[key] = PodKind(namespace, workload, containers, encoded)
-
-    def _plan_of(self, pod: Pod, namespace: str) -> int:
-        """Return the number of the plan of the policies in force. -1 if there is none."""
-        known = self._view.namespace(namespace)
-        if known is None:
-            return -1
-        plan = self._policies.coverage_for(known, None).group.plan(pod.labels or {})
-        return plan.number if plan is not None else -1
+            self._kinds[key] = PodKind(namespace, workload, names, encoded)
 
     @property
     def kinds(self) -> Iterator[PodKind]:
@@ -187,27 +172,34 @@ class FoundPods:
         )
         return FoundContainers(("*",) if self._of_task_runs else init, regular)
 
-    @property
-    def pod_selector(self) -> dict[str, Any]:
-        """A selector that all pods match, and pods of later runs too. Empty if there is none."""
+    def pod_selector(self, templates: Mapping[WorkloadName, Pod]) -> dict[str, Any]:
+        """Return a selector that all pods match, and later pods too. Empty if there is none.
+
+        `templates` are the pods that workloads create next, as far as they could be read.
+        """
         if self._of_task_runs:
             return {"matchExpressions": [{"key": _TASK_RUN_LABEL, "operator": "Exists"}]}
         labels = self._labels or {}
+        for kind in self._kinds.values():
+            if (template := templates.get(kind.workload)) is not None:
+                labels = dict(labels.items() & (template.labels or {}).items())
         keys = [key for key in _PREFERRED_LABELS if key in labels] or sorted(labels)
         return {"matchLabels": {keys[0]: labels[keys[0]]}} if keys else {}
 
 
-def stable_labels(pod: LivePod, workload: WorkloadName) -> dict[str, str]:
-    """Return the labels that the next pod of the workload is likely to have too."""
-    labels = pod.metadata.labels or {}
-    unstable = _GENERATED_LABELS | _RELEASE_LABELS
+def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
+    """Return the labels that later pods of a workload are likely to have too.
+
+    A number alone counts something, such as the runs of a task.
+    """
     of_run = workload.kind not in _TEMPLATED_KINDS
-    names = {pod.metadata.name, workload.name}
+    names = {pod.name, workload.name}
     return {
         key: value
-        for key, value in labels.items()
-        if key not in unstable
+        for key, value in (pod.labels or {}).items()
+        if key not in _GENERATED_LABELS | _RELEASE_LABELS
         and value
+        and not value.isdecimal()
         and not (of_run and (value in names or _OF_ONE_RUN.fullmatch(value)))
     }
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from webhook.core.printable import printable_json
+from webhook.core.remedies import REMEDIES
 from webhook.inspect.findings import Area, Certainty, Finding, Verdict
 
 POSSIBLE = "possible"
@@ -61,6 +61,11 @@ class DefectNodes(_Part, frozen=True):
         """The number of all nodes."""
         return self.affected + self.possible + self.partly + self.not_affected + self.unverified
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether a node has the defect with any configuration."""
+        return bool(self.affected + self.partly) and not self.requires
+
 
 class PolicyNeed(_Part, frozen=True):
     """Whether the nodes still need a remedy of a policy."""
@@ -108,6 +113,33 @@ class PolicyPreview(_Part, frozen=True, kw_only=True):
         """What the policy does, as `changes 12 of the 12 pods found`."""
         return f"changes {self.changes} of the {count_of(self.pods, 'pod')} found"
 
+    @property
+    def node_configuration(self) -> str:
+        """The command that configures nodes for the remedy. Empty if there is none."""
+        return "" if self.in_force else REMEDIES[self.remedy].node_configuration
+
+    @property
+    def sentences(self) -> list[str]:
+        """What policies do for the pods that were found."""
+        sentences = [
+            f"Policy {each.text} has a remedy for {count_of(each.pods, 'pod')} like these."
+            for each in self.in_force
+        ]
+        if self.changes and self.is_audited:
+            sentences.append(
+                f"A policy with {self.remedy} is in the cluster already. It {self.phrase}, once "
+                "you delete `action: Audit` there."
+            )
+        elif self.changes:
+            sentences.append(f"The proposed policy has {self.remedy}, and {self.phrase}.")
+        if self.warning:
+            sentences.append(f"{self.warning}.")
+        subject = "It leaves" if self.changes else f"A policy with {self.remedy} would leave"
+        return sentences + [
+            f"{subject} {count_of(each.pods, 'pod')} unchanged: {each.text}."
+            for each in self.unchanged
+        ]
+
 
 class SymptomNode(_Part, frozen=True):
     """A node with pods that have a symptom."""
@@ -121,6 +153,11 @@ class SymptomNode(_Part, frozen=True):
     certainty: Certainty
     """The certainty of the most certain of these findings."""
     last_seen: datetime | None
+
+    @property
+    def title(self) -> str:
+        """The name and the runtime, such as `worker-1 (cri-o 1.33.12)`."""
+        return f"{self.name} ({self.runtime})" if self.runtime else self.name
 
 
 class SymptomReport(_Part, frozen=True):
@@ -174,8 +211,6 @@ class ScanReport(_Part, frozen=True):
     """The command that makes this scan again."""
     apply_command: str = "podsettle scan -o policy | kubectl create -f -"
     """The command that creates the proposed policies."""
-    native: bool = False
-    """Whether it creates native policies, because the cluster has no SettlePolicies."""
 
     @property
     def found(self) -> bool:
@@ -186,9 +221,3 @@ class ScanReport(_Part, frozen=True):
 def count_of(number: int, noun: str) -> str:
     """Return a number and a noun, such as `1 pod` and `2 pods`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def to_json(report: ScanReport) -> str:
-    """Return a report as JSON."""
-    text = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
-    return f"{printable_json(text)}\n"

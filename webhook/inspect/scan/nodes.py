@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from webhook.core.cluster.nodes import Node
-from webhook.core.cluster.remedy_need import survey
 from webhook.core.cluster.view import ClusterView
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, DefectStatus
@@ -25,7 +25,10 @@ def node_groups(nodes: Iterable[Node]) -> tuple[NodeGroup, ...]:
             kubelet=kubelet,
             count=len(group),
             names=tuple(sorted(node.name for node in group)),
-            defects=tuple(_node_defect(group[0], defect) for defect in DEFECTS),
+            defects=tuple(
+                NodeDefect(defect.id, _status(group[0], defect), _cure(group[0], defect))
+                for defect in DEFECTS
+            ),
         )
         for (runtime, kubelet), group in by_software.items()
     ]
@@ -38,13 +41,16 @@ def software_of(node: Node) -> tuple[str, str]:
     return runtime, str(node.kubelet or "?")
 
 
-def _node_defect(node: Node, defect: Defect) -> NodeDefect:
-    release = defect.cure_for(node.runtime, node.kubelet)
-    component = "kubelet" if defect.component == "kubelet" else node.runtime.name
-    cured_by = f"{component} {release}" if release is not None else ""
+def _status(node: Node, defect: Defect) -> str:
     status = node.status_for(defect)
     is_possible = defect.requires is not None and status is DefectStatus.AFFECTED
-    return NodeDefect(defect.id, POSSIBLE if is_possible else status.value, cured_by)
+    return POSSIBLE if is_possible else status.value
+
+
+def _cure(node: Node, defect: Defect) -> str:
+    release = defect.cure_for(node.runtime, node.kubelet)
+    component = "kubelet" if defect.component == "kubelet" else node.runtime.name
+    return f"{component} {release}" if release is not None else ""
 
 
 def defect_nodes(
@@ -56,19 +62,16 @@ def defect_nodes(
     """
     result = []
     for defect in DEFECTS:
-        found = survey(nodes, defect)
-        affected, possible = len(found.affected), 0
-        if defect.requires is not None:
-            affected, possible = 0, affected
+        counts = Counter(_status(node, defect) for node in nodes)
         result.append(
             DefectNodes(
                 defect=defect.id,
                 title=defect.title,
-                affected=affected,
-                possible=possible,
-                partly=len(found.partly),
-                not_affected=len(found.not_affected),
-                unverified=len(found.unverified),
+                affected=counts[DefectStatus.AFFECTED],
+                possible=counts[POSSIBLE],
+                partly=counts[DefectStatus.PARTLY_AFFECTED],
+                not_affected=counts[DefectStatus.NOT_AFFECTED],
+                unverified=counts[DefectStatus.UNVERIFIED],
                 remedies=defect.remedies,
                 policies=curing.get(defect.id, ()),
                 page=page_of(defect),

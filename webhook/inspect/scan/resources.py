@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -13,14 +13,14 @@ from webhook.inspect.paged import Areas, Resource
 T = TypeVar("T")
 
 
-class LiveNode(WireStruct):
-    """The metadata of a node. The rest of it is in the view of the cluster."""
+class NamedObject(WireStruct):
+    """The metadata of an object. The rest of a node is in the view of the cluster."""
 
     metadata: LiveMetadata
 
 
 PODS = Resource("pods", "Pod", LivePod)
-NODE_METADATA = Resource("nodes", "Node", LiveNode, namespaced=False, metadata_only=True)
+NODE_METADATA = Resource("nodes", "Node", NamedObject, namespaced=False, metadata_only=True)
 EVENTS = Resource(
     "events", "Event", Event, kept="the API server keeps events for an hour by default"
 )
@@ -32,6 +32,8 @@ SIGNING_REQUESTS = Resource(
     namespaced=False,
     kept="Kubernetes deletes approved requests after an hour",
 )
+ABOUT = "involvedObject.uid="
+"""The beginning of the field selector for the events about one object."""
 ALL = (PODS, NODE_METADATA, EVENTS, SIGNING_REQUESTS)
 
 
@@ -46,9 +48,12 @@ class ObjectReader(Protocol):
         """The time at which the cluster has, or had, these objects."""
 
     def objects(
-        self, resource: Resource[T], namespace: str | None = None, field_selector: str = ""
+        self,
+        resource: Resource[T],
+        namespace: str | None = None,
+        field_selectors: Sequence[str] = (),
     ) -> AsyncIterator[T]:
-        """Yield the objects of a list. Record in `areas` what could not be read. Raise nothing.
+        """Yield the objects of lists. Record in `areas` what could not be read. Raise nothing.
 
-        A source may ignore `field_selector`, so callers have to select again.
+        A source may ignore a field selector, so callers have to select again.
         """

@@ -1,35 +1,117 @@
-"""The part of a report about each symptom: the verdict, the findings, the advice, the timeline."""
+"""The part of a report about each symptom: the verdict, the findings, the advice, the timeline.
+
+Findings are kept by workload and by node. So the memory does not grow with pods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from webhook.core.cluster.nodes import Node
-from webhook.inspect.findings import verdict
+from webhook.core.defects.defect import Defect
+from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Finding, verdict
 from webhook.inspect.paged import Areas
 from webhook.inspect.scan import unsettled
-from webhook.inspect.scan.advice import advice_for
-from webhook.inspect.scan.grouped_findings import Tally
-from webhook.inspect.scan.model import Bin, SymptomNode, SymptomReport
+from webhook.inspect.scan.model import Bin, PolicyPreview, SymptomNode, SymptomReport
 from webhook.inspect.scan.nodes import page_of, software_of
 from webhook.inspect.scan.proposals import Proposal
 from webhook.inspect.scan.symptoms import SYMPTOMS
 from webhook.inspect.scan.symptoms.base import Symptom
 
+K = TypeVar("K")
+
+MAX_GROUPS = 5_000
+"""The maximum number of workloads with a finding, over all symptoms. The others are counted."""
+_MAX_TIMES = 20_000
+"""The maximum number of times of one symptom in the timeline. They take 160 KB."""
 MAX_BINS = 48
 """The maximum number of parts of a timeline, because people look at them side by side."""
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _BIN_SECONDS = (
     _MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY,
 )  # fmt: skip
+_ORDER = list(Certainty)
+_UNSETTLED = Symptom(
+    id=unsettled.ID,
+    title=unsettled.TITLE,
+    defect=None,
+    areas=unsettled.AREAS,
+    find=lambda _case: iter(()),  # UnsettledPods judges: it also counts its failures.
+    page=unsettled.PAGE,
+)
+
+
+@dataclass
+class _Found:
+    """What was found of one symptom."""
+
+    count: int = 0
+    unlisted: int = 0
+    """The number of findings at workloads that are not listed."""
+    times: array[int] = field(default_factory=lambda: array("q"))
+    """The times at which the symptom was seen, in seconds since 1970."""
+    by_workload: dict[tuple[str, str, Certainty], Finding] = field(default_factory=dict)
+    by_node: dict[str, Finding] = field(default_factory=dict)
+
+
+class Tally:
+    """The findings of a scan so far."""
+
+    def __init__(self, max_groups: int = MAX_GROUPS) -> None:
+        self._free = {"workloads": max_groups, "nodes": max_groups}
+        self.found: defaultdict[str, _Found] = defaultdict(_Found)
+
+    def add(self, finding: Finding) -> None:
+        """Add a finding about one pod."""
+        found = self.found[finding.symptom]
+        found.count += 1
+        if finding.first_seen is not None and len(found.times) < _MAX_TIMES:
+            found.times.append(int(finding.first_seen.timestamp()))
+        key = (finding.namespace, finding.workload, finding.certainty)
+        found.unlisted += not self._put("workloads", found.by_workload, key, finding)
+        # A pod may name a node that is gone, and any number of pods may.
+        if finding.node:
+            self._put("nodes", found.by_node, finding.node, finding)
+
+    def _put(self, kind: str, groups: dict[K, Finding], key: K, finding: Finding) -> bool:
+        """Add a finding to its group. Return False if there are too many groups of the kind."""
+        if key in groups:
+            groups[key] = _merge(groups[key], finding)
+        elif self._free[kind]:
+            self._free[kind] -= 1
+            groups[key] = finding
+        else:
+            return False
+        return True
+
+
+def _merge(group: Finding, finding: Finding) -> Finding:
+    """Return a group with one more finding. The evidence of the first pods is kept."""
+    evidence = group.evidence
+    if len(evidence) + len(finding.evidence) <= MAX_EVIDENCE:
+        evidence = (*evidence, *(each for each in finding.evidence if each not in evidence))
+    first = [each for each in (group.first_seen, finding.first_seen) if each is not None]
+    last = [each for each in (group.last_seen, finding.last_seen) if each is not None]
+    return replace(
+        group,
+        count=group.count + finding.count,
+        certainty=min(group.certainty, finding.certainty, key=_ORDER.index),
+        evidence=evidence,
+        first_seen=min(first, default=None),
+        last_seen=max(last, default=None),
+    )
 
 
 def bin_length(tally: Tally) -> int:
     """Return the length of the parts of all timelines, in seconds."""
-    times = [time for symptom in SYMPTOMS for time in tally.times(symptom.id)]
+    times = [time for symptom in SYMPTOMS for time in tally.found[symptom.id].times]
     span = max(times) - min(times) if times else 0
     # One part more than the quotient, because the first part begins before the first time.
     fitting = (length for length in _BIN_SECONDS if span // length + 2 <= MAX_BINS)
@@ -45,82 +127,59 @@ def symptom_reports(
 ) -> tuple[SymptomReport, ...]:
     """Return a report for each symptom, and one for the pods that are not settled.
 
+    The most certain and most frequent findings come first, and the nodes with the most findings.
     `proposals` are the policies for symptoms, by the symptom's id.
     """
     software = {node.name: software_of(node) for node in nodes}
-    reports = [
-        _symptom_report(symptom, tally, areas, bin_seconds, proposals.get(symptom.id), software)
-        for symptom in SYMPTOMS
-    ]
-    unsettled_findings = tally.findings(unsettled.ID)
-    unsettled_areas = [areas.named(name) for name in unsettled.AREAS]
-    unsettled_areas += [area for area in areas.all if area.name == unsettled.DECISIONS]
-    reports.append(
-        SymptomReport(
-            id=unsettled.ID,
-            title=unsettled.TITLE,
-            defect=None,
-            verdict=verdict(tally.count(unsettled.ID), unsettled_areas),
-            findings=unsettled_findings,
-            unlisted=tally.unlisted(unsettled.ID),
-            advice=unsettled.advice_for(unsettled_findings),
-            policy="",
-            page=unsettled.PAGE,
-            timeline=(),
-            pods=tally.count(unsettled.ID),
-            nodes=_nodes(tally, unsettled.ID, software),
+    decisions = [area for area in areas.all if area.name == unsettled.DECISIONS]
+    reports = []
+    for symptom in (*SYMPTOMS, _UNSETTLED):
+        found, proposal = tally.found[symptom.id], proposals.get(symptom.id)
+        preview = proposal.preview if proposal is not None else None
+        findings = sorted(
+            found.by_workload.values(),
+            key=lambda f: (_ORDER.index(f.certainty), -f.count, f.namespace, f.workload),
         )
-    )
+        limits = [areas.named(name) for name in symptom.areas]
+        advice, page, times = "", symptom.page, Counter[int]()
+        if symptom is _UNSETTLED:
+            limits += decisions
+            advice = unsettled.advice_for(findings)
+        else:
+            times = Counter(time - time % bin_seconds for time in found.times)
+            # The catalogue has no advice on a fault of configuration, but its first finding has.
+            advice = findings[0].advice if findings else ""
+        if symptom.defect is not None:
+            advice = _advice(symptom.defect, preview) if findings else ""
+            page = page_of(symptom.defect)
+        report = SymptomReport(
+            id=symptom.id,
+            title=symptom.title,
+            defect=symptom.defect.id if symptom.defect is not None else None,
+            verdict=verdict(found.count, limits),
+            findings=tuple(findings),
+            unlisted=found.unlisted,
+            advice=advice,
+            policy=proposal.policy if proposal is not None else "",
+            page=page,
+            timeline=tuple(Bin(datetime.fromtimestamp(t, UTC), times[t]) for t in sorted(times)),
+            pods=preview.pods if preview is not None else found.count,
+            preview=preview,
+            nodes=tuple(
+                SymptomNode(
+                    each.node, *software.get(each.node, ("", "")), each.count, each.certainty,
+                    each.last_seen,
+                )
+                for each in sorted(found.by_node.values(), key=lambda f: (-f.count, f.node))
+            ),
+        )  # fmt: skip
+        reports.append(report)
     return tuple(reports)
 
 
-def _symptom_report(
-    symptom: Symptom,
-    tally: Tally,
-    areas: Areas,
-    bin_seconds: int,
-    proposal: Proposal | None,
-    software: Mapping[str, tuple[str, str]],
-) -> SymptomReport:
-    findings, defect = tally.findings(symptom.id), symptom.defect
-    preview = proposal.preview if proposal is not None else None
-    advice = ""
-    if findings:
-        # The catalogue has no advice on a fault of configuration, but its first finding has.
-        advice = advice_for(defect, preview) if defect is not None else findings[0].advice
-    return SymptomReport(
-        id=symptom.id,
-        title=symptom.title,
-        defect=defect.id if defect is not None else None,
-        verdict=verdict(tally.count(symptom.id), [areas.named(name) for name in symptom.areas]),
-        findings=findings,
-        unlisted=tally.unlisted(symptom.id),
-        advice=advice,
-        policy=proposal.policy if proposal is not None else "",
-        page=page_of(defect) if defect is not None else symptom.page,
-        timeline=tuple(_timeline(tally, symptom.id, bin_seconds)),
-        pods=preview.pods if preview is not None else tally.count(symptom.id),
-        preview=preview,
-        nodes=_nodes(tally, symptom.id, software),
-    )
-
-
-def _nodes(
-    tally: Tally, symptom: str, software: Mapping[str, tuple[str, str]]
-) -> tuple[SymptomNode, ...]:
-    """Return the nodes with a symptom, each with its software."""
-    found = []
-    for node in tally.nodes(symptom):
-        runtime, kubelet = software.get(node.name, ("", ""))
-        found.append(replace(node, runtime=runtime, kubelet=kubelet))
-    return tuple(found)
-
-
-def _timeline(tally: Tally, symptom: str, bin_seconds: int) -> Iterator[Bin]:
-    """Yield the parts of a timeline in which the symptom was seen."""
-    counts: dict[int, int] = {}
-    for time in tally.times(symptom):
-        begin = time - time % bin_seconds
-        counts[begin] = counts.get(begin, 0) + 1
-    for begin in sorted(counts):
-        yield Bin(datetime.fromtimestamp(begin, UTC), counts[begin])
+def _advice(defect: Defect, preview: PolicyPreview | None) -> str:
+    """Return what to do about a defect that pods suffer from."""
+    sentences = [defect.advice, *(preview.sentences if preview is not None else ())]
+    if preview is not None and preview.node_configuration:
+        sentences.append(f"Configure the nodes first: `{preview.node_configuration}`.")
+    return " ".join(sentences)

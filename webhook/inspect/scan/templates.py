@@ -1,20 +1,23 @@
-"""The pods that workloads of an API server create next, from their templates."""
+"""The pods that workloads create next, from the templates in an API server or in manifests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from contextlib import suppress
+from functools import cached_property
 
 import msgspec
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.manifests import Manifests
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
 from webhook.core.preview.pods_in_document import Workload, pods_of
+from webhook.inspect.scan.resources import NamedObject
 from webhook.inspect.scan.workload import WorkloadName
 
 _MAX_READ = 50
@@ -28,63 +31,68 @@ _RESOURCES = {
 }
 
 
-class TemplateReader(Protocol):
+class TemplateReader:
     """A source of the pods that workloads create next."""
 
-    async def next_pods(self, workloads: Iterable[WorkloadName]) -> dict[WorkloadName, Pod]:
-        """Return the pods of those workloads whose templates can be read. Raise nothing."""
-
-
-class NoTemplates:
-    """A source without templates, such as a dump without workloads."""
-
-    async def next_pods(
-        self,
-        workloads: Iterable[WorkloadName],  # noqa: ARG002
-    ) -> dict[WorkloadName, Pod]:
-        """Return nothing."""
-        return {}
-
-
-class LiveTemplates:
-    """The templates of an API server, as far as the user may read workloads."""
-
-    def __init__(self, server: ApiServer) -> None:
-        self._reader = ClusterReader(server)
+    async def read(self, workload: WorkloadName) -> object:
+        """Return a workload, or None if it cannot be read. Raise nothing."""
+        raise NotImplementedError
 
     async def next_pods(self, workloads: Iterable[WorkloadName]) -> dict[WorkloadName, Pod]:
         """Return the pods of those workloads whose templates can be read. Raise nothing."""
         found: dict[WorkloadName, Pod] = {}
-        denied: set[tuple[str, str]] = set()
-        wanted = [
-            each for each in dict.fromkeys(workloads) if (each.group, each.kind) in _RESOURCES
-        ]
-        for workload in wanted[:_MAX_READ]:
-            # The rights on one kind in one namespace are usually the same for all names.
-            scope = (workload.namespace, workload.kind)
-            if scope in denied or not OBJECT_NAME.fullmatch(workload.name):
-                continue
-            resource = _RESOURCES[workload.group, workload.kind]
-            right = Right("get", workload.group, resource, workload.namespace, workload.name)
-            try:
-                document = await self._reader.get(right)
-            except NotAllowedError:
-                denied.add(scope)
-                continue
-            except (ApiError, Unreachable):
-                continue
-            pod = next_pod_of(document) if document is not None else None
-            if pod is not None:
-                found[workload] = pod
+        known = [each for each in dict.fromkeys(workloads) if (each.group, each.kind) in _RESOURCES]
+        for workload in known[:_MAX_READ]:
+            for each in pods_of(await self.read(workload)):
+                with suppress(*DECODE_ERRORS):
+                    if isinstance(each, Workload):
+                        found[workload] = decode_pod(msgspec.json.encode(each.created_pod))
         return found
 
 
-def next_pod_of(document: object) -> Pod | None:
-    """Return the pod that a workload would create. None if the object has no template."""
-    for each in pods_of(document):
-        if isinstance(each, Workload):
+class LiveTemplates(TemplateReader):
+    """The templates of an API server, as far as the user may read workloads."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._reader = ClusterReader(server)
+        self._denied: set[tuple[str, str]] = set()
+        """The namespaces and kinds of which one workload was denied. Usually, all of them are."""
+
+    async def read(self, workload: WorkloadName) -> object:
+        """Return a workload, or None if it cannot be read. Raise nothing."""
+        scope = (workload.namespace, workload.kind)
+        if scope not in self._denied and OBJECT_NAME.fullmatch(workload.name):
+            resource = _RESOURCES[workload.group, workload.kind]
+            right = Right("get", workload.group, resource, workload.namespace, workload.name)
             try:
-                return decode_pod(msgspec.json.encode(each.created_pod))
-            except DECODE_ERRORS:
-                return None
-    return None
+                return await self._reader.get(right)
+            except NotAllowedError:
+                self._denied.add(scope)
+            except (ApiError, Unreachable):
+                pass
+        return None
+
+
+class DumpTemplates(TemplateReader):
+    """The templates in manifests."""
+
+    def __init__(self, manifests: Manifests) -> None:
+        self._manifests = manifests
+
+    async def read(self, workload: WorkloadName) -> object:
+        """Return a workload, or None if the manifests do not have it. Raise nothing."""
+        index = self._places.get((workload.kind, workload.namespace, workload.name))
+        if index is None:
+            return None
+        return msgspec.json.decode(self._manifests.objects[workload.kind][index])
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str, str], int]:
+        """The number of each workload among those of its kind."""
+        found: dict[tuple[str, str, str], int] = {}
+        for _, kind in _RESOURCES:
+            for index, encoded in enumerate(self._manifests.objects.get(kind, ())):
+                with suppress(*DECODE_ERRORS):
+                    metadata = msgspec.json.decode(encoded, type=NamedObject).metadata
+                    found[kind, metadata.namespace, metadata.name] = index
+        return found

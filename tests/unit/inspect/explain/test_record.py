@@ -22,7 +22,7 @@ from tests.support.reviews import PODS, load_pod
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.pod import decode_pod
 from webhook.core.remedies import REMEDIES
-from webhook.inspect.explain.record import record_of
+from webhook.inspect.explain.record import Record
 
 
 def test_admitted_pod_shows_a_sign_of_each_remedy() -> None:
@@ -32,9 +32,9 @@ def test_admitted_pod_shows_a_sign_of_each_remedy() -> None:
     for path in [*PODS, *(EXAMPLES / "pods").glob("*.yaml"), *(DATA / "reasons").glob("*.yaml")]:
         document = load_pod(path)
         settled = mutate_pod(document, source.view, namespace=document["metadata"]["namespace"])
-        record = record_of(decode_pod(msgspec.json.encode(settled)))
+        record = Record(decode_pod(msgspec.json.encode(settled)))
         assert not record.unshown, path
-        applied |= record.shown
+        applied |= record.remedies.keys()
     assert applied == REMEDIES.keys()
 
 
@@ -61,16 +61,18 @@ def test_pod_settled_by_any_policies_shows_each_remedy_also_without_its_annotati
         restartPolicy="Never",
     )
     settled = mutate_pod(document, seen)
-    record = record_of(decode_pod(msgspec.json.encode(settled)))
-    assert (record.unshown, record.unrecorded) == ((), ())
-    event(",".join(sorted(record.shown)))
-    shown = record.shown
+    record = Record(decode_pod(msgspec.json.encode(settled)))
+    assert record.doubt == ""
+    event(",".join(sorted(record.remedies)))
     settled["metadata"].pop("annotations", None)
-    copied = record_of(decode_pod(msgspec.json.encode(settled)))
-    assert set(copied.unrecorded) == shown == copied.shown
+    copied = Record(decode_pod(msgspec.json.encode(settled)))
+    assert ("(it may be a copy)" in copied.doubt) == bool(record.remedies)
+    containers = [each for _, each in copied.containers]
+    signs = {name for name in TRACEABLE if any(map(REMEDIES[name].container_sign, containers))}
+    assert signs == record.remedies.keys()
 
 
 @pytest.mark.parametrize("remedy", REMEDIES)
 def test_plain_pod_shows_no_sign_of_any_remedy(remedy: str) -> None:
     plain = pod(container("a"), annotations={"podsettle.dev/applied": f"p/{remedy}"})
-    assert record_of(decode_pod(msgspec.json.encode(plain))).unshown == (remedy,)
+    assert Record(decode_pod(msgspec.json.encode(plain))).unshown == [remedy]

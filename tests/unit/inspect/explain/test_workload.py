@@ -2,224 +2,197 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
-import msgspec
 import pytest
 
-from tests.support.factories import (
-    IMAGE,
-    Json,
-    container,
-    mutate_pod,
-    namespace,
-    pod,
-    policy,
-    view,
-)
+from tests.support.explanations import explained
+from tests.support.factories import IMAGE, Json, container, mutate_pod, namespace, pod, policy, view
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.pod import decode_pod
+from webhook.core.policy.model import SettlePolicy
 from webhook.inspect.cluster_flags import ClusterFlags
-from webhook.inspect.explain.target import ObjectTarget, parse_target
+from webhook.inspect.explain.model import Explanation, FoundSymptom
 from webhook.inspect.explain.text import as_text
-from webhook.inspect.explain.workload import PodGroups, explain_workload
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.webhook_calls import WebhookCalls
 
-WEB = parse_target("deploy/web")
-BUILD = parse_target("job/build")
 TEKTON = policy("tekton", remedies={"postInitSleep": {}})
-CLUSTER = KnownCluster(
-    view(TEKTON, namespaces=[namespace("ci")]), OperatorSettings(linger_image=IMAGE)
-)
-CALLING = WebhookCalls(
-    (
-        {
-            "name": "opt-in.podsettle.dev",
-            "rules": [
-                {
-                    "operations": ["CREATE"],
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "resources": ["pods"],
-                }
-            ],
-        },
-    )
-)
+RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+CALLING = WebhookCalls(({"name": "opt-in.podsettle.dev", "rules": [RULE]},))
 SUMMARY = {"podsettle.dev/summary": "a is\nfine.", "podsettle.dev/applied": "tekton/postInitSleep"}
-SETTLED = mutate_pod(pod(container("a", "/bin/a")), CLUSTER.view)
+WRITTEN = pod(container("a", "/bin/a"))
+
+
+def cluster(*policies: SettlePolicy, **known: Any) -> KnownCluster:
+    seen = view(*(policies or (TEKTON,)), namespaces=[namespace("ci")])
+    return KnownCluster(seen, OperatorSettings(linger_image=IMAGE), **known)
+
+
+SETTLED = mutate_pod(WRITTEN, cluster().view)
 SETTLED["metadata"]["annotations"] |= SUMMARY
 FORGED = pod(annotations=SUMMARY)
 
 
-def workload(kind: str, name: str) -> Json:
-    template = pod(container("a", "/bin/a"))
-    return {
-        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+def explain(
+    *pods: Json, known: KnownCluster, kind: str = "Deployment", others: Iterable[Json] = ()
+) -> Explanation:
+    """Return the explanation of the workload `web` with some pods, which run."""
+    group = "batch" if kind == "Job" else "apps"
+    template = {"metadata": {}, "spec": WRITTEN["spec"]}
+    workload = {
+        "apiVersion": f"{group}/v1",
         "kind": kind,
-        "metadata": {"name": name, "namespace": "ci"},
-        "spec": {"template": {"metadata": {}, "spec": template["spec"]}},
+        "metadata": {"name": "web", "namespace": "ci"},
+        "spec": {"template": template},
     }
+    owner = {"apiVersion": f"{group}/v1", "kind": kind, "name": "web", "controller": True}
+    owned = [
+        {
+            **each,
+            "metadata": {**each["metadata"], "name": f"web-{index}", "ownerReferences": [owner]},
+            "status": {"phase": "Running"},
+        }
+        for index, each in enumerate(pods)
+    ]
+    return explained(f"{kind.lower()}/web", known, workload, *owned, *others)
 
 
-def groups(*pods: Json) -> PodGroups:
-    made = PodGroups()
-    for index, each in enumerate(pods):
-        made.add(f"web-{index}", decode_pod(msgspec.json.encode(each)))
-    return made
+def unsettled(found: Explanation) -> FoundSymptom | None:
+    """Return the symptom of pods that lack a remedy."""
+    return next((each for each in found.symptoms if each.symptom == "not-settled"), None)
 
 
-def test_pods_are_grouped_by_what_they_tell() -> None:
-    assert isinstance(WEB, ObjectTarget)
-    pods = groups(SETTLED, pod(), SETTLED, FORGED)
-    explained = explain_workload(WEB, workload("Deployment", "web"), pods, CLUSTER, "ci")
-    assert explained.verdict == "podsettle would change the next pod of this workload."
-    assert [(each.count, each.state, each.examples) for each in explained.pods] == [
+def test_pods_are_grouped_by_what_was_done_to_them() -> None:
+    copied = {**SETTLED, "metadata": {"name": "copy", "namespace": "ci"}}
+    found = explain(SETTLED, WRITTEN, SETTLED, FORGED, copied, known=cluster())
+    assert found.verdict == "podsettle would change the next pod of this workload."
+    assert [(each.count, each.state, each.examples) for each in found.pods] == [
         (2, "a is fine.", ["web-0", "web-2"]),
-        (1, "podsettle did not change the pod.", ["web-1"]),
+        (1, "podsettle did not change this pod.", ["web-1"]),
         (
             1,
-            "The annotations say: a is fine. But the pod shows no sign of postInitSleep.",
+            "The annotations say that podsettle changed this pod when it was created, but the pod "
+            "shows no sign of postInitSleep.",
             ["web-3"],
         ),
+        (
+            1,
+            "This pod has podsettle's changes, but not its annotations that name them (it may be a "
+            "copy).",
+            ["web-4"],
+        ),
     ]
-    assert explained.advice == [
-        "2 pods have no remedy, because podsettle changes only new pods. This replaces them: "
-        "`kubectl -n ci rollout restart deployment/web`."
-    ]
-    assert "  2 (such as web-0): a is fine.\n" in as_text(explained)
+    assert "  2 (such as web-0): a is fine.\n" in as_text(found)
 
 
-def test_pods_that_are_copies_without_annotations_are_told_apart_and_lack_nothing() -> None:
-    assert isinstance(WEB, ObjectTarget)
-    copied = {**SETTLED, "metadata": {"name": "copy"}}
-    explained = explain_workload(
-        WEB, workload("Deployment", "web"), groups(SETTLED, copied), CLUSTER, "ci"
-    )
-    assert "its annotations that name them (it may be a copy)" in explained.pods[1].state
-    assert explained.advice == []
+def test_pods_that_lack_remedies_are_counted_with_the_command_that_replaces_them() -> None:
+    gate = policy("gate", remedies={"kubeletGate": {}})
+    found = unsettled(explain(SETTLED, WRITTEN, WRITTEN, known=cluster()))
+    assert found is not None
+    assert (found.pods, found.certainty) == (2, "likely")  # The manifests have no node.
+    assert found.advice == "kubectl -n ci rollout restart deployment/web"
+    more = unsettled(explain(SETTLED, WRITTEN, WRITTEN, known=cluster(TEKTON, gate)))
+    assert more is not None
+    assert more.pods == 3
+    assert unsettled(explain(SETTLED, known=cluster())) is None
+    of_job = unsettled(explain(WRITTEN, known=cluster(), kind="Job"))
+    assert of_job is not None
+    assert of_job.advice == "The next pod of Job/web is settled when it is created."
 
 
 def test_commands_use_the_cluster_that_the_flags_choose() -> None:
-    pods = groups(pod(container("a", "/bin/a")))
-    assert isinstance(WEB, ObjectTarget)
     flags = ClusterFlags("kc b", "prod")
     chosen = "'--kubeconfig=kc b' --context=prod"
-    cluster = replace(CLUSTER, flags=flags, calls=WebhookCalls())
-    explained = explain_workload(WEB, workload("Deployment", "web"), pods, cluster, "ci")
-    assert f"`podsettle doctor {chosen}` checks the installation." in explained.notes[0]
-    cluster = replace(CLUSTER, flags=flags, calls=WebhookCalls(readable=False))
-    explained = explain_workload(WEB, workload("Deployment", "web"), pods, cluster, "ci")
-    assert f"`kubectl {chosen} -n ci rollout restart deployment/web`" in explained.advice[0]
-    (unknown,) = explained.unknown
+    found = explain(WRITTEN, known=cluster(flags=flags, calls=WebhookCalls()))
+    assert f"`podsettle doctor {chosen}` checks the installation." in found.notes[0]
+    found = explain(WRITTEN, known=cluster(flags=flags, calls=WebhookCalls(readable=False)))
+    symptom = unsettled(found)
+    assert symptom is not None
+    assert symptom.advice == f"kubectl {chosen} -n ci rollout restart deployment/web"
+    (unknown,) = (each for each in found.unknown if each.right)
     assert unknown.command.startswith(f"kubectl {chosen} auth can-i list ")
 
 
-def test_policy_that_only_reports_is_named_as_the_cause() -> None:
-    assert isinstance(WEB, ObjectTarget)
-    audited = policy("a", action="Audit", remedies={"postInitSleep": {}})
-    known = KnownCluster(
-        view(audited, namespaces=[namespace("ci")]), OperatorSettings(linger_image=IMAGE)
-    )
-    explained = explain_workload(WEB, workload("Deployment", "web"), groups(pod()), known, "ci")
-    assert explained.verdict == (
-        "podsettle would not change the next pod of this workload, because policy a only reports "
-        "(`action: Audit`)."
-    )
-
-
-def test_job_has_no_command_that_replaces_its_pods() -> None:
-    assert isinstance(BUILD, ObjectTarget)
-    explained = explain_workload(BUILD, workload("Job", "build"), groups(pod()), CLUSTER, "ci")
-    assert explained.advice == ["1 pod has no remedy, because podsettle changes only new pods."]
-
-
-def test_workload_whose_pods_are_all_settled_needs_nothing() -> None:
-    assert isinstance(WEB, ObjectTarget)
-    pods = groups(SETTLED)
-    explained = explain_workload(WEB, workload("Deployment", "web"), pods, CLUSTER, "ci")
-    assert explained.advice == []
-
-
 def test_number_of_groups_is_bounded() -> None:
-    assert isinstance(WEB, ObjectTarget)
     different = [pod(annotations={"podsettle.dev/summary": f"pod {index}."}) for index in range(50)]
-    pods = groups(*different, *different)
-    assert len(pods.all) == 21
-    assert sum(group.count for group in pods.all) == 100
-    assert all(len(group.examples) <= 3 for group in pods.all)
-
-
-def test_pods_without_a_summary_are_told_by_what_was_applied() -> None:
-    settled = mutate_pod(pod(container("a", "/bin/a")), CLUSTER.view)
-    del settled["metadata"]["annotations"]["podsettle.dev/summary"]
-    newer = pod(annotations={"podsettle.dev/applied": "p/unheardOf"})
-    assert [each.state for each in groups(settled, newer).all] == [
-        "podsettle applied tekton/postInitSleep.",
-        "The annotations say: podsettle applied p/unheardOf.",
-    ]
-
-
-def test_pods_that_lack_a_remedy_of_another_policy_are_counted() -> None:
-    assert isinstance(WEB, ObjectTarget)
-    gate = policy("gate", remedies={"kubeletGate": {}})
-    cluster = KnownCluster(
-        view(TEKTON, gate, namespaces=[namespace("ci")]), OperatorSettings(linger_image=IMAGE)
-    )
-    pods = groups(SETTLED, SETTLED, pod())
-    explained = explain_workload(WEB, workload("Deployment", "web"), pods, cluster, "ci")
-    (advice,) = explained.advice
-    assert advice.startswith("1 pod has no remedy, because podsettle changes only new pods. 2 pods")
-    assert "2 pods have only a part of the remedies" in advice
+    groups = explain(*different, *different, known=cluster()).pods
+    assert len(groups) == 21
+    assert sum(group.count for group in groups) == 100
+    assert all(len(group.examples) <= 3 for group in groups)
 
 
 @pytest.mark.parametrize(
-    ("calls", "called", "verdict"),
+    ("known", "called", "verdict"),
     [
         (
-            WebhookCalls(),
+            {"calls": WebhookCalls()},
             "False",
             "podsettle would not change the next pod of this workload, because the API server does "
             "not call podsettle for it.",
         ),
         (
-            WebhookCalls(readable=False),
+            {"calls": WebhookCalls(readable=False)},
             "Unknown",
             "podsettle would change the next pod of this workload if the API server calls "
             "podsettle for it.",
         ),
-        (CALLING, "True", "podsettle would change the next pod of this workload."),
+        (
+            {"calls": CALLING},
+            "True",
+            "podsettle would change the next pod of this workload.",
+        ),
+        (
+            {"settings": OperatorSettings(None, IMAGE, "https://e/\x1b[31m")},
+            None,
+            "What podsettle would do to the next pod of this workload is not known: InternalError",
+        ),
     ],
 )
-def test_verdict_on_a_workload_depends_on_the_webhook_configuration(
-    calls: WebhookCalls, called: str, verdict: str
+def test_verdict_depends_on_the_webhook_configuration_and_on_a_decision(
+    known: dict[str, Any], called: str | None, verdict: str
 ) -> None:
-    assert isinstance(WEB, ObjectTarget)
-    cluster = replace(CLUSTER, calls=calls)
-    explained = explain_workload(WEB, workload("Deployment", "web"), groups(pod()), cluster, "ci")
-    assert (explained.called, explained.verdict) == (called, verdict)
-    assert bool(explained.advice) == (called != "False")
-    promised = "If the API server called podsettle, podsettle would decide:"
-    assert (promised in as_text(explained)) == (called == "False")
+    found = explain(WRITTEN, known=replace(cluster(), **known))
+    assert found.called == called
+    assert found.verdict.startswith(verdict)
+    note = "The API server does not call podsettle for such a pod: "
+    assert any(each.startswith(note) for each in found.notes) == (called == "False")
 
 
-def test_workload_without_init_containers_is_told_that_the_policy_selects_no_container() -> None:
-    assert isinstance(WEB, ObjectTarget)
-    document = workload("Deployment", "web")
-    del document["spec"]["template"]["spec"]["initContainers"]
-    explained = explain_workload(WEB, document, groups(), CLUSTER, "ci")
+def test_policy_that_only_reports_is_named_as_the_cause() -> None:
+    audited = policy("a", action="Audit", remedies={"postInitSleep": {}})
+    assert explain(WRITTEN, known=cluster(audited)).verdict == (
+        "podsettle would not change the next pod of this workload, because only `action: Audit` "
+        "covers it: a."
+    )
+
+
+def test_workload_is_told_that_it_has_no_pod_and_that_a_policy_selects_no_container() -> None:
+    regular = policy("regular", remedies={"postInitSleep": {"initContainers": ["x"]}})
+    assert explain(known=cluster(regular)).notes == []  # The manifests have no pods at all.
+    found = explain(known=cluster(regular), others=[pod()])
+    assert found.notes == ["No pod of this workload was found."]
     assert (
         "  NoContainerSelected postInitSleep: selects none of the pod's containers (init "
-        "containers: none; containers: main) (by tekton)\n"
-    ) in as_text(explained)
-    assert explained.nodes == []
+        "containers: a; containers: main) (by regular)\n"
+    ) in as_text(found)
+    assert found.nodes == []
 
 
-def test_decision_that_fails_is_not_known() -> None:
-    assert isinstance(WEB, ObjectTarget)
-    broken = replace(CLUSTER, settings=OperatorSettings(None, IMAGE, "https://e/\x1b[31m"))
-    explained = explain_workload(WEB, workload("Deployment", "web"), PodGroups(), broken, "ci")
-    assert explained.verdict.startswith(
-        "What podsettle would do to the next pod is not known: InternalError: "
-    )
+def test_cron_job_has_the_pods_of_its_scheduled_jobs() -> None:
+    def of_job(job: str) -> Json:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "controller": True}
+        metadata = {"name": f"{job}-a", "namespace": "ci", "ownerReferences": [owner]}
+        return {**WRITTEN, "metadata": metadata}
+
+    spec = {"jobTemplate": {"spec": {"template": {"spec": WRITTEN["spec"]}}}}
+    cron_job = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly", "namespace": "ci"},
+        "spec": spec,
+    }
+    pods = [of_job("nightly-29000000"), of_job("nightly-manual"), of_job("nightly-x-29000000")]
+    found = explained("cronjob/nightly", cluster(), cron_job, *pods)
+    assert [each.examples for each in found.pods] == [["nightly-29000000-a"]]

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,8 +30,14 @@ from tests.support.planted_symptoms import (
     PlantedEvent,
 )
 from webhook.cluster.decode import read_node, read_runtime_class
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.pod import decode_pod
+from webhook.core.policy.model import parse_policy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies.post_init_sleep import PostInitSleep
 from webhook.inspect.findings import Certainty, Finding
+from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import (
     Condition,
     ContainerState,
@@ -38,11 +45,13 @@ from webhook.inspect.objects import (
     Event,
     LivePod,
     SigningRequest,
-    SigningRequestStatus,
-    Terminated,
+    StateDetails,
+    Status,
 )
 from webhook.inspect.scan.certificates import FirstCertificate, first_certificates
-from webhook.inspect.scan.symptoms import SYMPTOMS, exit_255, slow_umount
+from webhook.inspect.scan.found_pods import FoundPods
+from webhook.inspect.scan.proposals import propose
+from webhook.inspect.scan.symptoms import SYMPTOMS, exit_255, judge_pod
 from webhook.inspect.scan.symptoms.base import ScanFacts
 
 Json = dict[str, Any]
@@ -102,8 +111,7 @@ def facts_for(
 
 def judge(plant: Plant, facts: ScanFacts | None = None) -> list[Finding]:
     facts = facts or facts_for(plant)
-    pod = live_pod(plant)
-    return [finding for symptom in SYMPTOMS for finding in symptom.judge(pod, facts)]
+    return judge_pod(live_pod(plant), facts)
 
 
 def plant_named(name: str) -> Plant:
@@ -269,14 +277,14 @@ def test_exit_code_255_at_a_time_that_the_kubelet_does_not_know_is_not_found(
     plant = plant_named("init-255")
     pod = live_pod(plant)
     unknown = datetime.fromtimestamp(0, UTC)
-    terminated = Terminated(exit_code=255, started_at=unknown, finished_at=unknown)
+    terminated = StateDetails(exit_code=255, started_at=unknown, finished_at=unknown)
     ended = ContainerStatus("prepare", ContainerState(terminated=terminated))
     changed = msgspec.structs.replace(
         pod,
         metadata=msgspec.structs.replace(pod.metadata, creation_timestamp=created),
         status=msgspec.structs.replace(pod.status, init_container_statuses=[ended]),
     )
-    assert list(exit_255.judge(changed, facts_for(plant))) == []
+    assert list(exit_255.SYMPTOM.judge(changed, facts_for(plant))) == []
 
 
 def test_gap_after_a_time_before_the_pod_is_not_found() -> None:
@@ -374,10 +382,10 @@ def test_event_about_the_pull_of_another_container_does_not_explain_a_gap() -> N
     assert [each.certainty for each in judge(changed)] == [Certainty.POSSIBLE]
 
 
-def test_events_are_looked_up_only_for_gaps_that_they_could_explain() -> None:
-    for name, needed in (("umount", True), ("umount-soon", False), ("umount-volatile", False)):
-        plant = plant_named(name)
-        assert slow_umount.needs_events(live_pod(plant), facts_for(plant)) is needed
+def test_gap_that_events_could_explain_is_found_without_events() -> None:
+    # A scan looks up the events of the pods that are found without them.
+    for name, found in (("umount", 1), ("umount-pull", 1), ("umount-soon", 0)):
+        assert len(judge(replace(plant_named(name), events=()))) == found
 
 
 def test_reserved_name_without_a_persistent_volume_is_not_found() -> None:
@@ -473,7 +481,7 @@ def test_request_without_approval_means_little_once_an_approved_one_may_be_delet
         signing_request(NEW, created=NOW + each, approved=False) for each in {timedelta(), newest}
     ]
     if denied:
-        status = SigningRequestStatus([Condition(type="Denied", status="True")])
+        status = Status([Condition(type="Denied", status="True")])
         requests = [msgspec.structs.replace(each, status=status) for each in requests]
     plant = plant_named("early")
     found = first_certificates(requests, NODE_CREATED, NOW + age)
@@ -493,7 +501,7 @@ def test_oldest_request_of_a_node_is_its_first_for_an_hour(
     if approved is not None:
         approved_at = NOW + timedelta(minutes=created + approved)
         condition = Condition(type="Approved", status="True", last_transition_time=approved_at)
-        request = msgspec.structs.replace(request, status=SigningRequestStatus([condition]))
+        request = msgspec.structs.replace(request, status=Status([condition]))
     now = NOW + timedelta(minutes=max(age, created))
     found = first_certificates([request], NODE_CREATED, now)
     assert found == {NEW: FirstCertificate(f"csr-{NEW}", approved_at)}
@@ -532,8 +540,9 @@ def test_request_of_an_earlier_node_of_the_same_name_is_ignored() -> None:
 
 def test_approval_without_a_time_is_not_known() -> None:
     request = signing_request(NEW)
-    assert request.approval is not None
-    approval = msgspec.structs.replace(request.approval, last_transition_time=None)
+    approved = request.status.condition("Approved")
+    assert approved is not None
+    approval = msgspec.structs.replace(approved, last_transition_time=None)
     status = msgspec.structs.replace(request.status, conditions=[approval])
     untimed = msgspec.structs.replace(request, status=status)
     assert first_certificates([untimed], NODE_CREATED, NOW) == {}
@@ -711,3 +720,107 @@ def test_mount_is_slow_from_two_minutes_on(seconds: int, found: int) -> None:
 def test_finding_advises_the_release_that_fixes_the_runtime_of_the_node() -> None:
     (found,) = judge(plant_named("init-255"))
     assert found.advice == f"Upgrade cri-o on node {CRIO} to 1.33.13 or later."
+
+
+def managed_by_creator(*labels: str) -> list[Json]:
+    owned: Json = {"f:metadata": {"f:labels": {f"f:{each}": {} for each in labels}}}
+    fields = {**owned, "f:spec": {"f:containers": {}}}
+    return [{"time": "2026-11-22T10:00:00Z", "fieldsV1": fields}]
+
+
+LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
+    "none": ({}, {}, None, False),
+    "same": ({"app": "ci"}, {"app": "ci"}, "ci", False),
+    "completed": (
+        {"workflows.argoproj.io/completed": "true"},
+        {"workflows.argoproj.io/completed": "false"},
+        None,
+        False,
+    ),
+    "topology": (
+        {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "eu"},
+        {},
+        None,
+        False,
+    ),
+    "number": ({"airflow-worker": "17"}, {"airflow-worker": "18"}, None, False),
+    "generated": ({"build": "nightly-x7k2p"}, {"build": "nightly-q9w4z"}, None, False),
+    "hash": ({"spark": f"spark-{'0f' * 16}"}, {"spark": f"spark-{'e1' * 16}"}, None, False),
+    "date": (
+        {"run_id": "manual__2026-11-22T1000", "tier": "ci"},
+        {"run_id": "manual__2026-11-23T1000", "tier": "ci"},
+        "ci",
+        False,
+    ),
+    "later": ({"role": "primary", "z": "ci"}, {"z": "ci"}, "ci", True),
+    "all later": ({"role": "primary"}, {}, None, True),
+}
+"""By kind: the labels of a running pod, those of the next pod, the value that a policy selects, and
+whether the pod has `managedFields`."""
+
+
+@pytest.mark.parametrize("kind", LABEL_KINDS)
+@pytest.mark.parametrize("owned", [True, False])
+def test_each_proposal_changes_the_next_pod_of_each_workload_that_it_claims(
+    kind: str, owned: bool
+) -> None:
+    labels, next_labels, selected, is_managed = LABEL_KINDS[kind]
+    claimed = set()
+    for plant in JUDGED:
+        owner = planted_symptoms.owned_by("Job", "build") if owned else {}
+        metadata: Json = {**owner, "labels": labels}
+        if is_managed:
+            metadata["managedFields"] = managed_by_creator(*next_labels)
+        running = replace(plant, metadata=metadata)
+        findings = judge(running, facts := facts_for(running))
+        defect = next(each.defect for each in SYMPTOMS if each.id == plant.symptom)
+        if defect is None:
+            continue
+        view = Snapshot(nodes=Nodes(facts.nodes.values()), runtime_classes=facts.runtime_classes)
+        cluster = KnownCluster(view, OperatorSettings(linger_image="registry.example/linger:1"))
+        found = FoundPods(cluster)
+        found.add(live_pod(running), findings)
+        proposal = propose(defect, found, cluster, {})
+        if proposal is None or not proposal.policy:
+            continue
+        assert proposal.preview.changes == 1
+        document = yaml.safe_load(proposal.policy)
+        selector = document["spec"].get("podSelector")
+        assert (list(selector["matchLabels"].values()) if selector else None) == (
+            [selected] if selected else None
+        )
+        document["spec"]["action"] = "Mutate"
+        following = replace(running, metadata={**owner, "labels": next_labels}).pod("ci")
+        del following["spec"]["nodeName"]
+        pod = decode_pod(msgspec.json.encode(following))
+        decision = cluster.decide(pod, "ci", [parse_policy(document)])
+        assert any(each.changed for each in decision.outcomes), plant.name
+        claimed.add(plant.symptom)
+    assert len(claimed) == 4
+
+
+def test_policy_that_selects_no_next_pod_of_a_template_is_not_claimed_to_change_it() -> None:
+    plant = plant_named("fs-group")
+    owner = planted_symptoms.owned_by("ReplicaSet", "web", app="ci", added="x")
+    running = replace(plant, metadata=owner)
+    cluster = KnownCluster(Snapshot(), OperatorSettings())
+    found = FoundPods(cluster)
+    found.add(live_pod(running), judge(running))
+    (kind,) = found.kinds
+    assert found.pod_selector({}) == {"matchLabels": {"app": "ci"}}
+    for labels, selector in (
+        ({"added": "x"}, {"matchLabels": {"added": "x"}}),
+        ({"app": "other"}, {}),
+    ):
+        template = replace(plant, metadata={"labels": labels}).pod("ci")
+        pod = decode_pod(msgspec.json.encode(template))
+        assert found.pod_selector({kind.workload: pod}) == selector
+
+
+def test_time_of_an_event_before_its_pod_is_left_out() -> None:
+    plant = plant_named("handler")
+    event = PlantedEvent(*plant.events[0])
+    for offset, is_known in ((-3_600, False), (0, True)):
+        changed = replace(plant, events=(event._replace(first=offset, last=offset),))
+        (found,) = judge(changed)
+        assert (found.first_seen is not None) is is_known

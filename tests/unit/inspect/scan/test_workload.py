@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from webhook.cluster.manifests import read_manifests
 from webhook.core.pod import OwnerReference
 from webhook.inspect.cluster_flags import NO_FLAGS
 from webhook.inspect.objects import LiveMetadata
-from webhook.inspect.scan.workload import workload_of
+from webhook.inspect.scan.templates import DumpTemplates
+from webhook.inspect.scan.workload import WorkloadName, workload_of
 
 
 def metadata(
@@ -58,3 +65,20 @@ def test_workload_is_the_controller_and_has_a_command_if_kubectl_can_restart_it(
     workload = workload_of(owned)
     assert workload.title == title
     assert NO_FLAGS.command(workload.rollout_command) == command
+
+
+async def test_next_pods_have_the_templates_of_a_dump(tmp_path: Path) -> None:
+    def deployment(namespace: str, **labels: str) -> dict[str, Any]:
+        pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main"}]}}
+        metadata = {"name": "web", "namespace": namespace}
+        kind = {"apiVersion": "apps/v1", "kind": "Deployment"}
+        return {**kind, "metadata": metadata, "spec": {"template": pod}}
+
+    items = [deployment("shop", app="other"), {"kind": "Deployment"}, deployment("ci", app="web")]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    templates = DumpTemplates(read_manifests([path], BytesIO()))
+    web = WorkloadName("Deployment", "web", "ci", "apps")
+    others = [web._replace(name="api"), web._replace(group="apps.kruise.io")]
+    found = await templates.next_pods([web, *others])
+    assert {workload: (pod.labels or {})["app"] for workload, pod in found.items()} == {web: "web"}

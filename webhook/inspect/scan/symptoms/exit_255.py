@@ -12,25 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import NamedTuple
 
 from webhook.core.constants import GATES, HELPER
 from webhook.core.decision_input import wrapped_command_of
 from webhook.core.durations import format_duration
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.remedies.post_init_sleep import is_kept_alive, kept_alive_ms
-from webhook.inspect.findings import Certainty, Evidence, Finding, FoundContainer
-from webhook.inspect.objects import ContainerStatus, LivePod, Terminated
-from webhook.inspect.scan.symptoms.base import (
-    NodeEvidence,
-    ScanFacts,
-    Symptom,
-    defect_named,
-    is_plausible,
-    make_finding,
-    node_evidence,
-)
+from webhook.inspect.findings import Certainty, Finding, FoundContainer
+from webhook.inspect.objects import StateDetails
+from webhook.inspect.scan.symptoms.base import Case, NodeEvidence, defect_named, symptom_of
 
-ID = "exit-255"
 _DEFECT = defect_named("cri-o-9840")
 _LOST_EXIT_CODE = 255
 _MAX_LIFETIME = timedelta(seconds=2)
@@ -38,48 +30,47 @@ _REASONS = ("Error", "")
 """CRI-O names another reason if the kernel ended a container (`server/container_status.go`)."""
 
 
-def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
+class _Ended(NamedTuple):
+    """A container that ended with the exit code that a runtime reports if it has lost it."""
+
+    container: Container
+    init: bool
+    path: str
+    """The path of the state."""
+    state: StateDetails
+
+
+def find(case: Case) -> Iterator[Finding]:
     """Yield a finding for each container whose exit code the runtime may have lost."""
-    status, spec = pod.status, pod.spec
-    inits = tuple(_ended(pod, status.init_container_statuses, spec.init_containers))
+    found = list(_ended(case, init=True))
     # A container of a pod that restarts always is not expected to end, and its exit code decides
     # nothing.
-    runs_to_completion = spec.restart_policy in ("Never", "OnFailure")
-    regular = tuple(
-        _ended(pod, status.container_statuses, spec.containers) if runs_to_completion else ()
-    )
-    if not inits and not regular:
-        return
-    node = node_evidence(pod, facts, _DEFECT)
-    if node is None:
-        return
-    for path, container, terminated in inits:
-        path = f"status.initContainerStatuses{path}"
-        yield _finding(pod, path, container, terminated, node, init=True)
-    for path, container, terminated in regular:
-        path = f"status.containerStatuses{path}"
-        yield _finding(pod, path, container, terminated, node, init=False)
+    if case.pod.spec.restart_policy in ("Never", "OnFailure"):
+        found += _ended(case, init=False)
+    node = case.node if found else None
+    if node is not None:
+        yield from (_finding(case, each, node) for each in found)
 
 
-def _ended(
-    pod: LivePod, statuses: list[ContainerStatus] | None, containers: list[Container] | None
-) -> Iterator[tuple[str, Container, Terminated]]:
-    """Yield the path of the state, the container and the state of each that ended quickly."""
-    by_name: dict[str, Container] | None = None
-    for index, status in enumerate(statuses or ()):
-        for field, state in (("state", status.state), ("lastState", status.last_state)):
-            terminated = state.terminated if state is not None else None
-            if terminated is None or not _lost(pod, terminated):
+def _ended(case: Case, *, init: bool) -> Iterator[_Ended]:
+    """Yield the containers that ended quickly."""
+    spec, status = case.pod.spec, case.pod.status
+    containers = spec.init_containers if init else spec.containers
+    statuses = status.init_container_statuses if init else status.container_statuses
+    path = "status.initContainerStatuses" if init else "status.containerStatuses"
+    for index, each in enumerate(statuses or ()):
+        for field, state in (("state", each.state), ("lastState", each.last_state)):
+            ended = state.terminated if state is not None else None
+            if ended is None or not _lost(case, ended):
                 continue
-            if by_name is None:
-                by_name = {container.name: container for container in containers or ()}
-            container = by_name.get(status.name)
-            if container is not None and _is_exposed(container):
-                yield f"[{index}].{field}.terminated", container, terminated
-                break
+            container = next((known for known in containers or () if known.name == each.name), None)
+            # Sidecars and gates do not end soon after their start.
+            if container and not (is_sidecar(container) or container.name in GATES):
+                yield _Ended(container, init, f"{path}[{index}].{field}.terminated", ended)
+            break
 
 
-def _lost(pod: LivePod, terminated: Terminated) -> bool:
+def _lost(case: Case, terminated: StateDetails) -> bool:
     started, finished = terminated.started_at, terminated.finished_at
     return (
         terminated.exit_code == _LOST_EXIT_CODE
@@ -88,36 +79,19 @@ def _lost(pod: LivePod, terminated: Terminated) -> bool:
         and started is not None
         and finished is not None
         and timedelta() <= finished - started <= _MAX_LIFETIME
-        and is_plausible(pod, started)
+        and case.is_plausible(started)
     )
 
 
-def _is_exposed(container: Container) -> bool:
-    """Return whether a container can end soon after its start, and its exit code matters."""
-    return not (is_sidecar(container) or container.name in GATES)
-
-
-def _finding(
-    pod: LivePod,
-    path: str,
-    container: Container,
-    terminated: Terminated,
-    node: NodeEvidence,
-    *,
-    init: bool,
-) -> Finding:
+def _finding(case: Case, found: _Ended, node: NodeEvidence) -> Finding:
+    container, init, path, ended = found
     command = wrapped_command_of(container)
     kept_alive = container.name == HELPER or is_kept_alive(command)
-    kind = "init container" if init else "container"
-    started, finished = terminated.started_at, terminated.finished_at
+    started, finished = ended.started_at, ended.finished_at
     lifetime = round((finished - started).total_seconds()) if started and finished else 0
-    evidence = (
-        Evidence(pod.title, f"{path}.exitCode", str(terminated.exit_code), finished),
-        Evidence(pod.title, f"{path}.startedAt", f"{lifetime} s before finishedAt", started),
-    )
     sentence = (
-        f"{kind} {container.name} ended with exit code 255 within {max(lifetime, 1)} s of its "
-        f"start on node {pod.spec.node_name}"
+        f"{'init container' if init else 'container'} {container.name} ended with exit code 255 "
+        f"within {max(lifetime, 1)} s of its start on node {case.pod.spec.node_name}"
     )
     if kept_alive:
         milliseconds = kept_alive_ms(command)
@@ -128,23 +102,17 @@ def _finding(
             f", although postInitSleep keeps it alive{time}: either its program ended with 255, or "
             "`minLifetime` is too short"
         )
-    return make_finding(
-        ID,
-        pod,
+    return case.finding(
         Certainty.POSSIBLE if kept_alive else Certainty.LIKELY,
         sentence,
-        evidence,
+        (
+            case.evidence(f"{path}.exitCode", str(ended.exit_code), finished),
+            case.evidence(f"{path}.startedAt", f"{lifetime} s before finishedAt", started),
+        ),
         finished,
-        defect=_DEFECT,
         node=node,
         container=FoundContainer(container.name, init, kept_alive),
     )
 
 
-SYMPTOM = Symptom(
-    id=ID,
-    title=_DEFECT.title,
-    defect=_DEFECT,
-    areas=("pods", "nodes"),
-    judge=judge,
-)
+SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes"), find)

@@ -7,20 +7,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from webhook.core.defects.defect import Sign
-from webhook.inspect.findings import Certainty, Evidence, Finding
-from webhook.inspect.objects import LivePod
-from webhook.inspect.scan.symptoms.base import (
-    ScanFacts,
-    Symptom,
-    defect_named,
-    event_evidence,
-    first_event,
-    make_finding,
-    names_other_cause,
-    persistent_volumes,
-)
+from webhook.inspect.findings import Certainty, Finding
+from webhook.inspect.scan.symptoms.base import Case, defect_named, event_evidence, symptom_of
 
-ID = "fs-group"
 _DEFECT = defect_named("fsgroup-ownership-walk")
 _MIN_MOUNT_TIME = timedelta(seconds=120)
 """To attach and mount a volume takes seconds. The kubelet reports a timeout after two minutes."""
@@ -41,26 +30,26 @@ _OTHER_CAUSES = tuple(
 """What else delays a pod before its sandbox is ready (kubernetes `pkg/kubelet/events/event.go`)."""
 
 
-def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
+def find(case: Case) -> Iterator[Finding]:
     """Yield the most certain finding about a pod."""
+    pod = case.pod
     context = pod.spec.security_context
-    if context is None or context.fs_group is None or not persistent_volumes(pod):
+    if context is None or context.fs_group is None or not case.claims:
         return
     policy = context.fs_group_change_policy
     if policy == "OnRootMismatch":
         return
-    settings = Evidence(
-        pod.title,
+    settings = case.evidence(
         "spec.securityContext",
         f"fsGroup {context.fs_group}, fsGroupChangePolicy {policy or 'not set, which is Always'}",
     )
-    has_other_cause = names_other_cause(pod, facts, _OTHER_CAUSES)
+    has_other_cause = case.event(*_OTHER_CAUSES) is not None
     for sign in _DEFECT.signs:
-        event = first_event(pod, facts, sign)
+        event = case.event(sign)
         if event is not None:
             certainty = Certainty(sign.certainty)
             if certainty is not Certainty.CERTAIN and (
-                has_other_cause or not _waits_for_claim(pod, event.message)
+                has_other_cause or not _waits_for_claim(case, event.message)
             ):
                 return
             evidence = (event_evidence(event), settings)
@@ -69,7 +58,7 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
                 if certainty is Certainty.CERTAIN
                 else "the pod's volumes were not mounted in time"
             )
-            yield make_finding(ID, pod, certainty, what, evidence, event.time, defect=_DEFECT)
+            yield case.finding(certainty, what, evidence, event.time)
             return
     if has_other_cause:
         return
@@ -81,40 +70,26 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
     if begin is None or end is None or end - begin < _MIN_MOUNT_TIME:
         return
     seconds = round((end - begin).total_seconds())
-    evidence_of_time = Evidence(
-        pod.title,
-        "status.conditions[PodReadyToStartContainers].lastTransitionTime",
-        f"{seconds} s after PodScheduled",
-        end,
-    )
+    field = "status.conditions[PodReadyToStartContainers].lastTransitionTime"
+    evidence = (case.evidence(field, f"{seconds} s after PodScheduled", end), settings)
     sentence = (
         f"the pod's sandbox was ready {seconds} s after the pod was scheduled; to attach volumes "
         "is part of this time"
     )
-    yield make_finding(
-        ID, pod, Certainty.POSSIBLE, sentence, (evidence_of_time, settings), end, defect=_DEFECT
-    )
+    yield case.finding(Certainty.POSSIBLE, sentence, evidence, end)
 
 
-def _waits_for_claim(pod: LivePod, message: str) -> bool:
+def _waits_for_claim(case: Case, message: str) -> bool:
     """Return whether the kubelet waited for a claim that was attached.
 
     Kubelets that name no failed volumes name all of them as unattached (kubernetes
     `pkg/kubelet/volumemanager/volume_manager.go`).
     """
     lists = {name: set(names.split()) for name, names in _VOLUMES.findall(message)}
-    waiting = lists.get("unmounted", set()) & persistent_volumes(pod)
+    waiting = lists.get("unmounted", set()) & case.claims
     if (failed := lists.get("failed to process")) is not None:
         waiting -= failed | lists.get("unattached", set())
     return bool(waiting)
 
 
-SYMPTOM = Symptom(
-    id=ID,
-    title=_DEFECT.title,
-    defect=_DEFECT,
-    areas=("pods", "events"),
-    judge=judge,
-    signs=_DEFECT.signs,
-    against=_OTHER_CAUSES,
-)
+SYMPTOM = symptom_of(_DEFECT, ("pods", "events"), find, _OTHER_CAUSES)

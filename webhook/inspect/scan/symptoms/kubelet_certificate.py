@@ -10,72 +10,67 @@ from webhook.core.decision_input import facts_of, namespace_facts_of
 from webhook.core.remedies.gates import is_needed_by_node
 from webhook.inspect.findings import Certainty, Evidence, Finding, format_time
 from webhook.inspect.objects import LivePod
-from webhook.inspect.scan.symptoms.base import (
-    ScanFacts,
-    Symptom,
-    defect_named,
-    is_plausible,
-    make_finding,
-)
+from webhook.inspect.scan.symptoms.base import Case, defect_named, symptom_of
 
-ID = "kubelet-certificate"
 _DEFECT = defect_named("kubelet-serving-certificate")
 _DOUBT = timedelta(seconds=1)
 """Times are whole seconds, so a difference of one second may be none."""
 
 
-def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
+def find(case: Case) -> Iterator[Finding]:
     """Yield a finding if a container started before the request of its node was approved."""
-    certificate = facts.first_certificates.get(pod.spec.node_name or "")
+    pod = case.pod
+    certificate = case.facts.first_certificates.get(pod.spec.node_name or "")
     if certificate is None:
         return
-    started = _first_start(pod)
-    if started is None or _is_gated(pod) or _is_system_pod(pod):
-        return
+    started = _first_start(case)
     approved = certificate.approved_at
-    if approved is not None and approved <= started:
+    if started is None or (approved is not None and approved <= started):
         return
-    title, field = (
-        f"certificatesigningrequest {certificate.request}",
-        "status.conditions[Approved]",
-    )
+    if _has_gate(pod) or _is_system_pod(pod):
+        return
+    sentence = f"the pod started on node {pod.spec.node_name}"
     if approved is None:
-        sentence = (
-            f"the pod started on node {pod.spec.node_name}, whose kubelet still has no serving "
-            "certificate, so the pod's log cannot be read"
+        sentence += (
+            ", whose kubelet still has no serving certificate, so the pod's log cannot be read"
         )
-        approval = Evidence(title, field, "absent")
     else:
-        sentence = (
-            f"the pod started on node {pod.spec.node_name} "
-            f"{round((approved - started).total_seconds())} s before the approval of the kubelet's "
-            "serving certificate, so its log could not be read then"
+        sentence += (
+            f" {round((approved - started).total_seconds())} s before the approval of the "
+            "kubelet's serving certificate, so its log could not be read then"
         )
-        approval = Evidence(title, field, format_time(approved), approved)
     if not certificate.is_certain:
         sentence += ", unless an earlier request was approved and has been deleted since"
-    in_doubt = approved is not None and approved - started <= _DOUBT
-    in_doubt = in_doubt or not certificate.is_certain
+    in_doubt = not certificate.is_certain
+    in_doubt |= approved is not None and approved - started <= _DOUBT
     certainty = Certainty.POSSIBLE if in_doubt else Certainty.CERTAIN
-    first = Evidence(pod.title, "startedAt of its first container", format_time(started), started)
-    yield make_finding(ID, pod, certainty, sentence, (first, approval), started, defect=_DEFECT)
+    evidence = (
+        case.evidence("startedAt of its first container", format_time(started), started),
+        Evidence(
+            f"certificatesigningrequest {certificate.request}",
+            "status.conditions[Approved]",
+            format_time(approved) if approved is not None else "absent",
+            approved,
+        ),
+    )
+    yield case.finding(certainty, sentence, evidence, started)
 
 
-def _first_start(pod: LivePod) -> datetime | None:
+def _first_start(case: Case) -> datetime | None:
     """Return the earliest start of a container that the status still has."""
-    status = pod.status
+    status = case.pod.status
     starts = [
         started
         for each in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
         for state in (each.state, each.last_state)
         if state is not None
         and (started := state.started_at) is not None
-        and is_plausible(pod, started)
+        and case.is_plausible(started)
     ]
     return min(starts, default=None)
 
 
-def _is_gated(pod: LivePod) -> bool:
+def _has_gate(pod: LivePod) -> bool:
     """Return whether the pod has the gate, which itself starts before the certificate exists."""
     return any(init.name == KUBELET_GATE for init in pod.spec.init_containers or ())
 
@@ -83,13 +78,7 @@ def _is_gated(pod: LivePod) -> bool:
 def _is_system_pod(pod: LivePod) -> bool:
     """Return whether a node may need the pod before the certificate, so that it gets no gate."""
     namespace = namespace_facts_of(pod.metadata.namespace, fixed_selinux_level=False)
-    return is_needed_by_node(facts_of(pod.before_scheduling()), namespace)
+    return is_needed_by_node(facts_of(pod), namespace)
 
 
-SYMPTOM = Symptom(
-    id=ID,
-    title=_DEFECT.title,
-    defect=_DEFECT,
-    areas=("pods", "nodes", "certificatesigningrequests"),
-    judge=judge,
-)
+SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes", "certificatesigningrequests"), find)

@@ -8,15 +8,8 @@ from collections.abc import Iterator
 from webhook.core.defects.defect import Sign
 from webhook.inspect.findings import Certainty, Evidence, Finding
 from webhook.inspect.objects import LivePod
-from webhook.inspect.scan.symptoms.base import (
-    ScanFacts,
-    Symptom,
-    event_evidence,
-    first_event,
-    make_finding,
-)
+from webhook.inspect.scan.symptoms.base import Case, Symptom, event_evidence
 
-ID = "missing-handler"
 _REASON = "FailedCreatePodSandBox"
 _SIGNS = (
     Sign(reason=_REASON, contains=("no runtime for",), certainty="certain"),  # containerd
@@ -28,12 +21,13 @@ _HANDLER = re.compile(
 )
 
 
-def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
+def find(case: Case) -> Iterator[Finding]:
     """Yield a finding if an event or the node says that the handler is missing.
 
     An event says what was, for an hour. So it counts only while the pod does not run, and if the
     node does not list the handler.
     """
+    pod, facts = case.pod, case.facts
     class_name = pod.spec.runtime_class_name
     if not class_name or not pod.spec.node_name or pod.status.phase in _STARTED_PHASES:
         return
@@ -41,49 +35,35 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
     handler = runtime_class.handler if runtime_class is not None else ""
     node = facts.nodes.get(pod.spec.node_name)
     listed = node.handlers if node is not None else None
+    of_class = [Evidence(f"runtimeclass {class_name}", "handler", handler)] if handler else []
     for sign in _SIGNS:
-        event = first_event(pod, facts, sign)
+        event = case.event(sign)
         found = _HANDLER.search(event.message) if event is not None else None
         if event is None or found is None:
             continue
         named = found[1] or found[2]
         if (handler and named != handler) or named in (listed or ()):
             continue
-        evidence = [event_evidence(event)]
-        if handler:
-            evidence.append(Evidence(f"runtimeclass {class_name}", "handler", handler))
-        yield make_finding(
-            ID,
-            pod,
-            Certainty.CERTAIN if handler else Certainty.LIKELY,
+        certainty = Certainty.CERTAIN if handler else Certainty.LIKELY
+        sentence = (
             f"node {pod.spec.node_name} had no runtime handler {named} at the time of the event, "
-            "so the pod could not start",
-            evidence,
-            event.time,
-            advice=_advice(pod, class_name, named),
+            "so the pod could not start"
         )
+        evidence = [event_evidence(event), *of_class]
+        advice = _advice(pod, class_name, named)
+        yield case.finding(certainty, sentence, evidence, event.time, advice=advice)
         return
-    if not handler or node is None or listed is None or pod.status.phase != "Pending":
+    if not handler or listed is None or handler in listed or pod.status.phase != "Pending":
         return
-    if handler not in listed:
-        evidence = [
-            Evidence(f"runtimeclass {class_name}", "handler", handler),
-            Evidence(
-                f"node {node.name}",
-                "status.runtimeHandlers",
-                ", ".join(sorted(filter(None, listed))),
-            ),
-            Evidence(pod.title, "status.phase", "Pending"),
-        ]
-        yield make_finding(
-            ID,
-            pod,
-            Certainty.LIKELY,
-            f"node {node.name} has no runtime handler {handler}, so the pod cannot start",
-            evidence,
-            None,
-            advice=_advice(pod, class_name, handler),
-        )
+    name = f"node {pod.spec.node_name}"
+    evidence = [
+        *of_class,
+        Evidence(name, "status.runtimeHandlers", ", ".join(sorted(filter(None, listed)))),
+        case.evidence("status.phase", "Pending"),
+    ]
+    sentence = f"{name} has no runtime handler {handler}, so the pod cannot start"
+    advice = _advice(pod, class_name, handler)
+    yield case.finding(Certainty.LIKELY, sentence, evidence, advice=advice)
 
 
 def _advice(pod: LivePod, class_name: str, handler: str) -> str:
@@ -94,11 +74,10 @@ def _advice(pod: LivePod, class_name: str, handler: str) -> str:
 
 
 SYMPTOM = Symptom(
-    id=ID,
+    id="missing-handler",
     title="The node of a pod has no handler for the pod's RuntimeClass",
-    defect=None,
     areas=("pods", "nodes", "runtimeclasses", "events"),
-    judge=judge,
+    find=find,
     signs=_SIGNS,
     page="docs/node-config.md",
 )

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
 
 from webhook.core.defects.defect import Sign
 from webhook.inspect.findings import Certainty, Evidence, Finding
-from webhook.inspect.objects import LivePod
-from webhook.inspect.scan.symptoms.base import (
-    NodeEvidence,
-    ScanFacts,
-    Symptom,
-    defect_named,
-    event_evidence,
-    first_event,
-    make_finding,
-    names_other_cause,
-    node_evidence,
-    persistent_volumes,
-)
+from webhook.inspect.scan.symptoms.base import Case, defect_named, event_evidence, symptom_of
 
-ID = "selinux-relabel"
 _DEFECT = defect_named("crio-selinux-relabel")
 _WAITING_REASON = "CreateContainerError"
 _TIMEOUT = "context deadline exceeded"
@@ -34,36 +23,39 @@ _OTHER_STAGE = Sign(
 """CRI-O relabels volumes in that stage only (`server/container_create.go`)."""
 
 
-def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
+class _Timeout(NamedTuple):
+    """What shows that the creation of a container timed out."""
+
+    certainty: Certainty
+    sentence: str
+    evidence: tuple[Evidence, ...]
+    time: datetime | None = None
+
+
+def find(case: Case) -> Iterator[Finding]:
     """Yield the most certain finding about a pod."""
-    node = node_evidence(pod, facts, _DEFECT)
-    if node is None:
-        return
-    has_volume = bool(persistent_volumes(pod))
-    is_elsewhere = names_other_cause(pod, facts, (_OTHER_STAGE,))
+    timeout = next(_timeouts(case), None)
+    node = case.node if timeout is not None else None
+    if timeout is not None and node is not None:
+        yield case.finding(*timeout, node=node)
+
+
+def _timeouts(case: Case) -> Iterator[_Timeout]:
+    """Yield the timeouts by events, and by containers that wait after one. The surest comes first.
+
+    Other causes delay the creation of containers of pods without volumes.
+    """
+    pod, node = case.pod, case.pod.spec.node_name
     for sign in _DEFECT.signs:
-        event = first_event(pod, facts, sign)
-        certainty = Certainty(sign.certainty)
-        # Other causes delay the creation of containers of pods without volumes.
-        is_likely = has_volume and not is_elsewhere
-        if event is None or not (is_likely or certainty is Certainty.CERTAIN):
-            continue
-        sentence = (
-            f"CRI-O did not create a container of the pod in time on node {pod.spec.node_name}"
-        )
-        if certainty is Certainty.CERTAIN:
-            sentence += ", because it was still at the pod's volumes"
-        evidence = (event_evidence(event),)
-        yield make_finding(
-            ID, pod, certainty, sentence, evidence, event.time, defect=_DEFECT, node=node
-        )
-        return
-    if has_volume and not is_elsewhere:
-        yield from _from_state(pod, node)
-
-
-def _from_state(pod: LivePod, node: NodeEvidence) -> Iterator[Finding]:
-    """Yield a finding for the first container that waits after its creation has timed out."""
+        event = case.event(sign)
+        if event is not None:
+            sentence = f"CRI-O did not create a container of the pod in time on node {node}"
+            certainty = Certainty(sign.certainty)
+            if certainty is Certainty.CERTAIN:
+                sentence += ", because it was still at the pod's volumes"
+            elif not _may_be_relabelled(case):
+                continue
+            yield _Timeout(certainty, sentence, (event_evidence(event),), event.time)
     lists = (
         ("initContainerStatuses", pod.status.init_container_statuses),
         ("containerStatuses", pod.status.container_statuses),
@@ -73,35 +65,25 @@ def _from_state(pod: LivePod, node: NodeEvidence) -> Iterator[Finding]:
             waiting = status.state.waiting if status.state is not None else None
             if waiting is None or waiting.reason != _WAITING_REASON:
                 continue
-            if _TIMEOUT in waiting.message and not _OTHER_STAGE.is_in(waiting.message):
-                path = f"status.{field}[{index}].state.waiting"
-                evidence = (
-                    Evidence(pod.title, f"{path}.reason", waiting.reason),
-                    Evidence(pod.title, f"{path}.message", waiting.message),
-                )
-                sentence = (
-                    f"the creation of container {status.name} timed out on node "
-                    f"{pod.spec.node_name}, and the pod has a persistent volume"
-                )
-                yield make_finding(
-                    ID,
-                    pod,
-                    Certainty.POSSIBLE,
-                    sentence,
-                    evidence,
-                    None,
-                    defect=_DEFECT,
-                    node=node,
-                )
+            message = waiting.message
+            if _TIMEOUT not in message or _OTHER_STAGE.is_in(message):
+                continue
+            if not _may_be_relabelled(case):
                 return
+            path = f"status.{field}[{index}].state.waiting"
+            sentence = (
+                f"the creation of container {status.name} timed out on node {node}, and the pod "
+                "has a persistent volume"
+            )
+            evidence = (
+                case.evidence(f"{path}.reason", waiting.reason),
+                case.evidence(f"{path}.message", message),
+            )
+            yield _Timeout(Certainty.POSSIBLE, sentence, evidence)
 
 
-SYMPTOM = Symptom(
-    id=ID,
-    title=_DEFECT.title,
-    defect=_DEFECT,
-    areas=("pods", "nodes", "events"),
-    judge=judge,
-    signs=_DEFECT.signs,
-    against=(_OTHER_STAGE,),
-)
+def _may_be_relabelled(case: Case) -> bool:
+    return bool(case.claims) and case.event(_OTHER_STAGE) is None
+
+
+SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes", "events"), find, (_OTHER_STAGE,))

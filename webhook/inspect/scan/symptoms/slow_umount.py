@@ -14,19 +14,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from webhook.core.pod import Container
-from webhook.inspect.findings import Certainty, Evidence, Finding, format_time
-from webhook.inspect.objects import ContainerStatus, Event, LivePod
-from webhook.inspect.scan.symptoms.base import (
-    ScanFacts,
-    Symptom,
-    defect_named,
-    event_evidence,
-    is_plausible,
-    make_finding,
-    node_evidence,
-)
+from webhook.inspect.findings import Certainty, Finding, format_time
+from webhook.inspect.objects import ContainerStatus, LivePod
+from webhook.inspect.scan.symptoms.base import Case, defect_named, event_evidence, symptom_of
 
-ID = "slow-umount"
 _DEFECT = defect_named("containerd-slow-umount")
 _MIN_GAP_SECONDS = 60
 """Shorter gaps have many causes. The report has a gap of 15 min."""
@@ -34,7 +25,6 @@ _PULLED = "Pulled"
 """The reason of the event about the end of a pull. A cluster has many events about containers, so a
 scan reads those of single pods only."""
 _NO_PULL = "already present on machine"
-
 _PULL_TIME = re.compile(r" in (\S+?)(?: \((\S+) including waiting\))?\.?(?: |$)")
 _MAX_PULL_SECONDS = 7 * 86_400
 """No pull takes longer. A tenant can write an event with any duration."""
@@ -48,9 +38,9 @@ class _Gap(NamedTuple):
     ended: str
     """The name of the init container."""
     finished_at: datetime
+    next_name: str
     next_path: str
     """The next container as events name it, such as `spec.containers{main}`."""
-    next_name: str
     started_at: datetime
 
     @property
@@ -59,14 +49,15 @@ class _Gap(NamedTuple):
         return round((self.started_at - self.finished_at).total_seconds())
 
 
-def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
+def find(case: Case) -> Iterator[Finding]:
     """Yield a finding for each long gap, unless the kubelet began with the next container early."""
-    gaps = _long_gaps(pod)
-    node = node_evidence(pod, facts, _DEFECT) if gaps else None
+    gaps = _long_gaps(case)
+    node = case.node if gaps else None
     if node is None:
         return
     for gap in gaps:
-        events = _events(pod, facts, gap)
+        path = gap.next_path
+        events = [each for each in case.events if each.involved_object.field_path == path]
         pulled = next((event for event in events if event.reason == _PULLED), None)
         pull_seconds = _pull_seconds(pulled.message) if pulled else None
         begins = [time for event in events if (time := event.first_time) is not None]
@@ -74,72 +65,48 @@ def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
             begins.append(pulled.first_time - timedelta(seconds=pull_seconds or 0))
         if begins and (min(begins) - gap.finished_at).total_seconds() * 2 < gap.seconds:
             continue
+        end, start = f"state.terminated.finishedAt of {gap.ended}", f"startedAt of {gap.next_name}"
+        length = f"{gap.seconds} s before the start of {gap.next_name}"
         evidence = [
-            Evidence(
-                pod.title,
-                f"state.terminated.finishedAt of {gap.ended}",
-                f"{gap.seconds} s before the start of {gap.next_name}",
-                gap.finished_at,
-            ),
-            Evidence(
-                pod.title,
-                f"startedAt of {gap.next_name}",
-                format_time(gap.started_at),
-                gap.started_at,
-            ),
+            case.evidence(end, length, gap.finished_at),
+            case.evidence(start, format_time(gap.started_at), gap.started_at),
         ]
         if pulled is not None:
             evidence.append(event_evidence(pulled))
         sentence = (
             f"{gap.next_name} started {gap.seconds} s after init container {gap.ended} had ended, "
-            f"on node {pod.spec.node_name}"
+            f"on node {case.pod.spec.node_name}"
         )
         certainty = Certainty.LIKELY
         if pull_seconds is None:
             sentence += "; when the kubelet began with it is unknown"
             certainty = Certainty.POSSIBLE
-        yield make_finding(
-            ID, pod, certainty, sentence, evidence, gap.finished_at, defect=_DEFECT, node=node
-        )
+        yield case.finding(certainty, sentence, evidence, gap.finished_at, node=node)
 
 
-def needs_events(pod: LivePod, facts: ScanFacts) -> bool:
-    """Return whether the events about containers could change what `judge` says of a pod."""
-    return bool(_long_gaps(pod)) and node_evidence(pod, facts, _DEFECT) is not None
-
-
-def _long_gaps(pod: LivePod) -> list[_Gap]:
+def _long_gaps(case: Case) -> list[_Gap]:
     """Return the long gaps of a pod, in the order of its containers."""
-    init_statuses = _by_name(pod.status.init_container_statuses)
-    if not init_statuses:
-        return []
-    # A native sidecar starts before the next init container, and does not end.
+    pod = case.pod
+    statuses = {status.name: status for status in pod.status.init_container_statuses or ()}
     inits = pod.spec.init_containers or []
     gaps: list[_Gap] = []
-    for index, init in enumerate(inits):
-        status = init_statuses.get(init.name)
-        state = status.state if status is not None else None
-        terminated = state.terminated if state is not None else None
-        if terminated is None or terminated.finished_at is None or init.restart_policy == "Always":
+    for index, init in enumerate(inits if statuses else ()):
+        status = statuses.get(init.name)
+        ended = status.state.terminated if status is not None and status.state is not None else None
+        # A native sidecar starts before the next init container, and does not end.
+        if ended is None or ended.finished_at is None or init.restart_policy == "Always":
             continue
-        if not is_plausible(pod, terminated.finished_at):
-            continue
-        following = inits[index + 1 : index + 2]
-        if following:
-            started = _first_start(following[0], init_statuses)
-            path = f"spec.initContainers{{{following[0].name}}}"
+        if index + 1 < len(inits):
+            following = inits[index + 1]
+            start = _first_start(following, statuses)
+            kind = "initContainers"
         else:
-            following, started = _first_regular(pod)
-            path = f"spec.containers{{{following[0].name}}}" if following else ""
-        if started is None:
+            kind = "containers"
+            start, following = _first_regular(pod) or (None, init)
+        if start is None or not case.is_plausible(ended.finished_at):
             continue
-        gap = _Gap(
-            init.name,
-            terminated.finished_at,
-            path,
-            following[0].name,
-            started,
-        )
+        path = f"spec.{kind}{{{following.name}}}"
+        gap = _Gap(init.name, ended.finished_at, following.name, path, start)
         if gap.seconds >= _MIN_GAP_SECONDS:
             gaps.append(gap)
     return gaps
@@ -153,33 +120,20 @@ def _first_start(container: Container, statuses: dict[str, ContainerStatus]) -> 
     return status.state.started_at
 
 
-def _first_regular(pod: LivePod) -> tuple[list[Container], datetime | None]:
-    """Return the regular container that started first, and when.
+def _first_regular(pod: LivePod) -> tuple[datetime, Container] | None:
+    """Return when the first regular container started, and which it is.
 
     If one has restarted, its first start is unknown, and so is the order.
     """
-    statuses = _by_name(pod.status.container_statuses)
+    statuses = {status.name: status for status in pod.status.container_statuses or ()}
     if any(status.restart_count for status in statuses.values()):
-        return [], None
+        return None
     starts = [
         (started, container)
         for container in pod.spec.containers or ()
         if (started := _first_start(container, statuses)) is not None
     ]
-    if not starts:
-        return [], None
-    started, container = min(starts, key=lambda start: start[0])
-    return [container], started
-
-
-def _by_name(statuses: list[ContainerStatus] | None) -> dict[str, ContainerStatus]:
-    return {status.name: status for status in statuses or ()}
-
-
-def _events(pod: LivePod, facts: ScanFacts, gap: _Gap) -> list[Event]:
-    """Return the events about the container that follows a gap."""
-    events = facts.events.get(pod.key, ())
-    return [event for event in events if event.involved_object.field_path == gap.next_path]
+    return min(starts, key=lambda start: start[0], default=None)
 
 
 def _pull_seconds(message: str) -> float | None:
@@ -198,10 +152,4 @@ def _pull_seconds(message: str) -> float | None:
     return seconds if parts and seconds <= _MAX_PULL_SECONDS else None
 
 
-SYMPTOM = Symptom(
-    id=ID,
-    title=_DEFECT.title,
-    defect=_DEFECT,
-    areas=("pods", "nodes"),
-    judge=judge,
-)
+SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes"), find)

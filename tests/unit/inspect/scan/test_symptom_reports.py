@@ -18,10 +18,10 @@ from webhook.inspect.findings import (
     Looked,
 )
 from webhook.inspect.paged import Areas
-from webhook.inspect.scan.grouped_findings import Tally
-from webhook.inspect.scan.symptom_reports import MAX_BINS, bin_length, symptom_reports
-from webhook.inspect.scan.symptoms import exit_255
+from webhook.inspect.scan.model import SymptomReport
+from webhook.inspect.scan.symptom_reports import MAX_BINS, Tally, bin_length, symptom_reports
 
+ID = "cri-o-9840"
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 
@@ -31,9 +31,7 @@ def finding(
     certainty: Certainty = Certainty.LIKELY,
 ) -> Finding:
     evidence = (Evidence(f"pod of {workload}", "exitCode", str(seen)),) * 2
-    return Finding(
-        exit_255.ID, "cri-o-9840", "ci", workload, 1, certainty, "why", evidence, seen, seen, "do"
-    )
+    return Finding(ID, ID, "ci", workload, 1, certainty, "why", evidence, seen, seen, "do")
 
 
 def all_read() -> Areas:
@@ -43,13 +41,17 @@ def all_read() -> Areas:
     return areas
 
 
+def reported(tally: Tally) -> SymptomReport:
+    return next(each for each in symptom_reports(tally, all_read(), 60, {}) if each.id == ID)
+
+
 def test_findings_of_one_workload_are_counted_together() -> None:
     tally = Tally()
     for minutes in (5, 0, 9):
         tally.add(finding(seen=NOW + timedelta(minutes=minutes)))
     tally.add(finding(seen=None))
-    (group,) = tally.findings(exit_255.ID)
-    assert group.count == tally.count(exit_255.ID) == 4
+    (group,) = reported(tally).findings
+    assert group.count == tally.found[ID].count == 4
     assert group.first_seen == NOW
     assert group.last_seen == NOW + timedelta(minutes=9)
     assert len(group.evidence) <= MAX_EVIDENCE
@@ -59,7 +61,7 @@ def test_findings_of_different_certainty_stay_apart_and_the_most_certain_comes_f
     tally = Tally()
     for certainty in (Certainty.POSSIBLE, Certainty.CERTAIN, Certainty.LIKELY, Certainty.POSSIBLE):
         tally.add(finding(certainty=certainty))
-    found = [(each.certainty, each.count) for each in tally.findings(exit_255.ID)]
+    found = [(each.certainty, each.count) for each in reported(tally).findings]
     assert found == [("certain", 1), ("likely", 1), ("possible", 2)]
 
 
@@ -68,9 +70,9 @@ def test_findings_at_too_many_workloads_are_counted_but_not_listed() -> None:
     for number in range(10):
         tally.add(finding(f"TaskRun/build-{number}"))
     tally.add(finding("TaskRun/build-0"))
-    assert len(tally.findings(exit_255.ID)) == 3
-    assert tally.unlisted(exit_255.ID) == 7
-    assert tally.count(exit_255.ID) == 11
+    assert len(reported(tally).findings) == 3
+    assert reported(tally).unlisted == 7
+    assert tally.found[ID].count == 11
 
 
 @given(st.lists(st.integers(0, 4_000_000_000), min_size=1, max_size=30))
@@ -91,10 +93,10 @@ def test_symptom_without_findings_is_none_only_if_its_areas_were_looked_at(looke
     areas = all_read()
     areas.record(Area("pods", looked, "" if looked is Looked.LOOKED_AT else "a cause"))
     reports = {each.id: each for each in symptom_reports(Tally(), areas, 60, {})}
-    answer = reports[exit_255.ID].verdict.answer
+    answer = reports[ID].verdict.answer
     assert (answer is Answer.NONE) == (looked is Looked.LOOKED_AT)
     # Events were never listed.
-    assert reports["selinux-relabel"].verdict.answer is Answer.NOT_LOOKED_AT
+    assert reports["crio-selinux-relabel"].verdict.answer is Answer.NOT_LOOKED_AT
 
 
 def test_of_several_results_for_a_resource_the_worst_one_counts() -> None:
