@@ -48,7 +48,7 @@ NOT_RUN = {
     "a registry": r"--look-up-images|imageregistry",
     "a node's files": r"/etc/containerd|/proc/pressure|oc debug",
     "the API of native policies: tests/e2e/export runs it": (
-        r"--native --mutate|mutatingadmissionpolicies"
+        r"podsettle export - |mutatingadmissionpolicies"
     ),
     "a user who ends it": r" -w\b|podsettle serve",
     "a choice of the parts in brackets": r"\[-",

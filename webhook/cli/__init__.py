@@ -12,12 +12,11 @@ if os.getpid() == 1:
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from webhook import __version__
-from webhook.cli.internal_errors import ReportingGroup
 from webhook.cli.server_extra import SERVER_COMMANDS, missing_packages, refusing_command
 from webhook.process_memory import imports_excluded_from_gc
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-# By name: a line for the list of commands. A line of click's own would be cut.
 _COMMANDS = {
     "preview": "Show how podsettle would change the pods of workloads.",
     "check": "Check policies and other manifests for errors.",
@@ -42,12 +40,52 @@ _COMMANDS = {
     "completion": "Print the completion script for bash, zsh or fish.",
     "help": "Print the help of a command.",
 }
+"""The commands by name, with their lines in the list of commands. click would cut its own line.
 
+To add the command NAME, add its line here, and write two files:
+
+1. `webhook/cli/NAME.py` with a `click.command` of that name. It turns arguments into a call of
+   `inspect`, `client`, `server` or `core`, and decides nothing itself. Its docstring is the help,
+   which `docs/commands.md` repeats (`make docs`), and says what each exit code means. Options that
+   others have are in `options.py`. Imports that take time stand in the function. An error in the
+   input is an `InputError` (exit code 2). Output goes through `echo.py`, and reports for programs
+   through `emit`, with hints and warnings on standard error. `-v` prints more of the report.
+2. `tests/integration/cli/test_NAME.py` with its output, exit codes 0, 1 and 2, and each error. A
+   command that looks at a cluster has a module in `tests/e2e/cli/` too.
+"""
+
+# click turns these into messages and exit codes. It exits quietly if a pipe is broken.
+_ERRORS_OF_CLICK = (
+    click.ClickException, click.Abort, click.exceptions.Exit, EOFError, BrokenPipeError
+)  # fmt: skip
+_INTERNAL_ERROR = 2
+"""The exit code. Python's own, 1, means that `scan`, `check` or `doctor` has found something."""
 _FLAG_WITH_VALUE = re.compile(r"(-[A-Za-z])=(.*)", re.DOTALL)
 _KUBECTL_FLAGS = frozenset(
     ("-n", "--namespace", "--kubeconfig", "--context", "--as", "--as-group", "--request-timeout")
 )
 """The flags that may stand before the command, as in kubectl. Each takes a value."""
+
+
+class ReportingGroup(click.Group):
+    """A group of commands that reports internal errors with an exit code of their own."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. Print the traceback of an internal error, and exit with 2."""
+        try:
+            return super().invoke(ctx)
+        except _ERRORS_OF_CLICK:
+            raise
+        except Exception as error:
+            import traceback
+
+            from webhook.cli.echo import echo, echo_message
+
+            for line in traceback.format_exc().splitlines():
+                echo(line, err=True)
+            what = f"internal error: {type(error).__name__}"
+            echo_message(f"{what}: please report it with the lines above")
+            ctx.exit(_INTERNAL_ERROR)
 
 
 class _LazyGroup(ReportingGroup):
@@ -70,17 +108,6 @@ class _LazyGroup(ReportingGroup):
         with imports_excluded_from_gc():
             command: click.Command = getattr(import_module(f"webhook.cli.{name}"), name)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that arguments name. The error names similar commands."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as error:
-            raise click.NoSuchCommand(
-                error.command_name, possibilities=_COMMANDS, ctx=ctx
-            ) from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments, and also two forms of kubectl: `-n=ci scan` and `-n ci scan`.
@@ -126,7 +153,12 @@ class _LazyGroup(ReportingGroup):
 
 @click.group(
     cls=_LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    commands=dict.fromkeys(_COMMANDS, click.Command(None)),  # Their names, for similar ones.
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, prog_name="podsettle")
 @click.pass_context

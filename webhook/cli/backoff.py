@@ -10,78 +10,47 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.cli.options import DurationType, FiniteFloat, InputError
+from webhook.cli.options import DURATION, FiniteFloat, InputError
 from webhook.core.durations import format_duration
 
 if TYPE_CHECKING:
     from webhook.client import Backoff
 
-_BACKOFF_OPTIONS = (
-    click.option(
-        "--backoff-first",
-        type=DurationType(),
-        default="500ms",
-        show_default=True,
-        help="The pause before the first retry.",
+_OPTIONS: dict[str, tuple[click.ParamType[Any], object, str]] = {
+    "first": (DURATION, "500ms", "The pause before the first retry."),
+    "factor": (
+        FiniteFloat(min=1),
+        1.5,
+        "The factor by which each pause is longer than the one before.",
     ),
-    click.option(
-        "--backoff-factor",
-        type=FiniteFloat(min=1),
-        default=1.5,
-        show_default=True,
-        help="The factor by which each pause is longer than the one before.",
+    "jitter": (
+        FiniteFloat(0, 1),
+        0.5,
+        "The largest random change of a pause: 0.5 makes it up to 50 % shorter or longer.",
     ),
-    click.option(
-        "--backoff-jitter",
-        type=FiniteFloat(0, 1),
-        default=0.5,
-        show_default=True,
-        help="The largest random change of a pause: 0.5 makes it up to 50 % shorter or longer.",
-    ),
-    click.option(
-        "--backoff-max",
-        type=DurationType(),
-        default="1m",
-        show_default=True,
-        help="The pause from which pauses no longer grow.",
-    ),
-    click.option(
-        "--backoff-total",
-        type=DurationType(),
-        default="1m",
-        show_default=True,
-        help="How long to retry a request after its first failure.",
-    ),
-)
+    "max": (DURATION, "1m", "The pause from which pauses no longer grow."),
+    "total": (DURATION, "1m", "How long to retry a request after its first failure."),
+}
+"""The type, the default and the help of each option --backoff-NAME."""
 
 
 def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the flags of a back-off to a command. The command gets the parameter `backoff`."""
 
     @functools.wraps(command)
-    def wrapper(
-        *arguments: Any,
-        backoff_first: timedelta,
-        backoff_factor: float,
-        backoff_jitter: float,
-        backoff_max: timedelta,
-        backoff_total: timedelta,
-        **options: Any,
-    ) -> None:
+    def wrapper(*arguments: Any, **options: Any) -> None:
         # Imported here, because the import takes 0.4 s and few commands need it.
         from webhook.client import Backoff
 
-        backoff = Backoff(
-            backoff_first.total_seconds(),
-            backoff_factor,
-            backoff_jitter,
-            backoff_total.total_seconds(),
-            backoff_max.total_seconds(),
-        )
+        given = {name: options.pop(f"backoff_{name}") for name in _OPTIONS}
+        for name, value in given.items():
+            if isinstance(value, timedelta):
+                given[name] = value.total_seconds()
+        backoff = Backoff(max_pause=given.pop("max"), **given)
         command(*arguments, backoff=backoff, **options)
 
-    for option in reversed(_BACKOFF_OPTIONS):
-        wrapper = option(wrapper)
+    for name, (kind, default, about) in reversed(_OPTIONS.items()):
+        wrapper = click.option(f"--backoff-{name}", type=kind, default=default, help=about)(wrapper)
     return wrapper
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.echo import echo
-from webhook.cli.options import InputError, certs_dir_option
+from webhook.cli.options import CERTS_DIR, InputError
 from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
 from webhook.tls.development_certificates import DEVELOPMENT_NAMES, ensure_development_certificates
 
@@ -17,7 +17,7 @@ _HOST = re.compile(r"[A-Za-z0-9*]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.
 
 
 @click.command()
-@certs_dir_option
+@click.option("--certs-dir", **CERTS_DIR, show_envvar=True)
 @click.option(
     "--name",
     "names",

@@ -2,67 +2,54 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
 from webhook.cli.check_reports import as_junit, as_sarif
-from webhook.cli.echo import echo, echo_document, echo_json, echo_message, echo_text
-from webhook.cli.open_cluster import open_cluster_if_any
+from webhook.cli.echo import echo, echo_message, echo_text
+from webhook.cli.emit import emit
+from webhook.cli.open_cluster import read_cluster_if_any
 from webhook.cli.options import (
     InputError,
     ViewChoice,
     namespace_option,
+    output_option,
     paths_argument,
-    verbose_option,
     view_options,
 )
-from webhook.cli.policy_hints import (
-    export_hints,
-    missing_handler_hints,
-    missing_node_label_hints,
-    named_namespaces,
-    policy_hints,
-    shadowed_hints,
-    unknown_class_hints,
-    unknown_namespace_hints,
-)
-from webhook.cli.policy_need_lines import policy_need_lines
-from webhook.cluster.manifest_loader import (
-    SUFFIXES,
-    ManifestObject,
-    ManifestsError,
-    duplicates,
-    manifest_files,
-    parse_manifest,
-    read_manifest,
-)
-from webhook.core.cluster.nodes import Nodes
-from webhook.core.constants import KIND
-from webhook.core.policy.coverage import PolicySet
+from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, files_of
+from webhook.cluster.manifests import STDIN, read_manifests
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.cluster.remedy_need import NEED_PHRASES, list_nodes, survey
+from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.export.native_policies import export
+from webhook.core.pod import SpecFields
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.shadowed_remedies import shadowed_remedies
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.still_needed import all_nodes, still_needed
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.policies import replace_policies
+from webhook.core.remedies import REMEDIES
 from webhook.inspect.known_cluster import KnownCluster
 
 
 @click.command()
 @paths_argument
 @view_options
-@verbose_option
 @namespace_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "yaml", "sarif", "junit"]),
-    default="text",
-    show_default=True,
-    help="text: one line for each problem, as FILE:LINE: PATH: PROBLEM. json, yaml: a list of "
+@click.option("-v", "--verbose", is_flag=True, help="Print what is needed and exportable too.")
+@output_option(
+    "text",
+    "json",
+    "yaml",
+    "sarif",
+    "junit",
+    about="text: one line for each problem, as FILE:LINE: PATH: PROBLEM. json, yaml: a list of "
     "problems. sarif: for code scanning. junit: a test for each file.",
 )
 @click.pass_context
@@ -71,6 +58,7 @@ def check(
     paths: tuple[Path, ...],
     view: ViewChoice,
     namespace: str | None,
+    verbose: bool,
     output: str,
 ) -> None:
     """Check policies and other manifests for errors.
@@ -79,141 +67,183 @@ def check(
     and the path of each problem.
 
     Hints on standard error do not change the exit code. They name remedies that never act because
-    another policy sets them first, the policies that the nodes still need, and those that
-    `podsettle export` can print. If the cluster of
+    another policy sets them first, and policies that the nodes no longer need. If the cluster of
     the kubeconfig answers, they also name RuntimeClasses, runtime handlers, labels of nodes and
     namespaces that the cluster lacks. Without a cluster, only the manifests are checked.
 
     Exit codes: 0 no problem; 1 a problem was found; 2 another error.
     """
-    objects: list[ManifestObject] = []
-    problems: list[ManifestProblem] = []
-    sources: list[str] = []
-    for source, (file_objects, file_problems) in _read_manifests(paths):
-        sources.append(source)
-        objects += file_objects
-        problems += file_problems
-    policies = {item.name: item.model for item in reversed(objects) if item.kind == KIND}
-    problems += duplicates(objects)
-    if not policies and not problems:
-        where = ", ".join(map(str, paths))
+    try:
+        files = [file for path in paths for file in ([path] if path == STDIN else files_of([path]))]
+        read = read_manifests(files, sys.stdin.buffer)
+    except ManifestsError as error:
+        raise InputError(str(error)) from None
+    order = {"stdin" if file == STDIN else str(file): at for at, file in enumerate(files)}
+    problems = sorted(read.problems, key=lambda each: (order[each.source], each.line))
+    checked = read.view
+    names = [policy.metadata.name for policy in checked.policies.documents]
+    if not names and not problems:
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; subdirectories are not read)"
-        problems.append(ManifestProblem(where, 0, message))
-    problems = _in_order_of_lines(problems, sources)
-    needed = {name for policy in policies.values() for name in named_namespaces(policy)}
+        problems.append(ManifestProblem(", ".join(map(str, paths)), 0, message))
+    needed = {name for policy in checked.policies.documents for name in _named_namespaces(policy)}
     needed |= {namespace} if namespace is not None else set()
-    with open_cluster_if_any(view, needed) as cluster:
-        for line in _hints(list(policies.values())[::-1], _by_kind(objects), cluster, namespace):
-            echo_message(line)
-    if output in ("json", "yaml"):
-        echo_document(json.dumps([_as_json(problem) for problem in problems], indent=2), output)
-    elif output == "sarif":
-        echo_json(as_sarif(problems))
-    elif output == "junit":
-        echo_text(as_junit(problems, sources))
-    else:
+    cluster, why_unread = read_cluster_if_any(view, needed)
+    if output == "text":
+        fine = "1 policy is fine" if len(names) == 1 else f"{len(names)} policies are fine"
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}; " if problems else ""
+        echo_message(f"{count}{fine}")
         for problem in problems:
             echo(str(problem))
-        echo_message(_summary(len(policies), len(problems)))
+    if why_unread:
+        echo_message(f"not compared with a cluster: {why_unread}")
+    for hint in _hints(checked, cluster, namespace, verbose):
+        echo_message(hint)
+    if output in ("json", "yaml"):
+        keys = ("source", "line", "path", "message")
+        emit([{key: getattr(each, key) for key in keys} for each in problems], output)
+    elif output == "sarif":
+        emit(as_sarif(problems), "json")
+    elif output == "junit":
+        echo_text(as_junit(problems, order))
     if problems:
         context.exit(1)
 
 
-def _read_manifests(
-    paths: tuple[Path, ...],
-) -> Iterator[tuple[str, tuple[list[ManifestObject], tuple[ManifestProblem, ...]]]]:
-    """Yield the name, the objects and the problems of each file.
-
-    Raises InputError for an invalid path.
-    """
-    for path in paths:
-        if str(path) == "-":
-            yield "stdin", parse_manifest(sys.stdin.buffer.read(), "stdin")
-            continue
-        if not path.exists():
-            raise InputError(f"{path}: no such file or directory")
-        try:
-            files = manifest_files(path) if path.is_dir() else [path]
-        except ManifestsError as error:
-            raise InputError(str(error)) from None
-        for file in files:
-            yield str(file), read_manifest(file)
-
-
-def _in_order_of_lines(
-    problems: Iterable[ManifestProblem], sources: Iterable[str]
-) -> list[ManifestProblem]:
-    """Return problems in the order of files and lines. Those of one line keep their order."""
-    order = {source: index for index, source in reversed(list(enumerate(sources)))}
-    last = len(order)
-    return sorted(problems, key=lambda each: (order.get(each.source, last), each.line))
-
-
-def _by_kind(objects: Iterable[ManifestObject]) -> dict[str, dict[str, Any]]:
-    """Return the objects of manifests by kind and name. The first object of a name counts."""
-    found: dict[str, dict[str, Any]] = {}
-    for item in objects:
-        found.setdefault(item.kind, {}).setdefault(item.name, item.model)
-    return found
-
-
 def _hints(
-    policies: Sequence[SettlePolicy],
-    manifests: Mapping[str, Mapping[str, Any]],
-    cluster: KnownCluster | None,
-    namespace: str | None,
+    checked: Snapshot, cluster: KnownCluster | None, namespace: str | None, verbose: bool
 ) -> Iterator[str]:
-    """Yield hints about valid policies that may not have the effect that their author wants.
+    """Yield hints about valid policies on which their author should act. If verbose, all hints.
 
-    `manifests` are the checked objects by kind and name. `cluster` is the cluster for which they
-    are, or None if there is none. `namespace` is one that has to exist there.
+    `checked` are the checked objects. `cluster` is the cluster for which they are, or None if there
+    is none. `namespace` is one that has to exist there.
     """
+    policies, view, where = checked.policies.documents, checked, "among the manifests"
+    all_classes = bool(checked.runtime_classes)
     if cluster is not None:
-        unread = [each for each in cluster.unread if each.is_denied]
-        if unread:
-            names = ", ".join(each.resource for each in unread)
+        where, seen = f"in {cluster.title}", cluster.view
+        all_classes = cluster.lists("runtimeclasses")
+        view = dataclasses.replace(
+            seen,
+            policies=replace_policies(seen.policies, policies),
+            namespaces={**seen.namespaces, **checked.namespaces},
+            runtime_classes={**seen.runtime_classes, **checked.runtime_classes},
+            nodes=checked.nodes if checked.nodes.all else seen.nodes,
+        )
+        if unread := [each for each in cluster.unread if each.is_denied]:
+            kinds = ", ".join(each.resource for each in unread)
             rights = ", ".join(str(each.right) for each in unread)
-            yield f"not compared with the {names} of {cluster.title}: needs: {rights}"
+            yield f"not compared with the {kinds} of {cluster.title}: needs: {rights}"
+    names = [policy.metadata.name for policy in policies]
     for policy in policies:
-        yield from policy_hints(policy)
-    classes, nodes = manifests.get("RuntimeClass", {}), manifests.get("Node", {})
-    namespaces = manifests.get("Namespace", {})
-    all_policies: Iterable[SettlePolicy] = policies
-    known_nodes = Nodes(nodes.values())
-    where = "among the manifests"
-    if cluster is not None:
-        where = f"in {cluster.title}"
-        classes = {**cluster.view.runtime_classes, **classes}
-        namespaces = {**cluster.view.namespaces, **namespaces}
-        known_nodes = known_nodes if nodes else cluster.view.nodes
-        all_policies = replace_policies(cluster.view.policies, policies).documents
-    if classes if cluster is None else cluster.lists("runtimeclasses"):
-        yield from unknown_class_hints(policies, classes, where)
+        yield from _effect_hints(policy)
+        yield from _class_hints(policy, view, where, all_classes=all_classes)
     if cluster is not None and cluster.lists("namespaces"):
-        yield from unknown_namespace_hints(policies, namespaces, where)
-        if namespace is not None and namespace not in namespaces:
+        for policy in policies:
+            for name in sorted(_named_namespaces(policy).difference(view.namespaces)):
+                yield f"{policy.metadata.name}: namespace {name!r} is not {where}"
+        if namespace is not None and namespace not in view.namespaces:
             yield f"namespace {namespace!r} is not {where}"
-    yield from missing_node_label_hints(policies, classes, known_nodes)
-    yield from missing_handler_hints(policies, classes, known_nodes)
-    yield from shadowed_hints(policies, all_policies)
-    yield from policy_need_lines(policies, known_nodes, classes)
-    view = Snapshot(runtime_classes=classes, nodes=known_nodes, policies=PolicySet(all_policies))
-    yield from export_hints(policies, view)
+    yield from _shadowed_hints(names, view)
+    yield from _need_hints(policies, view, verbose)
+    if verbose:
+        yield from _export_hints(names, view)
 
 
-def _as_json(problem: ManifestProblem) -> dict[str, str | int]:
-    return {
-        "source": problem.source,
-        "line": problem.line,
-        "path": problem.path,
-        "message": problem.message,
-    }
+def _effect_hints(policy: SettlePolicy) -> Iterator[str]:
+    """Yield hints about settings without an effect, and those of the remedies."""
+    spec, name = policy.spec, policy.metadata.name
+    images = spec.image_config
+    if images.lookup == "Never" and (images.registries or images.mirrors):
+        yield (
+            f"{name}: registries and mirrors of imageConfig have no effect with lookup Never: "
+            "set lookup: Registry"
+        )
+    for remedy, settings in spec.settings().items():
+        yield from (f"{name}: {hint}" for hint in REMEDIES[remedy].hints(settings))
+        if images.lookup == "Never" and REMEDIES[remedy].needs_entrypoints:
+            yield (
+                f"{name}: {remedy} skips containers without a command (NoCommand), and most "
+                "servers have none: set imageConfig with lookup: Registry"
+            )
 
 
-def _summary(policies: int, problems: int) -> str:
-    """Return the last line of output, from the numbers of valid policies and of problems."""
-    valid = "1 policy is fine" if policies == 1 else f"{policies} policies are fine"
-    if not problems:
-        return valid
-    return f"{problems} problem{'s' if problems > 1 else ''}; {valid}"
+def _class_hints(
+    policy: SettlePolicy, view: Snapshot, where: str, *, all_classes: bool
+) -> Iterator[str]:
+    """Yield hints about the RuntimeClasses that a policy names, and about their nodes.
+
+    `all_classes` says whether a class that is not in the view does not exist. `where` says where it
+    was looked for, such as `in the cluster`.
+    """
+    for name in policy.spec.runtime_classes():
+        subject, info = f"{policy.metadata.name}: ", view.runtime_classes.get(name)
+        if info is None:
+            if all_classes:
+                yield f"{subject}RuntimeClass {name!r} is not {where}"
+            continue
+        clause = info.no_matching_node(view.nodes.all) if view.nodes.all else ""
+        if clause:
+            yield f"{subject}RuntimeClass {name!r}: {clause}"
+        selector = SpecFields(node_selector=dict(info.node_selector))
+        if view.nodes.lacks_handler(info.handler, selector):
+            yield (
+                f"{subject}none of the nodes of RuntimeClass {name!r} lists its handler "
+                f"{info.handler!r}, so the remedy is skipped: podsettle node-config"
+            )
+
+
+def _named_namespaces(policy: SettlePolicy) -> frozenset[str]:
+    """Return the namespaces that a policy's selector names."""
+    selector = policy.spec.namespace_selector
+    return selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset()
+
+
+def _shadowed_hints(names: Collection[str], view: Snapshot) -> Iterator[str]:
+    """Yield a hint for each remedy that never acts because another policy sets it first.
+
+    Hints that concern none of the policies with these names are left out.
+    """
+    for policy, remedy, by in shadowed_remedies(view.policies.documents):
+        if policy in names or by in names:
+            yield (
+                f"{policy}: {remedy} never acts, because {by} sets it first for the same pods: "
+                "raise the priority of the policy, or narrow its selectors"
+            )
+
+
+def _need_hints(policies: Iterable[SettlePolicy], view: Snapshot, verbose: bool) -> Iterator[str]:
+    """Yield a line for each policy that the nodes no longer need.
+
+    If verbose, also one for each other policy, and for each defect with nodes of unknown releases.
+    Without nodes, yield nothing, because it is not known what runs in the cluster.
+    """
+    if not view.nodes.all:
+        return
+    of_cluster = all_nodes(view)
+    remedies: set[str] = set()
+    for policy in policies:
+        need = still_needed(policy, of_cluster)
+        if verbose or need.status == "False":
+            yield f"{policy.metadata.name}: {NEED_PHRASES[need.status]}: {need.message}"
+        remedies.update(policy.spec.settings())
+    for defect in view.nodes.defects if verbose else ():
+        unverified = survey(view.nodes.all, defect).unverified
+        if unverified and not remedies.isdisjoint(defect.remedies):
+            yield (
+                f"{defect.id}: not affected, unverified: {list_nodes(unverified, defect)}; this "
+                "podsettle does not know these releases yet"
+            )
+
+
+def _export_hints(names: Collection[str], view: Snapshot) -> Iterator[str]:
+    """Yield a line that says which of the policies with these names `podsettle export` prints."""
+    found = export(view.policies, view, OperatorSettings(), names=names)
+    partly = {each.policy for each in found.not_native}
+    whole = [name for name in names if name not in partly]
+    clauses = [f"can print the whole of {', '.join(whole)}"] if whole else []
+    if partly:
+        left_out = ", ".join(f"{each.policy}/{each.part}" for each in found.not_native)
+        clauses.append(f"cannot print {left_out}")
+    if clauses:
+        yield f"podsettle export {', and '.join(clauses)}"

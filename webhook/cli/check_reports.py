@@ -8,8 +8,6 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-import msgspec
-
 from webhook import __version__
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.printable import printable
@@ -17,19 +15,18 @@ from webhook.core.printable import printable
 _RULE = "invalid-manifest"
 
 
-def as_sarif(problems: Iterable[ManifestProblem]) -> str:
+def as_sarif(problems: Iterable[ManifestProblem]) -> dict[str, Any]:
     """Return a log of SARIF 2.1.0, which code scanning of GitHub and GitLab shows."""
     rule = {
         "id": _RULE,
         "shortDescription": {"text": "A manifest that podsettle cannot use as it stands."},
     }
     driver = {"name": "podsettle", "version": __version__, "rules": [rule]}
-    log = {
+    return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{"tool": {"driver": driver}, "results": list(map(_sarif_result, problems))}],
     }
-    return msgspec.json.format(msgspec.json.encode(log)).decode()
 
 
 def _sarif_result(problem: ManifestProblem) -> dict[str, Any]:

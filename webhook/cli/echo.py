@@ -13,11 +13,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import click
 
 from webhook.core.printable import printable, printable_json
+
+if TYPE_CHECKING:
+    import rich.progress
 
 
 class Styled(NamedTuple):
@@ -33,12 +36,12 @@ Part: TypeAlias = str | Styled
 
 def echo(*parts: Part, err: bool = False) -> None:
     """Print one line. Line breaks in it are escaped, too."""
-    _print("".join(_with_style(part, printable(_text_of(part))) for part in parts) + "\n", err)
+    _print("".join(map(_escaped, parts)) + "\n", err)
 
 
-def echo_text(*parts: Part, err: bool = False) -> None:
+def echo_text(*parts: str, err: bool = False) -> None:
     """Print a text that consists of lines. The line breaks in it remain."""
-    _print("".join(_with_style(part, _printable_lines(_text_of(part))) for part in parts), err)
+    _print("\n".join(map(printable, "".join(parts).split("\n"))), err)
 
 
 def echo_json(text: str) -> None:
@@ -62,13 +65,6 @@ def echo_message(text: str) -> None:
     echo(f"podsettle: {text}", err=True)
 
 
-class _Bar(Protocol):
-    """The bar that `click.progressbar` returns."""
-
-    def update(self, n_steps: int) -> None:
-        """Draw the bar so many steps further."""
-
-
 class Progress:
     """A progress bar on standard error, if that is a terminal and the work takes long.
 
@@ -80,56 +76,45 @@ class Progress:
         self._is_terminal = sys.stderr.isatty()  # noqa: TID251 (nothing is written)
         self._next_draw = time.monotonic() + delay_seconds
         self._interval_seconds = interval_seconds
-        self._bar: _Bar | None = None
-        self._shown: tuple[str, int | None] = "", None
-        self._position = 0
+        self._bar: rich.progress.Progress | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.clear()
+        if self._bar is not None:
+            self._bar.stop()
 
     def show(self, label: str, done: int, length: int | None) -> None:
         """Draw the bar of the work with this label. `length` is None if it is not known."""
         if not self._is_terminal or time.monotonic() < self._next_draw:
             return
         self._next_draw = time.monotonic() + self._interval_seconds
-        if self._bar is None or self._shown != (label, length) or done < self._position:
-            self.clear()
-            # click's estimate of the time would not know how long the work took so far.
-            self._bar = click.progressbar(
-                iter(()),
-                length,
-                printable(label),
-                show_eta=False,
-                show_pos=True,
-                file=sys.stderr,  # noqa: TID251 (the bar is no text of a tenant)
+        if self._bar is None:
+            # Imported here, because the import takes a tenth of a second, and most work is short.
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            columns = TextColumn("{task.description}", markup=False), BarColumn()
+            console = Console(stderr=True)
+            # A thread of rich would draw while a command prints.
+            self._bar = Progress(
+                *columns, MofNCompleteColumn(), console=console, auto_refresh=False, transient=True
             )
-            self._shown, self._position = (label, length), 0
-        self._bar.update(done - self._position)
-        self._position = done
-
-    def clear(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar = None
-            # click hides the cursor, and its own end of a bar would leave it in a line.
-            # Without `color`, click would remove these codes. They are no colours.
-            codes = "\r\x1b[K\x1b[?25h"
-            click.echo(codes, err=True, nl=False, color=True)  # noqa: TID251
+            self._bar.start()
+        tasks = {task.description: task.id for task in self._bar.tasks if task.total == length}
+        if (task_id := tasks.get(text := printable(label))) is None:
+            for each in self._bar.task_ids:
+                self._bar.remove_task(each)
+            task_id = self._bar.add_task(text, total=length)
+        self._bar.update(task_id, completed=done, refresh=True)
 
 
-def _text_of(part: Part) -> str:
-    return part if isinstance(part, str) else part.text
-
-
-def _printable_lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
-
-
-def _with_style(part: Part, text: str) -> str:
-    if isinstance(part, str) or not (part.colour or part.bold):
+def _escaped(part: Part) -> str:
+    if isinstance(part, str):
+        return printable(part)
+    text = printable(part.text)
+    if not (part.colour or part.bold):
         return text
     return click.style(text, fg=part.colour, bold=part.bold or None)
 

@@ -29,9 +29,6 @@ def kubectl_complete() -> None:
             # The names and help texts of commands and options. A tab is part of the format.
             click.echo(f"{item.value}\t{item.help}" if item.help else item.value)  # noqa: TID251
     types = {item.type for item in items}
-    directive = _NO_FILES
-    if "file" in types:
-        directive = _FILES_ALLOWED
-    elif "dir" in types:
-        directive = _DIRECTORIES_ONLY
+    other = _DIRECTORIES_ONLY if "dir" in types else _NO_FILES
+    directive = _FILES_ALLOWED if "file" in types else other
     click.echo(f":{directive}")  # noqa: TID251

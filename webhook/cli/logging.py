@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from time import gmtime
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from webhook.cli.echo import echo, echo_message
 from webhook.core.printable import printable
@@ -18,30 +17,25 @@ LOG_FORMATS: tuple[LogFormat, ...] = ("text", "json")
 LOG_LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
 
 
+def _time(record: logging.LogRecord) -> str:
+    """Return the time of a message in UTC, as in RFC 3339."""
+    time = datetime.fromtimestamp(record.created, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 class PrefixEachLineFormatter(logging.Formatter):
     """A formatter that puts time and level in front of each line of a message."""
 
-    # In UTC and as in RFC 3339, like the time in a structured log.
-    converter = staticmethod(gmtime)
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        """Return the message with time and level in front of each line."""
-        prefix = f"{record.asctime} {record.levelname} "
-        return "\n".join(prefix + printable(line) for line in record.message.split("\n"))
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 (logging's name)
-        """Return a traceback with indented lines.
-
-        The text of an exception can contain text from a pod. Indented, it cannot forge a line.
-        """
-        lines = super().formatException(ei).splitlines()
-        return "\n".join(f"  {printable(line)}" for line in lines)
-
-    def usesTime(self) -> bool:  # noqa: N802 (logging's name)
-        """Return True, because `formatMessage` needs `asctime`."""
-        return True
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a message, and those of its exception."""
+        prefix = f"{_time(record)} {record.levelname} "
+        lines = [prefix + printable(line) for line in record.getMessage().split("\n")]
+        if record.exc_info:
+            # The text of an exception can contain text from a pod. Indented, it cannot forge a
+            # line.
+            traceback = self.formatException(record.exc_info).splitlines()
+            lines += [f"  {printable(line)}" for line in traceback]
+        return "\n".join(lines)
 
 
 @runtime_checkable
@@ -62,24 +56,19 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return JSON objects with time, level, logger, message, and the message's own fields."""
         message: object = record.msg
-        if isinstance(message, StructuredLines):
-            return "\n".join(self._object(record, *line) for line in message.with_fields())
-        return self._object(record, record.getMessage(), {})
-
-    def _object(self, record: logging.LogRecord, message: str, fields: dict[str, str]) -> str:
-        time = datetime.fromtimestamp(record.created, UTC)
-        line = {
-            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": message,
-            **fields,
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        lines: list[tuple[str, dict[str, str]]] = (
+            message.with_fields()
+            if isinstance(message, StructuredLines)
+            else [(record.getMessage(), {})]
+        )
+        level = record.levelname.lower()
+        base = {"time": _time(record), "level": level, "logger": record.name}
+        end = {"exception": self.formatException(record.exc_info)} if record.exc_info else {}
         # Clients choose names in reviews. All characters beyond ASCII are escaped, because some of
         # them end a line or reverse the text in a terminal.
-        return json.dumps(line)
+        return "\n".join(
+            json.dumps({**base, "message": text, **fields, **end}) for text, fields in lines
+        )
 
 
 def set_up_server_logging(log_format: LogFormat, level: LogLevel) -> None:

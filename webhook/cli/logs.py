@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import click
 
 from webhook.cli.backoff import backoff_options, report_errors
 from webhook.cli.options import (
+    KUBECTL_DURATION,
     Cluster,
-    RequestTimeoutType,
     cluster_options,
     container_option,
     namespace_option,
     pod_argument,
-    verbose_option,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--since",
-    type=RequestTimeoutType(),
+    type=KUBECTL_DURATION,
     metavar="DURATION",
     help="Print only lines that are newer than this, such as 5m.",
 )
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     help="Print the log of the run before the last restart of the container.",
 )
 @cluster_options
-@verbose_option
 @backoff_options
 def logs(
     pod: str,
@@ -79,39 +77,26 @@ def logs(
     """
     if previous and follow:
         raise click.UsageError("--previous is a run that has ended: -f has no effect on it")
+
+    async def copy() -> None:
+        from webhook.client import PodName, copy_logs
+
+        async with await cluster.connect() as server:
+            await copy_logs(
+                server,
+                PodName(namespace or server.namespace, pod),
+                _write_to_stdout,
+                container=container,
+                follow=follow,
+                timestamps=timestamps,
+                tail_lines=None if tail < 0 else tail,
+                since_seconds=since.total_seconds() if since else None,
+                previous=previous,
+                backoff=backoff,
+            )
+
     with report_errors(backoff, f"the rest of the log of {pod}"):
-        copied: _Copied = {
-            "container": container,
-            "follow": follow,
-            "timestamps": timestamps,
-            "tail_lines": None if tail < 0 else tail,
-            "since_seconds": since.total_seconds() if since else None,
-            "previous": previous,
-            "backoff": backoff,
-        }
-        asyncio.run(_copy_to_stdout(pod, namespace, cluster, copied))
-
-
-class _Copied(TypedDict):
-    """The arguments of `copy_logs`."""
-
-    container: str | None
-    follow: bool
-    timestamps: bool
-    tail_lines: int | None
-    since_seconds: float | None
-    previous: bool
-    backoff: Backoff
-
-
-async def _copy_to_stdout(
-    pod: str, namespace: str | None, cluster: Cluster, copied: _Copied
-) -> None:
-    from webhook.client import PodName, copy_logs
-
-    async with await cluster.connect() as server:
-        name = PodName(namespace or server.namespace, pod)
-        await copy_logs(server, name, _write_to_stdout, **copied)
+        asyncio.run(copy())
 
 
 def _write_to_stdout(data: bytes) -> None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Collection, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from webhook.cli.echo import echo_message
-from webhook.cli.options import (
-    PLACEHOLDER_IMAGE,
-    Cluster,
-    InputError,
-    ViewChoice,
-    read_all_manifests,
-)
+from webhook.cli.options import PLACEHOLDER_IMAGE, Cluster, InputError, ViewChoice
 from webhook.cluster.own_pod import in_cluster
 from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.admission.decider import OperatorSettings
@@ -26,7 +20,6 @@ if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
     from webhook.cluster.manifests import Manifests
     from webhook.inspect.cluster_flags import ClusterFlags
-    from webhook.inspect.installation import Absent, Installation
     from webhook.inspect.known_cluster import KnownCluster
 
 T = TypeVar("T")
@@ -35,25 +28,18 @@ T = TypeVar("T")
 OPTIONAL_SECONDS = 3.0
 
 
-class Connection:
+class Connection(NamedTuple):
     """A connection to an API server, for the questions of a command."""
 
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        server: ApiServer,
-        limit_seconds: float | None,
-        flags: ClusterFlags,
-    ) -> None:
-        self.server = server
-        self._flags = flags
-        self._runner = runner
-        self._limit_seconds = limit_seconds
+    runner: asyncio.Runner
+    server: ApiServer
+    limit_seconds: float | None
+    flags: ClusterFlags
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine that uses `server` to its end. Raise InputError for its errors."""
-        with cluster_errors(self._flags):
-            return self._runner.run(_within(coroutine, self._limit_seconds))
+        with cluster_errors(self.flags):
+            return self.runner.run(_within(coroutine, self.limit_seconds))
 
 
 async def _within(coroutine: Coroutine[Any, Any, T], limit_seconds: float | None) -> T:
@@ -142,10 +128,16 @@ def open_cluster(
     with imports_excluded_from_gc():
         from webhook.inspect.known_cluster import KnownCluster
 
+    image = PLACEHOLDER_IMAGE if linger_image is None else linger_image or None
+    settings = OperatorSettings(linger_image=image)
     if choice.manifests:
-        read = read_all_manifests(choice.manifests, on_progress)
-        image = PLACEHOLDER_IMAGE if linger_image is None else linger_image or None
-        settings = OperatorSettings(linger_image=image)
+        from webhook.cluster.manifest_loader import ManifestsError
+        from webhook.cluster.manifests import read_manifests
+
+        try:
+            read = read_manifests(choice.manifests, sys.stdin.buffer, on_progress)
+        except ManifestsError as error:
+            raise InputError(str(error)) from None
         known = KnownCluster(read.view, settings, title=read.title, problems=read.problems)
         yield OpenCluster(known, read)
         return
@@ -153,16 +145,23 @@ def open_cluster(
     with connect(choice.cluster, limit_seconds, advice=advice) as connection:
         from webhook.cluster.reader import ClusterReader
         from webhook.cluster.view_reader import read_view, unread_note
-        from webhook.inspect.installation import find_installation
+        from webhook.inspect.installation import Installation, find_installation
         from webhook.inspect.webhook_calls import read_webhook_calls
 
         server = connection.server
-        wanted = {server.namespace, *namespaces}
-        live = connection.run(read_view(server, namespaces=wanted))
+        live = connection.run(read_view(server, namespaces={server.namespace, *namespaces}))
         reader = ClusterReader(server)
         found = connection.run(find_installation(reader))
-        settings, why_image_is_assumed, note = _settings(found, linger_image)
-        notes = [*map(unread_note, live.unread), *([note] if note else [])]
+        notes, why_image_is_assumed = list(map(unread_note, live.unread)), ""
+        if isinstance(found, Installation):
+            installed = (found.linger_image, found.linger_version)
+            image, version = installed if linger_image is None else (linger_image or None, None)
+            settings = OperatorSettings(found.protected_namespace, image, found.docs_url, version)
+        else:
+            why_image_is_assumed = found.why if linger_image is None else ""
+            if found.rights:
+                rights = ", ".join(map(str, found.rights))
+                notes.append(f"{found.why}: it needs the right to {rights}")
         known = KnownCluster(
             live.view,
             settings,
@@ -173,56 +172,29 @@ def open_cluster(
             title=server.title,
             namespace=server.namespace,
             problems=live.problems,
-            notes=tuple(f"{server.title}: {each}" for each in notes),
+            notes=tuple(f"{server.title}: {note}" for note in notes),
             why_image_is_assumed=why_image_is_assumed,
             lists_namespaces=live.lists_namespaces,
         )
         yield OpenCluster(known, connection)
 
 
-@contextmanager
-def open_cluster_if_any(
-    choice: ViewChoice, namespaces: Collection[str]
-) -> Iterator[KnownCluster | None]:
+def read_cluster_if_any(
+    choice: ViewChoice, namespaces: Collection[str] = ()
+) -> tuple[KnownCluster | None, str]:
     """Read the cluster that the options choose, or kubectl's cluster if it answers soon.
 
     `namespaces` are those that the command needs. Without options, it is no error if there is no
-    cluster: a CI job may have none.
+    cluster: a CI job may have none. The text says why one that is configured was not read.
     """
-    chosen = bool(choice.manifests) or choice.names_cluster
-    with ExitStack() as stack:
-        known = None
-        if chosen or in_cluster() or kubeconfig_paths().origin or kubeconfig_paths().files:
-            limit = None if chosen else OPTIONAL_SECONDS
-            try:
-                opened = open_cluster(choice, namespaces=namespaces, limit_seconds=limit)
-                known = stack.enter_context(opened).known
-            except InputError as error:
-                if chosen:
-                    raise
-                echo_message(f"not compared with a cluster: {error}")
-        yield known
-
-
-def _settings(
-    installation: Installation | Absent, linger_image: str | None
-) -> tuple[OperatorSettings, str, str]:
-    """Return the settings of an installation, why its image is assumed, and a note.
-
-    The texts are empty if the image is not assumed, and if no right is missing.
-    """
-    from webhook.inspect.installation import Installation
-
-    if isinstance(installation, Installation):
-        image, version = installation.linger_image, installation.linger_version
-        if linger_image is not None:
-            image, version = linger_image or None, None
-        namespace, docs_url = installation.protected_namespace, installation.docs_url
-        return OperatorSettings(namespace, image, docs_url, version), "", ""
-    image = PLACEHOLDER_IMAGE if linger_image is None else linger_image or None
-    rights = ", ".join(map(str, installation.rights))
-    return (
-        OperatorSettings(linger_image=image),
-        installation.why if linger_image is None else "",
-        f"{installation.why}: it needs the right to {rights}" if rights else "",
-    )
+    chosen = bool(choice.manifests) or choice.cluster.is_chosen
+    if not (chosen or in_cluster() or kubeconfig_paths().origin or kubeconfig_paths().files):
+        return None, ""
+    limit = None if chosen else OPTIONAL_SECONDS
+    try:
+        with open_cluster(choice, namespaces=namespaces, limit_seconds=limit) as opened:
+            return opened.known, ""
+    except InputError as error:
+        if chosen:
+            raise
+        return None, str(error)

@@ -5,30 +5,26 @@ from __future__ import annotations
 import functools
 import math
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from webhook import __version__
-from webhook.cli.completions import complete_contexts, complete_namespaces, complete_pods
 from webhook.cli.echo import echo_text
-from webhook.cluster.manifest_files_source import ManifestsSource
-from webhook.cluster.manifest_loader import ManifestsError
-from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.constants import OBJECT_NAME
-from webhook.core.docs_url import docs_url_problem
 from webhook.core.durations import parse_duration
+from webhook.core.labels import parse_labels
 from webhook.inspect.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
-    from webhook.cluster.manifests import Manifests
+
+T = TypeVar("T")
 
 # RFC 2606 reserves the domain `example`, so an attacker cannot publish an image with this name.
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
@@ -46,50 +42,22 @@ class InputError(click.ClickException):
         echo_text(f"podsettle: {message}\n", err=True)
 
 
-_IMAGE_REFERENCE = re.compile(
-    r"([a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
-    r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?"
-)
+class Parsed(click.ParamType[T]):
+    """An option type whose values a function parses. Its ValueErrors have the user's message."""
 
+    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
+        """`name` is what the help shows for a value."""
+        self.name = name
+        self._parse = parse
 
-def check_docs_url(
-    _context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    """Return a valid URL of a page, or None for an empty text. Raise click.BadParameter."""
-    if not value:
-        return None
-    if problem := docs_url_problem(value):
-        raise click.BadParameter(problem, param=parameter)
-    return value
-
-
-def check_image_reference(
-    _context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    """Return a valid image reference, or None for an empty text. Raise click.BadParameter."""
-    if value and not _IMAGE_REFERENCE.fullmatch(value):
-        raise click.BadParameter(f"{value!r} is not an image reference", param=parameter)
-    return value or None
-
-
-class DurationType(click.ParamType[timedelta]):
-    """An option type that converts a duration such as `10s` to a timedelta."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Parse a duration."""
-        if isinstance(value, timedelta):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """Parse a value. One that is parsed already, such as a default, stays as it is."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
         try:
-            return timedelta(milliseconds=parse_duration(value))
+            return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        except OverflowError:
-            hours = timedelta.max.days * 24
-            self.fail(f"{value!r} is too long: {hours}h is the longest", param, ctx)
 
 
 class FiniteFloat(click.FloatRange):
@@ -105,6 +73,74 @@ class FiniteFloat(click.FloatRange):
         return number
 
 
+def _parse_duration(text: str) -> timedelta:
+    try:
+        return timedelta(milliseconds=parse_duration(text))
+    except OverflowError:
+        hours = timedelta.max.days * 24
+        raise ValueError(f"{text!r} is too long: {hours}h is the longest") from None
+
+
+def _parse_seconds_or_duration(text: str) -> timedelta:
+    return _parse_duration(f"{text}s" if text.isascii() and text.isdecimal() else text)
+
+
+DURATION = Parsed("duration", _parse_duration)
+KUBECTL_DURATION = Parsed("duration", _parse_seconds_or_duration)
+"""As in kubectl, the duration may also be a number of seconds."""
+
+_IMAGE_REFERENCE = re.compile(
+    r"([a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+    r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?"
+)
+
+
+def _parse_image(text: str) -> str:
+    if text and not _IMAGE_REFERENCE.fullmatch(text):
+        raise ValueError(f"{text!r} is not an image reference")
+    return text
+
+
+IMAGE = Parsed("image", _parse_image)
+"""A reference, or an empty text for no image."""
+
+_POD_PREFIX = re.compile(r"^(pods?|po)/")
+
+
+def _parse_name(text: str) -> str:
+    # An empty name is refused, because it often comes from a shell variable that is not set.
+    if not OBJECT_NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is not a valid name")
+    return text
+
+
+def _parse_pod(text: str) -> str:
+    # `kubectl create -o name` prints pod/NAME. kubectl also accepts the other two prefixes.
+    name = _POD_PREFIX.sub("", text)
+    if "/" in name:
+        raise ValueError(f"{text!r} is not a pod: give NAME or pod/NAME")
+    return _parse_name(name)
+
+
+def _parse_header(text: str) -> str:
+    if not (text and text.isascii() and text.isprintable()):
+        raise ValueError(f"{text!r} is not a name")
+    return text
+
+
+def parse_label_options(
+    _context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the labels of a repeated option KEY=VALUE. Raise click.BadParameter."""
+    try:
+        return parse_labels(pairs)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=parameter) from None
+
+
+NAME = Parsed("name", _parse_name)
+_HEADER = Parsed("name", _parse_header)
+
 paths_argument = click.argument(
     "paths",
     nargs=-1,
@@ -112,94 +148,35 @@ paths_argument = click.argument(
     type=click.Path(allow_dash=True, path_type=Path),
     metavar="PATH...",
 )
-certs_dir_option = click.option(
-    "--certs-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("certs"),
-    envvar="PODSETTLE_CERTS_DIR",
-    show_envvar=True,
-    show_default=True,
-    metavar="DIR",
-    help="The directory of ca.crt, tls.crt and tls.key.",
-)
-
-
-def _check_linger_image(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    """Return a valid image reference, or the value itself if it is empty or None."""
-    return check_image_reference(context, parameter, value) if value else value
-
-
-linger_image_option = click.option(
-    "--linger-image",
-    envvar="PODSETTLE_LINGER_IMAGE",
-    show_envvar=True,
-    show_default=f"that of the installation in the cluster, else {PLACEHOLDER_IMAGE}",
-    callback=_check_linger_image,
-    metavar="IMAGE",
-    help="The image of the helper, the program that wraps containers without a shell.",
-)
-
-
-_STDIN = Path("-")
-
-
-def load_manifests(*paths: Path) -> ManifestsSource:
-    """Read manifests. Raise InputError if a path cannot be read."""
-    source = ManifestsSource(*paths)
-    try:
-        source.refresh()
-    except ManifestsError as error:
-        raise InputError(str(error)) from None
-    return source
-
-
-def read_all_manifests(
-    paths: tuple[Path, ...], on_progress: OnProgress = ignore_progress
-) -> Manifests:
-    """Read manifests once, of which `-` is standard input. Raises InputError."""
-    from webhook.cluster.manifests import read_manifests
-
-    try:
-        return read_manifests(paths, sys.stdin.buffer.read, on_progress)
-    except ManifestsError as error:
-        raise InputError(str(error)) from None
-
-
-_POD_PREFIX = re.compile(r"^(pods?|po)/")
-
-
-def check_object_name(
-    _context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    """Return a valid object name, without the prefix `pod/` of the argument POD.
-
-    An empty name is rejected, because it often comes from a shell variable that is not set.
-    """
-    name = value
-    if value and parameter.name == "pod":
-        # `kubectl create -o name` prints pod/NAME. kubectl also accepts the other two prefixes.
-        name = _POD_PREFIX.sub("", value)
-    if name and "/" in name and parameter.name == "pod":
-        raise click.BadParameter(f"{value!r} is not a pod: give NAME or pod/NAME", param=parameter)
-    if name is not None and not OBJECT_NAME.fullmatch(name):
-        raise click.BadParameter(f"{value!r} is not a valid name", param=parameter)
-    return name
-
-
-pod_argument = click.argument(
-    "pod", metavar="POD", callback=check_object_name, shell_complete=complete_pods
-)
+CERTS_DIR: dict[str, Any] = {
+    "type": click.Path(file_okay=False, path_type=Path),
+    "default": Path("certs"),
+    "envvar": "PODSETTLE_CERTS_DIR",
+    "metavar": "DIR",
+    "help": "The directory of ca.crt, tls.crt and tls.key.",
+}
+"""The attributes of the option --certs-dir."""
+pod_argument = click.argument("pod", metavar="POD", type=Parsed("pod", _parse_pod))
 namespace_option = click.option(
     "-n",
     "--namespace",
     metavar="NAME",
-    callback=check_object_name,
-    shell_complete=complete_namespaces,
+    type=NAME,
     help="The pod's namespace. The default is the namespace of the kubeconfig's context, or the "
     "namespace in which podsettle runs.",
 )
+container_option = click.option(
+    "-c",
+    "--container",
+    metavar="NAME",
+    help="The name of the container. Needed only if the pod has several containers.",
+)
+
+
+def output_option(*formats: str, about: str) -> Callable[[Callable[..., None]], Any]:
+    """Return the option -o of a command with some formats, the first of which is the default."""
+    choice = click.Choice(formats)
+    return click.option("-o", "--output", type=choice, default=formats[0], help=about)
 
 
 @dataclass(frozen=True)
@@ -236,27 +213,19 @@ class Cluster:
         )
 
 
-class RequestTimeoutType(DurationType):
-    """An option type for a duration that may also be a number of seconds, as in kubectl."""
+def _complete_contexts(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from webhook.kubeconfig.access import context_names
+    from webhook.kubeconfig.paths import kubeconfig_paths
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Parse a duration or a number of seconds."""
-        if isinstance(value, str) and value.isascii() and value.isdecimal():
-            value = f"{value}s"
-        return super().convert(value, param, ctx)
+    names = context_names(kubeconfig_paths(context.params.get("kubeconfig")))
+    return [name for name in names if name.startswith(incomplete)]
 
 
-def _check_header(
-    context: click.Context, parameter: click.Parameter, value: Any
-) -> str | tuple[str, ...] | None:
-    """Return names that a header can have. Raise click.BadParameter."""
-    names: str | tuple[str, ...] | None = value
-    for name in (names,) if isinstance(names, str) else names or ():
-        if not (name and name.isascii() and name.isprintable()):
-            raise click.BadParameter(f"{name!r} is not a name", context, parameter)
-    return names
+def _log_requests(_context: click.Context, _parameter: click.Parameter, chosen: bool) -> None:
+    if chosen:
+        from webhook.cli.logging import log_requests
+
+        log_requests()
 
 
 _CLUSTER_OPTIONS = (
@@ -269,14 +238,14 @@ _CLUSTER_OPTIONS = (
     click.option(
         "--context",
         metavar="NAME",
-        shell_complete=complete_contexts,
+        shell_complete=_complete_contexts,
         help="The context of the kubeconfig to use.",
     ),
     click.option(
         "--as",
         "as_user",
         metavar="USER",
-        callback=_check_header,
+        type=_HEADER,
         help="The user whose rights are used, such as system:serviceaccount:ci:default.",
     ),
     click.option(
@@ -284,15 +253,22 @@ _CLUSTER_OPTIONS = (
         "as_groups",
         multiple=True,
         metavar="GROUP",
-        callback=_check_header,
+        type=_HEADER,
         help="A group whose rights are used with --as. Can be repeated.",
     ),
     click.option(
         "--request-timeout",
-        type=RequestTimeoutType(),
+        type=KUBECTL_DURATION,
         metavar="DURATION",
         show_default="10s, and 30s for a page of a list",
         help="The limit for each request to the API server, such as 1m. 0 means none.",
+    ),
+    click.option(
+        "--log-requests",
+        is_flag=True,
+        expose_value=False,
+        callback=_log_requests,
+        help="Print each request to the API server to standard error.",
     ),
 )
 
@@ -317,11 +293,6 @@ class ViewChoice(NamedTuple):
 
     manifests: tuple[Path, ...]
     cluster: Cluster
-
-    @property
-    def names_cluster(self) -> bool:
-        """Whether a flag chooses the cluster. Else it is the one that kubectl would use."""
-        return self.cluster.is_chosen
 
 
 _MANIFESTS_OPTION = click.option(
@@ -351,31 +322,9 @@ def view_options(command: Callable[..., None]) -> Callable[..., None]:
                     "give --manifests, or flags that choose a cluster such as --context, not both"
                 )
             manifests = ()
-        if _STDIN in manifests and _STDIN in options.get("paths", ()):
+        read = [*manifests, *options.get("paths", ()), *options.get("names", ())]
+        if list(map(str, read)).count("-") > 1:
             raise click.UsageError("standard input can be read only once: give - only once")
         command(*arguments, view=ViewChoice(manifests, cluster), **options)
 
     return _MANIFESTS_OPTION(cluster_options(wrapper))
-
-
-def _log_requests(_context: click.Context, _parameter: click.Parameter, verbose: bool) -> None:
-    if verbose:
-        from webhook.cli.logging import log_requests
-
-        log_requests()
-
-
-verbose_option = click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=_log_requests,
-    help="Print each request to the API server to standard error.",
-)
-container_option = click.option(
-    "-c",
-    "--container",
-    metavar="NAME",
-    help="The name of the container. Needed only if the pod has several containers.",
-)

@@ -5,65 +5,69 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import click
 
-from webhook.cli.completions import complete_namespaces
-from webhook.cli.documents import read_documents
-from webhook.cli.echo import Part, echo_json, echo_message, echo_text
+from webhook.cli.echo import echo_message, echo_text
+from webhook.cli.emit import emit
 from webhook.cli.open_cluster import OpenCluster, open_cluster
 from webhook.cli.options import (
+    IMAGE,
     PLACEHOLDER_IMAGE,
-    InputError,
     ViewChoice,
-    linger_image_option,
+    output_option,
+    parse_label_options,
     paths_argument,
-    verbose_option,
     view_options,
 )
-from webhook.cli.policy_hints import missing_node_hints
-from webhook.cli.preview_text import colour_diff, previews_as_text
+from webhook.cli.preview_text import print_diff, print_previews
+from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, files_of
+from webhook.core.constants import OBJECT_NAME
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
-from webhook.core.labels import parse_labels
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.preview.document import Document
+from webhook.core.preview.document import Document, DocumentError
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.model import PreviewAnswer
-from webhook.core.preview.object_without_pod import ObjectWithoutPod, render_passed_over
+from webhook.core.preview.object_without_pod import render_passed_over
 from webhook.core.preview.pod_before_and_after import to_yaml
 from webhook.core.preview.pods_in_document import PassedOver
 from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import Preview, preview_all, render
-from webhook.inspect.cluster_flags import NO_FLAGS, kubectl, podsettle
+from webhook.core.preview.yaml_documents import load_documents
+from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags, kubectl, podsettle
 from webhook.inspect.known_cluster import KnownCluster
 
+if TYPE_CHECKING:
+    from webhook.cluster.client import ApiServer
+
+_MAX_NAMED_PODS = 3
 # No API server waits for a preview, so look-ups may take longer than in the webhook.
 _IMAGE_LOOKUP_SECONDS = 30.0
-
-
-@dataclass(slots=True)
-class _Results:
-    """The previews of all pods, and the objects without a pod that can be shown."""
-
-    previews: list[Preview] = field(default_factory=list)
-    passed_over: list[ObjectWithoutPod] = field(default_factory=list)
-    unreadable: list[ObjectWithoutPod] = field(default_factory=list)
 
 
 @click.command()
 @paths_argument
 @view_options
-@verbose_option
-@linger_image_option
+@click.option(
+    "--linger-image",
+    envvar="PODSETTLE_LINGER_IMAGE",
+    show_envvar=True,
+    show_default=f"that of the installation in the cluster, else {PLACEHOLDER_IMAGE}",
+    type=IMAGE,
+    metavar="IMAGE",
+    help="The image of the helper, the program that wraps containers without a shell.",
+)
 @click.option(
     "-n",
     "--namespace",
     metavar="NAME",
-    shell_complete=complete_namespaces,
     help="The namespace to use instead of the pod's own. The default for pods that name none is "
     "the namespace of the kubeconfig's context.",
 )
@@ -72,6 +76,7 @@ class _Results:
     "namespace_labels",
     multiple=True,
     metavar="KEY=VALUE",
+    callback=parse_label_options,
     help="A label of the namespace. Can be repeated. The labels replace those that it has.",
 )
 @click.option(
@@ -80,13 +85,13 @@ class _Results:
     help="The path of the pod template, such as spec.template, in objects of a kind that "
     "podsettle does not know.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "diff", "patch", "json", "yaml"]),
-    default="text",
-    show_default=True,
-    help="text: reasons and diff. diff: only the diff. patch: the JSON Patch. json: everything. "
+@output_option(
+    "text",
+    "diff",
+    "patch",
+    "json",
+    "yaml",
+    about="text: reasons and diff. diff: only the diff. patch: the JSON Patch. json: everything. "
     "yaml: the pods as they would be admitted.",
 )
 @click.option(
@@ -103,7 +108,7 @@ def preview(
     view: ViewChoice,
     linger_image: str | None,
     namespace: str | None,
-    namespace_labels: tuple[str, ...],
+    namespace_labels: dict[str, str],
     template_path: str | None,
     output: str,
     look_up_images: bool,
@@ -125,11 +130,7 @@ def preview(
     change; 2 if no object has a pod, or if a file, an object, a pod template, a policy or the
     cluster cannot be read.
     """
-    try:
-        labels = parse_labels(namespace_labels)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    documents, errors = read_documents(paths)
+    documents, errors = _read_documents(paths)
     if not documents and errors:
         for text in errors:
             echo_message(text)
@@ -145,50 +146,91 @@ def preview(
             replacements |= policies_in(document.value)
         policies = replace_policies(cluster.view.policies, replacements.values())
 
-        def preview_pods(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
-            return preview_all(
-                document.value,
-                policies,
-                cluster.view,
-                cluster.settings,
-                namespace=namespace,
-                default_namespace=cluster.namespace,
-                namespace_labels=labels or None,
-                template_path=template_path,
-                images=images,
-                namespaces_read=cluster.has_read("namespaces"),
-            )
+        def decide(images: KnownImages) -> list[tuple[Document, Preview | PassedOver]]:
+            return [
+                (document, result)
+                for document in documents
+                for result in preview_all(
+                    document.value,
+                    policies,
+                    cluster.view,
+                    cluster.settings,
+                    namespace=namespace,
+                    default_namespace=cluster.namespace,
+                    namespace_labels=namespace_labels or None,
+                    template_path=template_path,
+                    images=images,
+                    namespaces_read=cluster.has_read("namespaces"),
+                )
+            ]
 
-        def find_created_pods(passed_over: PassedOver) -> PassedOver:
-            return _find_created_pods(passed_over, opened, namespace)
-
-        results = _preview_documents(documents, preview_pods, NO_IMAGES, find_created_pods)
+        results = decide(NO_IMAGES)
         if look_up_images:
-            missing = {
-                query for preview in results.previews for query in preview.decision.missing_images
-            }
-            known = asyncio.run(_look_up_images(missing))
-            results = _preview_documents(documents, preview_pods, known, find_created_pods)
-    for text in (*errors, *map(str, results.unreadable), *map(str, results.passed_over)):
+            decisions = [each.decision for _, each in results if isinstance(each, Preview)]
+            missing = {query for decision in decisions for query in decision.missing_images}
+            results = decide(asyncio.run(_look_up_images(missing)))
+        answer = PreviewAnswer(pods=[], passed_over=[], unreadable=[])
+        previews = [each for _, each in results if isinstance(each, Preview)]
+        for document, result in results:
+            if isinstance(result, PassedOver):
+                without_pod = answer.unreadable if result.malformed else answer.passed_over
+                found = _find_created_pods(result, opened, namespace)
+                without_pod.append(render_passed_over(found, document))
+    for text in (*errors, *map(str, answer.unreadable), *map(str, answer.passed_over)):
         echo_message(text)
-    if not results.previews and not errors:
+    if not previews and not errors:
         echo_message("no object in the input has a pod")
-    for note in dict.fromkeys(note for preview in results.previews for note in preview.notes):
+    for note in dict.fromkeys(note for preview in previews for note in preview.notes):
         echo_message(note)
-    if results.previews:
-        for note in _assumptions(cluster, policies, results.previews):
+    if previews:
+        for note in _assumptions(cluster, policies, previews):
             echo_message(note)
-    if output == "json":
-        echo_json(_as_json(results))
-    elif output == "patch":
-        if results.previews:
-            echo_json(_as_patch(results.previews))
-    else:
-        echo_text(*_FORMATS[output](results.previews))
-    if cluster.has_invalid_input or errors or results.unreadable or not results.previews:
+    _print(previews, answer, output)
+    if cluster.has_invalid_input or errors or answer.unreadable or not previews:
         context.exit(2)
-    if fail_on_change and any(preview.operations for preview in results.previews):
+    if fail_on_change and any(preview.operations for preview in previews):
         context.exit(1)
+
+
+def _print(previews: list[Preview], answer: PreviewAnswer, output: str) -> None:
+    if output == "json":
+        answer.pods = list(map(render, previews))
+        emit(answer, output)
+    elif output == "patch":
+        patches = [list(preview.operations) for preview in previews]
+        if patches:
+            emit(patches[0] if len(patches) == 1 else patches, "json")
+    elif output == "diff":
+        for preview in previews:
+            print_diff(preview.diff)
+    elif output == "yaml":
+        echo_text("---\n".join(to_yaml(preview.after) for preview in previews))
+    else:
+        print_previews(previews)
+
+
+def _read_documents(paths: Iterable[Path]) -> tuple[list[Document], list[str]]:
+    """Return the documents of all readable files, and the errors of all other files."""
+    documents: list[Document] = []
+    errors: list[str] = []
+    for path in paths:
+        is_stdin = str(path) == "-"
+        try:
+            files = [path] if is_stdin else files_of([path])
+        except ManifestsError as error:
+            errors.append(str(error))
+            continue
+        if not files:
+            errors.append(f"{path}: contains no file that ends in {', '.join(SUFFIXES)}")
+        for file in files:
+            try:
+                text = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
+                documents += load_documents(text, "stdin" if is_stdin else str(file))
+            except OSError as error:
+                errors.append(f"{file}: {error.strerror}")
+            except DocumentError as error:
+                errors.append(str(error))
+    return documents, errors
 
 
 def _namespaces_in(documents: Iterable[Document], namespace: str | None) -> set[str]:
@@ -213,9 +255,11 @@ def _assumptions(
     if unknown:
         names = ", ".join(sorted(unknown))
         yield f"the labels of namespace {names} are unknown: --namespace-label KEY=VALUE gives them"
-    if cluster.has_read("nodes"):
-        has_nodes = bool(cluster.view.nodes.all)
-        yield from missing_node_hints(policies.documents, has_nodes, cluster.title)
+    settings = [each for policy in policies.documents for each in policy.spec.settings().values()]
+    asks_nodes = any(getattr(each, "when", None) == "NodesNeedIt" for each in settings)
+    if asks_nodes and cluster.has_read("nodes") and not cluster.view.nodes.all:
+        where = cluster.title
+        yield f"no Node in {where}: remedies with `when: NodesNeedIt` are treated as needed"
     if cluster.why_image_is_assumed and any(
         PLACEHOLDER_IMAGE in json.dumps(preview.operations) for preview in previews
     ):
@@ -223,25 +267,6 @@ def _assumptions(
             f"{PLACEHOLDER_IMAGE} stands for the image of the helper, because "
             f"{cluster.why_image_is_assumed}: --linger-image IMAGE replaces it"
         )
-
-
-def _preview_documents(
-    documents: list[Document],
-    preview_pods: Callable[[Document, KnownImages], Iterator[Preview | PassedOver]],
-    images: KnownImages,
-    find_created_pods: Callable[[PassedOver], PassedOver],
-) -> _Results:
-    """Preview the pods in all documents, and sort the results by kind."""
-    results = _Results()
-    for document in documents:
-        for result in preview_pods(document, images):
-            if isinstance(result, Preview):
-                results.previews.append(result)
-            else:
-                result = find_created_pods(result)
-                without_pod = results.unreadable if result.malformed else results.passed_over
-                without_pod.append(render_passed_over(result, document))
-    return results
 
 
 def _find_created_pods(
@@ -259,50 +284,47 @@ def _find_created_pods(
     passed_over = dataclasses.replace(passed_over, message=message)
     if not passed_over.pods_selector:
         return passed_over
-    from webhook.cli.pods_of_custom_resource import describe_created_pods
-
     chosen = namespace or passed_over.namespace or opened.known.namespace
     server, selector = opened.connection.server, passed_over.pods_selector
-    found = opened.connection.run(describe_created_pods(server, chosen, selector, flags))
+    found = opened.connection.run(_describe_created_pods(server, chosen, selector, flags))
     return dataclasses.replace(passed_over, message=found) if found else passed_over
+
+
+async def _describe_created_pods(
+    server: ApiServer, namespace: str, selector: str, flags: ClusterFlags
+) -> str:
+    """Return where the pods with some labels are, and how to ask about them, in a clause.
+
+    `flags` are those of the printed command. The result is empty if there are none, and if the
+    namespace has no valid name.
+    """
+    from webhook.cluster.errors import ApiError
+    from webhook.cluster.reflector import METADATA_ONLY
+    from webhook.cluster.rights import Right
+
+    if not OBJECT_NAME.fullmatch(namespace):
+        return ""
+    query = urlencode({"labelSelector": selector, "limit": _MAX_NAMED_PODS + 1})
+    path = f"/api/v1/namespaces/{namespace}/pods?{query}"
+    try:
+        page = await server.page(path, METADATA_ONLY.format(list="List"))
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        right = Right("list", "", "pods", namespace)
+        return f"its pods were not looked for: it needs the right to {right}"
+    names = [str(item["metadata"]["name"]) for item in page.items]
+    if not names:
+        return ""
+    pods = ", ".join(f"{namespace}/{name}" for name in names[:_MAX_NAMED_PODS])
+    more = " and more" if len(names) > _MAX_NAMED_PODS else ""
+    verb = "pod is" if len(names) == 1 else "pods are"
+    command = flags.command(podsettle("explain", f"pod/{names[0]}", "-n", namespace))
+    return f"its {verb} {pods}{more}: {command}"
 
 
 async def _look_up_images(missing: Iterable[ImageQuery]) -> KnownImages:
     from webhook.images.lookup import ImageLookup
 
-    resolver = ImageLookup()
-    try:
+    async with aclosing(ImageLookup()) as resolver:
         return await resolver.find(missing, _IMAGE_LOOKUP_SECONDS, max_images=None)
-    finally:
-        await resolver.aclose()
-
-
-def _as_json(results: _Results) -> str:
-    answer = PreviewAnswer(
-        pods=[render(preview) for preview in results.previews],
-        passed_over=results.passed_over,
-        unreadable=results.unreadable,
-    )
-    return json.dumps(answer.model_dump(mode="json", by_alias=True), indent=2)
-
-
-def _as_patch(previews: list[Preview]) -> str:
-    """Return the JSON Patch of one pod, or a list of JSON Patches for several pods."""
-    patches = [list(preview.operations) for preview in previews]
-    return json.dumps(patches[0] if len(patches) == 1 else patches, indent=2)
-
-
-def _as_diff(previews: list[Preview]) -> Iterator[Part]:
-    for preview in previews:
-        yield from colour_diff(preview.diff)
-
-
-def _as_yaml(previews: list[Preview]) -> list[Part]:
-    return ["---\n".join(to_yaml(preview.after) for preview in previews)]
-
-
-_FORMATS: dict[str, Callable[[list[Preview]], Iterable[Part]]] = {
-    "text": previews_as_text,
-    "diff": _as_diff,
-    "yaml": _as_yaml,
-}

@@ -32,15 +32,10 @@ def refusing_command(name: str, missing: Sequence[str]) -> click.Command:
         "such as pip install '.[server]' in a checkout"
     )
 
-    @click.command(
-        name,
-        help=reason,
-        add_help_option=False,
-        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    )
     def refuse() -> None:
         from webhook.cli.options import InputError
 
         raise InputError(reason)
 
-    return refuse
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, settings, refuse, help=reason, add_help_option=False)

@@ -1,9 +1,8 @@
-"""kubectl's flags on podsettle's commands, and the completion of names, on a real API server."""
+"""kubectl's flags on podsettle's commands, on a real API server."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from pathlib import Path
@@ -56,20 +55,14 @@ def scanned(env: dict[str, str], *arguments: str) -> dict[str, Any]:
     return report
 
 
-def test_scan_looks_at_the_selected_pods_from_the_cluster_and_from_its_dump(
-    live_cluster: KubeCluster, admin: dict[str, str], apps: str, tmp_path: Path
-) -> None:
-    dump = tmp_path / "dump.json"
-    kinds = "nodes,namespaces,pods"
-    dump.write_text(live_cluster.kubectl("get", kinds, "-n", apps, "-o", "json").stdout)
-    for source in ([], ["--manifests", str(dump)]):
-        for flags, pods in (
-            (["-l", "app=web"], 1),
-            (["-l", "app in (web,db)"], 2),
-            (["-l", "app!=web", "--field-selector", "spec.nodeName=worker-2"], 1),
-            (["--field-selector", "spec.nodeName=none"], 0),
-        ):
-            assert scanned(admin, "-n", apps, *flags, *source)["pods"] == pods, flags
+def test_scan_looks_at_the_selected_pods(admin: dict[str, str], apps: str) -> None:
+    for flags, pods in (
+        (["-l", "app=web"], 1),
+        (["-l", "app in (web,db)"], 2),
+        (["-l", "app!=web", "--field-selector", "spec.nodeName=worker-2"], 1),
+        (["--field-selector", "spec.nodeName=none"], 0),
+    ):
+        assert scanned(admin, "-n", apps, *flags)["pods"] == pods, flags
     # As in kubectl, -A overrides -n.
     assert scanned(admin, "-A", "-n", "no-such", "-l", "app=web")["namespace"] is None
 
@@ -77,7 +70,7 @@ def test_scan_looks_at_the_selected_pods_from_the_cluster_and_from_its_dump(
 def test_selector_that_cannot_be_read_is_an_error(admin: dict[str, str]) -> None:
     done = podsettle("scan", "--field-selector", "spec.color=red", env=admin)
     assert done.returncode == 2
-    assert "pods cannot be selected by 'spec.color'; known are metadata.name" in done.stderr
+    assert "spec.color" in done.stderr
 
 
 def test_explain_finds_an_object_in_all_namespaces(
@@ -142,9 +135,8 @@ def test_every_printed_command_has_the_flags_that_chose_the_cluster(
     for arguments, document, count in (
         (("doctor",), None, 0),
         (("scan", "-n", namespace), None, 1),
-        (("scan", "-n", namespace, "-o", "policy", "--native"), None, 1),
-        (("export", "--partial"), None, 2),
-        (("export", "--partial", "-o", "json"), None, 2),
+        (("export",), None, 2),
+        (("export", "-o", "json"), None, 2),
         (("explain", "pod/made", "-n", namespace), None, 0),
         (("explain", "pod/made", "-n", namespace, "--as", "jane"), None, 1),
         (("explain", "pod/made", "-A", "--as", "jane"), None, 1),
@@ -160,8 +152,8 @@ def test_every_printed_command_has_the_flags_that_chose_the_cluster(
         assert output.count("--kubeconfig=") >= count, (arguments, output)
 
 
-def test_verbose_names_each_request(admin: dict[str, str]) -> None:
-    done = podsettle_process("version", "-v", env=admin)
+def test_requests_are_logged_if_a_flag_says_so(admin: dict[str, str]) -> None:
+    done = podsettle_process("version", "--log-requests", env=admin)
     assert done.stdout.startswith(f"client: {__version__}\n")
     assert "GET https://" in done.stderr
     assert " 200 in " in done.stderr
@@ -198,37 +190,6 @@ def test_scan_with_rights_in_one_namespace_says_how_to_scan_it(
         f"{command}\n",
     )
     assert scanned(env, *command.split()[2:])["pods"] == 0
-
-
-def completed(env: dict[str, str], *words: str) -> list[str]:
-    line = {"COMP_WORDS": " ".join(("podsettle", *words)), "COMP_CWORD": str(len(words))}
-    done = podsettle(env={**env, "_PODSETTLE_COMPLETE": "bash_complete", **line})
-    return [each.removeprefix("plain,") for each in done.stdout.splitlines() if each]
-
-
-def test_names_of_the_cluster_are_completed(
-    live_cluster: KubeCluster, admin: dict[str, str], apps: str
-) -> None:
-    assert completed(admin, "scan", "-n", apps[:-1]) == [apps]
-    assert completed(admin, "logs", "-n", apps, "w") == ["web"]
-    assert completed(admin, "explain", "-n", apps, "nocom") == ["NoCommand"]
-    assert completed(admin, "explain", "-n", apps, "db") == ["db"]
-    assert completed(admin, "explain", "-n", apps, "pod/w") == ["pod/web"]
-    assert completed(admin, "explain", "-n", apps, "pods/") == ["pods/db", "pods/web"]
-    assert completed(admin, "explain", "-n", apps, "taskrun/") == []
-    job = {"metadata": {"name": "build"}, "spec": {"template": {"spec": JOB_POD}}}
-    live_cluster.create(f"/apis/batch/v1/namespaces/{apps}/jobs", job)
-    assert completed(admin, "explain", "-n", apps, "jobs.batch/b") == ["jobs.batch/build"]
-    # The only kind is completed with its objects, because a shell writes a space behind one word.
-    assert completed(admin, "explain", "-n", apps, "jo") == ["job/build"]
-    assert completed(admin, "explain", "-n", apps, "cronj") == ["cronjob/"]
-    assert {"deploy/", "ds/", "sts/", "pod/"} <= {*completed(admin, "explain", "-n", apps, "")}
-    contexts = [
-        each["name"] for each in json.loads(live_cluster.kubeconfig.read_text())["contexts"]
-    ]
-    assert completed(admin, "scan", "--context", contexts[0][:2]) == contexts[:1]
-    nowhere = {**os.environ, "KUBECONFIG": "/does/not/exist"}
-    assert completed(nowhere, "scan", "-n", "a") == []
 
 
 def test_cron_job_is_explained_with_the_pods_of_its_jobs(

@@ -33,7 +33,8 @@ async def test_administrator_reads_every_kind(live_cluster: KubeCluster) -> None
     assert all(live.has_read(kind) for kind in ALL)
     assert live.title == f"tests ({live_cluster.url})"
     assert [policy.metadata.name for policy in live.view.policies.documents] == ["in-cluster"]
-    assert {node.name for node in live.view.nodes.all} == {"worker-1", "worker-2"}
+    # Tests that share the cluster may have planted others.
+    assert {node.name for node in live.view.nodes.all} >= {"worker-1", "worker-2"}
     namespace = live.view.namespace("ci")
     assert namespace is not None
     assert namespace.labels["team"] == "build"

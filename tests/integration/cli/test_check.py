@@ -35,13 +35,14 @@ spec:
 
 
 def test_examples_have_no_problem() -> None:
+    count = len(list(yaml.safe_load_all((EXAMPLES / "policies.yaml").read_text(encoding="utf-8"))))
     done = podsettle("check", EXAMPLES)
     assert (done.returncode, done.stdout) == (0, "")
-    *needs, about_export, last = done.stderr.splitlines()
+    assert done.stderr == f"podsettle: {count} policies are fine\n"
+    first, *needs, about_export = podsettle("check", "-v", EXAMPLES).stderr.splitlines()
+    assert f"{first}\n" == done.stderr
     assert "can print the whole of large-volumes, volatile-rootfs, " in about_export
     assert "and cannot print tekton-on-crio/postInitSleep, " in about_export
-    count = len(list(yaml.safe_load_all((EXAMPLES / "policies.yaml").read_text(encoding="utf-8"))))
-    assert last == f"podsettle: {count} policies are fine"
     assert len(needs) == count
     assert needs[0].startswith("podsettle: tekton-on-crio: still needed: ")
     affected = "worker-1 (cri-o 1.33.12), worker-4 (cri-o 1.35.2)"
@@ -146,19 +147,28 @@ HEAD = "apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\nmetadata: {name:
 
 
 def notes_of(*arguments: str | Path, stdin: str | None = None) -> list[str]:
+    """Return what the author of a policy should act on."""
     done = podsettle("check", *arguments, stdin=stdin)
     assert (done.returncode, done.stdout) == (0, "")
-    *notes, about_export, last = done.stderr.splitlines()
-    assert about_export.startswith("podsettle: podsettle export can")
-    assert last == "podsettle: 1 policy is fine"
+    first, *notes = done.stderr.splitlines()
+    assert first == "podsettle: 1 policy is fine"
     return [note.removeprefix("podsettle: ") for note in notes]
+
+
+def details_of(*arguments: str | Path, stdin: str | None = None) -> list[str]:
+    """Return what only -v prints."""
+    notes, details = notes_of(*arguments, stdin=stdin), notes_of("-v", *arguments, stdin=stdin)
+    about_export = details.pop()
+    assert about_export.startswith("podsettle export can")
+    assert {*notes} <= {*details}
+    return [each for each in details if each not in notes]
 
 
 def test_only_the_first_policy_with_the_same_name_counts_as_fine(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(HEAD + "  remedies: {kubeletGate: {}}\n")
     done = podsettle("check", tmp_path)
-    assert done.stderr.splitlines()[-1] == "podsettle: 1 problem; 1 policy is fine"
+    assert done.stderr == "podsettle: 1 problem; 1 policy is fine\n"
 
 
 def test_registries_without_lookup_registry_give_a_note() -> None:
@@ -223,7 +233,7 @@ def test_policy_is_no_longer_needed_if_all_nodes_have_the_fix() -> None:
     assert "an affected CRI-O" in software
     assert note.startswith(f"one: no longer needed: None of 1 nodes runs {software}")
     assert note.endswith(". The policy can be removed.")
-    (note,) = notes_of("-", stdin=text + node_text("a", "cri-o://1.33.12"))
+    (note,) = details_of("-", stdin=text + node_text("a", "cri-o://1.33.12"))
     assert note == (
         "one: still needed: 1 of 1 nodes still runs an affected CRI-O: a (cri-o 1.33.12)."
     )
@@ -235,14 +245,14 @@ def test_later_releases_than_podsettle_knows_are_named() -> None:
     assert (
         "cri-o-9840: not affected, unverified: b (cri-o 1.99.0); this podsettle does not know "
         "these releases yet"
-    ) in notes_of("-", stdin=text + nodes)
+    ) in details_of("-", stdin=text + nodes)
     gate = HEAD + "  remedies: {kubeletGate: {}}\n"
-    assert len(notes_of("-", stdin=gate + nodes)) == 1
+    assert len(details_of("-", stdin=gate + nodes)) == 1
 
 
 def test_volumes_that_nodes_do_not_show_leave_the_need_open() -> None:
     text = HEAD + "  remedies: {skipSELinuxRelabel: {}}\n"
-    (note,) = notes_of("-", stdin=text + node_text("a", "cri-o://1.36.0", "v1.37.0"))
+    (note,) = details_of("-", stdin=text + node_text("a", "cri-o://1.36.0", "v1.37.0"))
     assert note.startswith("one: perhaps still needed: On 1 of 1 nodes, CRI-O relabels only ")
 
 
@@ -265,7 +275,7 @@ def test_only_nodes_with_the_labels_of_the_runtime_class_count_for_its_policy(
         + node_text("old", "cri-o://1.33.12")
         + node_text("new", "cri-o://1.36.0")
     )
-    (note,) = notes_of(tmp_path)
+    (note,) = details_of(tmp_path)
     software = affected_software("postInitSleep")
     assert f"postInitSleep: none of 1 nodes of RuntimeClass fast runs {software}" in note
     (tmp_path / "cluster.yaml").write_text(
@@ -286,7 +296,7 @@ def test_remedy_that_an_earlier_policy_sets_for_the_same_pods_gives_a_note(tmp_p
     (tmp_path / "b.yaml").write_text(narrow)
     done = podsettle("check", tmp_path)
     assert done.returncode == 0
-    assert done.stderr.splitlines()[0] == (
+    assert done.stderr.splitlines()[1] == (
         "podsettle: two: postInitSleep never acts, because one sets it first for the same pods: "
         "raise the priority of the policy, or narrow its selectors"
     )

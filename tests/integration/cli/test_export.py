@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.support.factories import policy_document
@@ -50,21 +51,66 @@ def test_policies_are_printed_after_the_command_that_repeats_it() -> None:
     ]
 
 
-def test_policy_with_a_part_that_is_not_native_is_refused_by_name() -> None:
+def test_part_that_is_not_native_is_left_out_and_named() -> None:
     done = podsettle("export", "--manifests", EXAMPLES)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "export: tekton-on-crio: postInitSleep: delivery: Auto may need" in done.stderr
-    assert "--partial leaves these parts out" in done.stderr
-
-
-def test_partial_export_lists_what_it_leaves_out() -> None:
-    done = podsettle("export", "--manifests", EXAMPLES, "--partial")
-    assert done.returncode == 0
+    assert done.returncode == 1
+    left_out = "tekton-on-crio: postInitSleep: delivery: Auto may need"
+    assert f"podsettle: export: left out: {left_out}" in done.stderr
     comment = comment_of(done.stdout)
-    assert "- tekton-on-crio: postInitSleep: delivery: Auto may need" in comment
+    assert f"- {left_out}" in comment
+    assert "delete this line of the SettlePolicy first" in comment, "an example has action: Audit"
     names = {each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout)}
     assert "many-files.podsettle.dev" in names
     assert "tekton-on-crio.podsettle.dev" not in names
+
+
+def test_proposals_of_a_scan_are_exported_from_a_pipe() -> None:
+    source = ("--manifests", EXAMPLES / "scan")
+    proposed = podsettle("scan", "-o", "policy", *source).stdout
+    audit = policy_document("p", action="Audit", remedies=FS_GROUP)
+    stdin = f"{proposed}---\n{yaml.safe_dump(audit)}"
+    done = podsettle("export", "-", *source, stdin=stdin)
+    assert done.returncode == 1, "postInitSleep without a delivery is not native"
+    assert "- settle-postinitsleep: postInitSleep: delivery" in comment_of(done.stdout)
+    assert "They need Kubernetes 1.30 or later" in comment_of(done.stdout)
+    policy, _ = yaml.safe_load_all(done.stdout)
+    assert (policy["kind"], policy["metadata"]["name"]) == (
+        "ValidatingAdmissionPolicy",
+        "p.podsettle.dev",
+    )
+    acting = podsettle("export", "-", stdin=stdin.replace("  action: Audit\n", ""))
+    kinds = [each["kind"] for each in yaml.safe_load_all(acting.stdout)]
+    assert kinds[0] == "MutatingAdmissionPolicy"
+
+
+POLICY = yaml.safe_dump(policy_document("p", remedies=FS_GROUP))
+
+
+@pytest.mark.parametrize(
+    ("stdin", "message"),
+    [
+        (
+            POLICY + "---\nkind: Deployment\nmetadata: {name: web}\n",
+            "stdin:10: Deployment/web: only SettlePolicies can be exported",
+        ),
+        (json.dumps({"kind": "List", "items": [NODE]}), "stdin:1: Node/worker: only Settle"),
+        (json.dumps({"kind": "Secret", "metadata": 5}), "stdin:1: Secret/(unnamed): only Settle"),
+        (POLICY + "---\n" + POLICY, "stdin:10: a second SettlePolicy named 'p'"),
+        (POLICY.replace("fsGroupChangePolicy", "fsGroup"), "stdin:8: spec.remedies.fsGroup"),
+        ("a: [}", "stdin:1: not YAML"),
+        ("", "standard input has no SettlePolicy"),
+    ],
+)
+def test_anything_but_policies_on_standard_input_is_refused(stdin: str, message: str) -> None:
+    done = podsettle("export", "-", stdin=stdin)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_standard_input_takes_no_name_and_is_read_once() -> None:
+    assert "give no name" in podsettle("export", "-", "p", stdin=POLICY).stderr
+    done = podsettle("export", "-", "--manifests", "-", stdin=POLICY)
+    assert (done.returncode, "only once" in done.stderr) == (2, True)
 
 
 def test_decision_by_the_nodes_is_printed_with_its_date(tmp_path: Path) -> None:
@@ -136,7 +182,8 @@ def test_empty_export_says_why(tmp_path: Path) -> None:
     done = podsettle("export", "--guard", "--manifests", manifests(tmp_path, audit))
     assert done.returncode == 0
     assert "policies with action: Audit settle no pods" in done.stderr
-    partly = podsettle("export", "retry-prepare", "--partial", "--manifests", EXAMPLES)
+    partly = podsettle("export", "retry-prepare", "--manifests", EXAMPLES)
+    assert partly.returncode == 1
     assert "the comment of the output says what is left out" in partly.stderr
 
 

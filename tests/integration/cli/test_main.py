@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from tests.support.paths import EXAMPLES
 from tests.support.process import PODSETTLE, free_port, podsettle
 from webhook import __version__
 from webhook.cli import main
+from webhook.cli.options import DURATION, KUBECTL_DURATION
 
 
 def test_version_option_prints_the_version_of_the_package() -> None:
@@ -48,7 +50,7 @@ SCAN = ["scan", "--manifests", str(EXAMPLES / "scan")]
         ["-n=other", *SCAN],
         ["-n", "other", *SCAN],
         ["--namespace", "other", *SCAN],
-        ["--namespace=other", *SCAN, "-l=app=web"],
+        ["--namespace=other", *SCAN],
     ],
 )
 def test_namespace_is_taken_in_the_forms_of_kubectl(words: list[str]) -> None:
@@ -93,6 +95,31 @@ def test_invalid_back_off_option_exits_with_2(option: str, value: str) -> None:
     assert f"Error: Invalid value for '{option}'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["scan", "--as-group", "ops"], "--as-group has no effect without --as"),
+        (["scan", "--as", "a\nb"], "'a\\nb' is not a name"),
+        (["scan", "-n", "A"], "'A' is not a valid name"),
+        (["logs", ""], "'' is not a valid name"),
+        (["logs", "deploy/a"], "'deploy/a' is not a pod: give NAME or pod/NAME"),
+        (["wait", "p", "--timeout", "1x"], "'1x' is not a duration"),
+        (["preview", "--linger-image", "A B", "-"], "'A B' is not an image reference"),
+        (["preview", "--namespace-label", "a", "-"], "'a' is not of the form key=value"),
+    ],
+)
+def test_value_that_an_option_cannot_have_is_refused(words: list[str], message: str) -> None:
+    done = podsettle(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_duration_may_be_a_number_of_seconds_where_kubectl_has_it() -> None:
+    assert KUBECTL_DURATION.convert("90", None, None) == timedelta(seconds=90)
+    with pytest.raises(click.BadParameter, match="is not a duration"):
+        DURATION.convert("90", None, None)
+
+
 @pytest.mark.parametrize("arguments", [
     ("doctor",), ("scan",), ("explain", "pod/a"), ("preview", str(EXAMPLES / "pods")),
 ])  # fmt: skip
@@ -129,9 +156,7 @@ def test_list_of_commands_imports_no_command() -> None:
         " print([n for n in sys.modules if n.startswith('webhook.cli.')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == (
-        "['webhook.cli.echo', 'webhook.cli.internal_errors', 'webhook.cli.server_extra']"
-    )
+    assert done.stdout.splitlines()[-1] == "['webhook.cli.server_extra']"
 
 
 @pytest.mark.parametrize(
@@ -196,18 +221,42 @@ def test_kubectl_gets_completions_with_descriptions_and_a_directive() -> None:
     assert complete_for_kubectl()[-1] == ":4"
 
 
-def test_shell_completes_commands_and_options() -> None:
+@pytest.mark.parametrize(
+    ("line", "completion"),
+    [
+        ("check --kubec", "--kubeconfig"),
+        ("-n ci scan --kubec", "--kubeconfig"),
+        ("no", "node-config"),
+        ("help sc", "scan"),
+        ("scan --context pro", "prod"),
+        ("explain nocom", "NoCommand"),
+        ("explain fsg", "fsGroupChangePolicy"),
+    ],
+)
+def test_shell_completes_what_needs_no_cluster(line: str, completion: str, tmp_path: Path) -> None:
+    contexts: list[dict[str, object]] = [{"name": name, "context": {}} for name in ("prod", "test")]
+    (tmp_path / "config").write_text(json.dumps({"contexts": contexts}))
     env = {
         **os.environ,
+        "KUBECONFIG": str(tmp_path / "config"),
         "_PODSETTLE_COMPLETE": "bash_complete",
-        "COMP_WORDS": "podsettle check --kubec",
-        "COMP_CWORD": "2",
+        "COMP_WORDS": f"podsettle {line}",
+        "COMP_CWORD": str(len(line.split())),
     }
-    assert podsettle(env=env).stdout == "plain,--kubeconfig\n"
-    env |= {"COMP_WORDS": "podsettle -n ci scan --kubec", "COMP_CWORD": "4"}
-    assert podsettle(env=env).stdout == "plain,--kubeconfig\n"
-    env |= {"COMP_WORDS": "podsettle no", "COMP_CWORD": "1"}
-    assert podsettle(env=env).stdout == "plain,node-config\n"
+    assert podsettle(env=env).stdout == f"plain,{completion}\n"
+
+
+def test_v_is_not_the_log_of_requests() -> None:
+    """A command whose report has no more to show has no -v."""
+    done = podsettle("version", "-v")
+    assert (done.returncode, "No such option" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("flag", ["-l", "--field-selector"])
+def test_selection_of_pods_in_manifests_is_refused(flag: str) -> None:
+    done = podsettle(*SCAN, flag, "a=b")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "select pods of a cluster, not of manifests" in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 import yaml
 
-from tests.support.paths import EXAMPLES
+from tests.support.factories import policy_document
+from tests.support.paths import DOCS, EXAMPLES
 from tests.support.process import podsettle
+from webhook.cli.preview_text import PRICES
 
 TEKTON = EXAMPLES / "pods" / "tekton-taskrun.yaml"
 UNCOVERED = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a}]}}"
@@ -227,13 +231,81 @@ def test_each_outcome_names_its_policy_and_a_summary_precedes_the_diff() -> None
     done = podsettle("preview", "--manifests", EXAMPLES, TEKTON)
     before_diff, diff, _ = done.stdout.partition("--- Pod/")
     assert diff
-    _, summary, *outcomes = before_diff.splitlines()
+    _, summary, *outcomes, gain = before_diff.splitlines()
+    assert gain == (
+        "  adds 1 init container, 1 tmpfs of 1 MiB, changes 2 commands; about +2 s before "
+        "Kubernetes 1.36, +2.7 to 4.5 s from 1.36 on"
+    )
     assert summary == (
         "  prepare and place-scripts are kept alive for at least 500 ms, by policy tekton-on-crio."
     )
     policies = ("(by tekton-on-crio)", "(by would-it-help)")
     assert outcomes
     assert all(line.endswith(policies) for line in outcomes)
+
+
+def gains(text: str) -> list[str]:
+    """Return the line of each pod that says what it gains, between its outcomes and its diff."""
+    done = podsettle("preview", "--manifests", EXAMPLES, "-n", "ci", "-", stdin=text)
+    lines = done.stdout.splitlines()
+    return [lines[at - 1].strip() for at, line in enumerate(lines) if line.startswith("--- ")]
+
+
+def test_gain_of_a_pod_is_counted_and_priced_only_as_it_was_measured() -> None:
+    shell = "nothing measurable before Kubernetes 1.36, +0.9 to 2.9 s from 1.36 on"
+    assert gains(SETTLED) == [f"changes 1 command; {shell}"]
+    prepare = '{name: prepare, image: a, command: [sh, -c, "true"]}'
+    four = ", ".join(prepare.replace("prepare", f"prepare-{number}") for number in range(4))
+    assert gains(SETTLED.replace(prepare, four)) == ["changes 4 commands"], "three were measured"
+    volumes = "volumes: [{name: a, persistentVolumeClaim: {claimName: a}}], containers"
+    fields = SETTLED.replace("containers: [{name: a}]", volumes + ": [{name: a}]")
+    assert gains(fields)[0].startswith("changes 1 command")
+
+
+def test_prices_are_those_of_the_measurement() -> None:
+    page = (DOCS / "post-init-sleep.md").read_text(encoding="utf-8")
+    for delivery, texts in PRICES.items():
+        for kubelet, text in zip(("before 1.36", "from 1.36 on"), texts, strict=True):
+            row = re.search(rf"\| {kubelet} \| `{delivery}` \| 500 ms (.*)", page)
+            assert row, (kubelet, delivery)
+            added = [float(each) for each in re.findall(r"\+([\d.]+) s ±", row[1])]
+            stated = [float(each) for each in re.findall(r"[\d.]+", text)] or [0.0]
+            # One figure is the mean of one and of three init containers.
+            expected, error = (stated, 0.05) if len(stated) == 2 else (stated * len(added), 0.15)
+            assert added == pytest.approx(expected, abs=error), (kubelet, delivery)
+
+
+def near_miss(*policies: object, labels: str = "{}") -> str:
+    """Return the near miss of a pod in a namespace with these labels."""
+    metadata = f"{{name: ns, labels: {labels}}}"
+    text = f"{{apiVersion: v1, kind: Namespace, metadata: {metadata}}}\n---\n"
+    manifests = text + yaml.safe_dump_all(policies)
+    with NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(manifests)
+        file.flush()
+        done = podsettle("preview", "--manifests", file.name, "-n", "ns", "-", stdin=UNCOVERED)
+    assert done.returncode == 0, done.stderr
+    return "".join(line.strip() for line in done.stdout.splitlines() if "near miss" in line)
+
+
+def test_near_miss_is_a_policy_that_lacks_one_label_of_the_namespace() -> None:
+    team = policy_document("team", namespaceSelector={"matchLabels": {"team": "a"}})
+    said = "near miss: policy team would cover it, but namespace ns "
+    assert near_miss(team) == f"{said}has no label team=a"
+    assert near_miss(team, labels="{team: b}") == f"{said}has the label team=b, not a"
+    chosen = policy_document("chosen", namespaceSelector=None)
+    assert near_miss(chosen).endswith("has no label podsettle.dev/policy=chosen")
+    assert near_miss(team, labels="{team: a}") == "", "it covers the pod"
+    assert near_miss(team, labels='{podsettle.dev/enabled: "false"}') == ""
+    two = policy_document("two", namespaceSelector={"matchLabels": {"a": "b", "c": "d"}})
+    named = {"matchLabels": {"kubernetes.io/metadata.name": "other"}}
+    other = policy_document("other", namespaceSelector=named)
+    pods = policy_document(
+        "pods",
+        namespaceSelector={"matchLabels": {"a": "b"}},
+        podSelector={"matchLabels": {"x": "z"}},
+    )
+    assert near_miss(two, other, pods) == "", "a label of the namespace alone would not do"
 
 
 def test_several_pods_begin_with_a_line_for_each() -> None:

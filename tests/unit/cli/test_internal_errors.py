@@ -6,9 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from webhook.cli import main
+from webhook.cli import ReportingGroup, main
 from webhook.cli.backoff import report_errors
-from webhook.cli.internal_errors import ReportingGroup
 from webhook.cli.options import InputError
 from webhook.client.retry import Backoff
 
