@@ -199,8 +199,7 @@ def reasons_page() -> str:
         "- podsettle's log;",
         "- the answers of `podsettle preview`, of `/preview` and of the web page;",
         "- the answers of `podsettle explain` and `podsettle scan`;",
-        "- the pod's annotation `podsettle.dev/skipped`, for the reasons that warn;",
-        "- the Events on the pod's controller, if the operator has switched them on.",
+        "- the pod's annotation `podsettle.dev/skipped`, for the reasons that warn.",
         "",
         f"Only previews and `podsettle explain` give these reasons: {_reasons(NOT_EVALUATED)}. "
         "There, each remedy of each policy that covers a pod has a reason, or the whole pod has "

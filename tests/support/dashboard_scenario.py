@@ -87,7 +87,7 @@ def main(minutes: float) -> None:
 
 def _install(release: Installation) -> None:
     cluster = release.cluster
-    release.install("--set=events.enabled=true")
+    release.install()
     versions = ("1.33.12", "1.33.12", "1.34.6", "1.34.6", "1.35.1")
     for number, version in enumerate(versions):
         name = f"node-{number}"

@@ -18,6 +18,7 @@ from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.response import warnings_for
+from webhook.core.admission.summary import unmet_outcomes
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.defects.versions import Version
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
@@ -161,7 +162,8 @@ class Decided:
 
     @property
     def unmet(self) -> tuple[Outcome, ...]:
-        return self.rendered.decision.unmet
+        """The outcomes for remedies that policies wanted, and the pod could not get."""
+        return tuple(each for each in unmet_outcomes(self.outcomes) if each.policy)
 
     @property
     def applied_pairs(self) -> tuple[tuple[str, str], ...]:

@@ -41,7 +41,6 @@ from webhook.tls.source import CertificateSource
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
-    from webhook.cluster.event_writer import EventWriter
     from webhook.cluster.token_review import ClusterAuthorizer
 
 log = logging.getLogger(__name__)
@@ -121,11 +120,6 @@ class ServeOptions:
         metavar="URL",
         help="Where you publish docs/why-was-my-pod-changed.md. podsettle writes the URL into the "
         "annotation podsettle.dev/summary of the pods that it changes.",
-    )
-    events: bool = _option(
-        is_flag=True,
-        help="Write an Event on a pod's controller if podsettle could not do what a policy asks "
-        "for. Set sideEffects of the webhooks to NoneOnDryRun. Needs --own-namespace.",
     )
     tls: Literal["files", "self-managed"] = _option(
         type=click.Choice(["files", "self-managed"]),
@@ -212,8 +206,6 @@ class ServeOptions:
         """The first given option that needs a cluster, or an empty text."""
         if self.tls == "self-managed":
             return "--tls self-managed"
-        if self.events:
-            return "--events"
         return "--webhook-configuration" if self.webhook_configuration else ""
 
     @property
@@ -270,7 +262,6 @@ def _run(options: ServeOptions) -> None:
         authorizer=parts.authorizer,
         needs_certificate=options.client_ca is not None,
         pull_secrets=parts.pull_secrets,
-        events=parts.events,
     )
     if options.log_format == "json":
         log.info("%s", message.partition("\n")[0])
@@ -336,8 +327,6 @@ class _ClusterParts(NamedTuple):
     """Checks the tokens of clients, or None if clients need no token."""
     pull_secrets: PullSecrets | None = None
     """Reads pull secrets, or None if there is no cluster."""
-    events: EventWriter | None = None
-    """Writes Events, or None without the option."""
 
 
 def _build_cluster_parts(options: ServeOptions) -> _ClusterParts:
@@ -404,14 +393,12 @@ def _build_for_cluster(options: ServeOptions) -> _ClusterParts:
             options.lease,
             options.webhook_configuration,
             certificates,
-            writes_events=options.events,
         )
         parts = _ClusterParts(
             replica.source,
             replica.certificates,
             replica.checks,
             replica.running,
-            events=replica.events,
         )
     return parts._replace(
         authorizer=ClusterAuthorizer(server) if options.listens_on_network else None,

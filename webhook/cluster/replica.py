@@ -1,8 +1,8 @@
 """The components of a replica that runs in a cluster, except the HTTP server.
 
 Each replica watches the cluster and answers reviews. Only the leader writes the Secret of
-certificates, podsettle's part of the webhook configuration, and the status of policies. Events are
-written by the replica that answered the review. Answers to reviews never depend on these writes.
+certificates, podsettle's part of the webhook configuration, and the status of policies. Answers to
+reviews never depend on these writes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
 from webhook.cluster.client import ApiServer
-from webhook.cluster.event_writer import EventWriter
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.leader_election import LeaderElector
@@ -32,7 +31,7 @@ class Controller:
 
     All replicas of an installation share the namespace, the Lease and the webhook configuration.
     If `webhook_configuration_name` is None, podsettle neither reads nor writes a webhook
-    configuration. `writes_events` says whether Events report what podsettle could not do.
+    configuration.
     """
 
     def __init__(
@@ -42,12 +41,9 @@ class Controller:
         lease_name: str,
         webhook_configuration_name: str | None,
         certificates: CertificateSource | StoredCertificates,
-        *,
-        writes_events: bool = False,
     ) -> None:
         self._server = server
         self.source = KubernetesSource(server)
-        self.events = EventWriter(server) if writes_events else None
         self._crd = InstalledCrd(server)
         # The random suffix makes the identity unique. Two processes with the same identity would
         # both act as the leader.
@@ -103,8 +99,6 @@ class Controller:
         waiting = "" if joined else "the Lease has not been read yet"
         yield Check("lease", joined, problem or waiting, logged=bool(problem))
         yield _logged_check("status", self.status.problem)
-        if self.events is not None:
-            yield _logged_check("events", self.events.problem)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -120,8 +114,6 @@ class Controller:
             if self.webhook_configuration is not None:
                 await stack.enter_async_context(self.webhook_configuration.running())
             await stack.enter_async_context(self.status.running())
-            if self.events is not None:
-                await stack.enter_async_context(self.events.running())
             yield
 
     def _may_write(self) -> bool:

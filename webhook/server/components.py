@@ -30,7 +30,6 @@ from webhook.tasks import supervise
 
 if TYPE_CHECKING:
     # A server without a cluster imports no Kubernetes client.
-    from webhook.cluster.event_writer import EventWriter
     from webhook.cluster.token_review import ClusterAuthorizer
 
 
@@ -77,7 +76,6 @@ def build_components(
     authorizer: ClusterAuthorizer | None = None,
     needs_certificate: bool = False,
     pull_secrets: PullSecrets | None = None,
-    events: EventWriter | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Components:
     """Return the components of a server.
@@ -92,7 +90,6 @@ def build_components(
       clients.
     - `needs_certificate` makes /mutate refuse clients that presented no certificate.
     - `pull_secrets` are used for images of admitted pods, but never for images in previews.
-    - `events` writes Events about unmet wishes of policies.
     """
     run = running or source.running
     source_checks = checks or source.checks
@@ -112,8 +109,6 @@ def build_components(
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.in_flight.set_function(lambda: in_flight.requests)
     metrics.needed_policies.view = lambda: source.view
-    if events is not None:
-        metrics.events.counts = lambda: events.counts
 
     # Previews use a separate resolver. A preview can name any namespace. With a shared resolver,
     # its look-ups would count against the limit of that namespace's pods.
@@ -155,7 +150,6 @@ def build_components(
         in_flight=in_flight,
         budget=review_budget,
         images=images,
-        events=events,
         limits=limits,
     )
     return Components(

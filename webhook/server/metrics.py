@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
 from prometheus_client import (
@@ -138,26 +138,6 @@ class ReviewCounts(Collector):
         yield durations
 
 
-class EventCounts(Collector):
-    """The number of Events by result. `counts` returns them."""
-
-    def __init__(self) -> None:
-        self.counts: Callable[[], Mapping[str, int]] = dict
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metric for a scrape."""
-        events = CounterMetricFamily(
-            "podsettle_events",
-            "Events on the controllers of pods, by `result`: `written`, `dropped` because too many "
-            "were waiting, or `failed`. There are none without `--events`.",
-            labels=["result"],
-        )
-        counts = self.counts()
-        for result in ("written", "dropped", "failed"):
-            events.add_metric([result], counts.get(result, 0))
-        yield events
-
-
 class Metrics:
     """The metrics of one server, in their own registry."""
 
@@ -167,8 +147,6 @@ class Metrics:
         self.registry.register(self.reviews)
         self.needed_policies = NeededPolicies()
         self.registry.register(self.needed_policies)
-        self.events = EventCounts()
-        self.registry.register(self.events)
         self._refused = Counter(
             "podsettle_requests_refused",
             "Requests to /mutate that got no AdmissionReview as an answer, by HTTP status. A "

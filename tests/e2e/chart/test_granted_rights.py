@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any, TypeAlias
 import pytest
 import trustme
 
-from tests.support.chart_release import RBAC, events_of_podsettle, opted_in, restart, right
-from tests.support.e2e_pods import is_called, simple_pod
+from tests.support.chart_release import events_of_podsettle, restart, right
+from tests.support.e2e_pods import simple_pod
 from tests.support.helm_release import (
     ACCOUNT,
     OWN,
@@ -32,46 +31,6 @@ from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 pytestmark = pytest.mark.slow
 
 Json: TypeAlias = dict[str, Any]
-
-
-def test_events_are_written_with_the_rights_that_a_value_grants(
-    changed_release: Installation,
-) -> None:
-    """A real request gives an Event on the pod's Job, and a dry run gives none."""
-    release, cluster = changed_release, changed_release.cluster
-    release.helm("upgrade", RELEASE, CHART, REQUIRED, "--set=events.enabled=true")
-    restart(release)
-    namespace = opted_in(cluster, "events-")
-    assert {each["sideEffects"] for each in release.webhooks().values()} == {"NoneOnDryRun"}
-
-    def create(job: str, *, dry_run: bool = False) -> None:
-        pod = simple_pod(f"{job}-{uuid.uuid4()}", namespace)
-        # Without a command, podsettle cannot wrap the container.
-        del pod["spec"]["initContainers"][0]["command"]
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-of-{job}"}
-        pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-        status, made, warnings = cluster.create_pod(pod, dry_run=dry_run)
-        assert status == 201, made
-        assert "NoCommand" in " ".join(warnings)
-
-    def events() -> dict[str, tuple[str, int]]:
-        found = release.get(f"/api/v1/namespaces/{namespace}/events")["items"]
-        return {each["involvedObject"]["name"]: (each["reason"], each["count"]) for each in found}
-
-    create("tried", dry_run=True)
-    create("build")
-    await_that(lambda: events() == {"build": ("NoCommand", 1)}, "the Event is written")
-    # Another replica does not know of it.
-    restart(release)
-    await_that(lambda: is_called(cluster, namespace), "the other replica is called")
-    create("build")
-    await_that(lambda: events() == {"build": ("NoCommand", 2)}, "it is counted")
-
-    (rule,) = release.get(f"{RBAC}/clusterroles/{RELEASE}-events")["rules"]
-    granted = {("", "events", verb) for verb in rule["verbs"]}
-    of_account = [event for event in events_of_podsettle(release) if "objectRef" in event]
-    used = {right(event) for event in of_account if event["objectRef"]["resource"] == "events"}
-    assert used == granted
 
 
 @contextmanager

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.support.helm import (
     NAMESPACE,
     VALUES,
-    container_of,
     named,
     objects,
-    set_flags,
     template,
 )
 
@@ -85,35 +82,6 @@ def test_pull_secrets_are_readable_only_in_the_configured_namespaces() -> None:
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["secrets", "serviceaccounts"], "verbs": ["get"]}
     ]
-
-
-@pytest.mark.parametrize("enabled", [False, True])
-def test_events_are_written_only_with_their_value(enabled: bool) -> None:
-    """The flag, the right and the webhook's side effects belong together."""
-    text = template(*set_flags({"events.enabled": enabled}))
-    assert ("podsettle writes Events" in text) is enabled
-    made = [each for each in yaml.safe_load_all(text) if each]
-    named = {(each["kind"], each["metadata"]["name"]): each for each in made}
-    (webhook,) = named["MutatingWebhookConfiguration", "podsettle"]["webhooks"]
-    assert webhook["sideEffects"] == ("NoneOnDryRun" if enabled else "None")
-    pod = named["Deployment", "podsettle"]["spec"]["template"]
-    assert ("--events" in container_of(pod)["args"]) is enabled
-    granting = [
-        each
-        for each in made
-        if any("events" in rule.get("resources", ()) for rule in each.get("rules", ()))
-    ]
-    if not enabled:
-        assert not granting
-        return
-    (role,) = granting
-    assert role == named["ClusterRole", "podsettle-events"]
-    assert role["rules"] == [
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}
-    ]
-    binding = named["ClusterRoleBinding", "podsettle-events"]
-    assert binding["roleRef"]["name"] == "podsettle-events"
-    assert [each["name"] for each in binding["subjects"]] == ["podsettle"]
 
 
 def test_network_policy_allows_egress_only_to_the_configured_ports() -> None:

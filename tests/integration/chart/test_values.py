@@ -147,8 +147,6 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"docsUrl": "https://a.example/$(HOME)"}, "/docsUrl", "does not match"),
     ({"docsUrl": 'https://a.example/"'}, "/docsUrl", "does not match"),
     ({"docsUrl": "https://a.example/a\\"}, "/docsUrl", "does not match"),
-    ({"events.enabled": "true"}, "/events/enabled", "want boolean"),
-    ({"events": True}, "/events", "want object"),
     ({"settlePolicies": [{"name": "a"}]}, "/settlePolicies/0", "'spec'"),
     ({"settlePolicies": [{"name": "a", "spec": {}}]}, "/settlePolicies/0/spec", "'remedies'"),
     (

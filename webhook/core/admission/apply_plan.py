@@ -74,9 +74,7 @@ def apply_plan(
         audited: list[Outcome] = []
         _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
         outcomes += map(_audit_outcome, audited)
-    decision = Decision(
-        tuple(outcomes), plan.policies, tuple(images.missing), patch.annotations, unmet
-    )
+    decision = Decision(tuple(outcomes), plan.policies, tuple(images.missing), patch.annotations)
     return decision, patch.verified_operations(plan.settable_fields)
 
 

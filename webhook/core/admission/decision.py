@@ -23,9 +23,6 @@ class Decision(msgspec.Struct, frozen=True):
     """The images that must be looked up before a better decision is possible."""
     annotations: Mapping[str, str] = {}
     """The annotations that the patch sets."""
-    unmet: tuple[Outcome, ...] = ()
-    """The outcomes for remedies that policies with `action: Mutate` wanted, and the pod could not
-    get. Each has a reason that warns."""
     leaves_unevaluated: bool = False
     """Whether policies cover the pod, and a reason for the whole pod keeps them from being applied.
     Not so for a pod whose author has opted out."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,10 +28,6 @@ from webhook.server.reviews.body import ReviewBody
 from webhook.server.reviews.http_answer import JSON_TYPE, HttpAnswer, refusal
 from webhook.server.reviews.load_shedding import InFlight, MemoryBudget
 from webhook.server.reviews.log import ReviewLog, printable
-
-if TYPE_CHECKING:
-    # A server without a cluster imports no Kubernetes client.
-    from webhook.cluster.event_writer import EventWriter
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +71,6 @@ class ReviewHandler:
         in_flight: InFlight,
         budget: MemoryBudget,
         images: ImageResolver | None = None,
-        events: EventWriter | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._source = source
@@ -86,7 +81,6 @@ class ReviewHandler:
         self._in_flight = in_flight
         self._budget = budget
         self._images = images
-        self._events = events
         self._limits = limits
 
     def handle_now(self, body: bytes, timing: ReviewTiming) -> bytes | None:
@@ -212,8 +206,6 @@ class ReviewHandler:
                 self._log_error(answer, review)
             elif request is not None and (decision.policies or decision.leaves_unevaluated):
                 self._review_log.record(request, answer.rendered)
-                if decision.unmet and self._events is not None and not dry_run:
-                    self._events.offer(request, decision.unmet)
         except Exception:
             log.exception("internal error: an answer was not counted or not logged")
 

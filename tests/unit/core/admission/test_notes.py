@@ -115,7 +115,6 @@ def test_pod_that_no_mutating_policy_wants_to_change_gets_no_notes(
     decision = decide_pod(pod(PLUGIN), view(*policies, nodes=nodes))
     assert reasons(decision) == [reason]
     assert decision.operations == ()
-    assert decision.unmet == ()
 
 
 @pytest.mark.parametrize("value", ["true", "postInitSleep", "nonsense"])
