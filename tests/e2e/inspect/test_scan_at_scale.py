@@ -242,7 +242,7 @@ def quiet(planted: KubeCluster) -> str:
     return name
 
 
-AREAS = {**{each.id: each.areas for each in SYMPTOMS}, unsettled.ID: unsettled.AREAS}
+AREAS = {each.id: each.areas for each in (*SYMPTOMS, unsettled.SYMPTOM)}
 EXPIRING = {"events", "certificatesigningrequests"}
 
 

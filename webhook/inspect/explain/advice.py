@@ -127,14 +127,9 @@ def explain_reason(reason: Reason) -> CodeExplanation:
         meaning=reason.meaning,
         warns=reason.warns,
         remedies=[name for name, remedy in REMEDIES.items() if reason in remedy.reasons],
-        advice=advice_on(reason),
+        advice=ADVICE.get(reason, "Nothing."),
         page=f"docs/why-was-my-pod-changed.md#{reason.lower()}",
     )
-
-
-def advice_on(reason: Reason) -> str:
-    """Return what the developer of the pod can do, in sentences."""
-    return ADVICE.get(reason, "Nothing.")
 
 
 def explain_remedy(name: str) -> RemedyExplanation:

@@ -14,7 +14,7 @@ from webhook.core.reasons import NO_DECISION, NOT_EVALUATED, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.types import Json
 from webhook.inspect.cluster_flags import podsettle
-from webhook.inspect.explain.advice import advice_on
+from webhook.inspect.explain.advice import explain_reason
 from webhook.inspect.explain.model import (
     AppliedRemedy,
     ContainerExplanation,
@@ -279,7 +279,7 @@ class _Explainer:
     def _advice(self) -> Iterator[str]:
         for code in dict.fromkeys(each.reason for each in self._record.skipped):
             if (reason := Reason.of(code)) is not None:
-                yield f"{reason}: {advice_on(reason)}"
+                yield f"{reason}: {explain_reason(reason).advice}"
         if self._record.applied:
             names = ",".join(self._record.remedies)
             yield (

@@ -16,10 +16,10 @@ from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 from webhook.inspect.explain.target import CRON_JOB, JOB, POD, ObjectTarget
 from webhook.inspect.known_cluster import KnownCluster
-from webhook.inspect.objects import LiveMetadata, LivePod
+from webhook.inspect.objects import LivePod
 from webhook.inspect.paged import PagedReader
-from webhook.inspect.scan.dump import DumpReader
-from webhook.inspect.scan.resources import PODS, ObjectReader
+from webhook.inspect.scan.dump import DumpReader, ObjectReader
+from webhook.inspect.scan.resources import PODS, NamedObject
 from webhook.inspect.scan.templates import DumpTemplates, LiveTemplates, TemplateReader
 from webhook.inspect.scan.workload import workload_of
 
@@ -29,13 +29,6 @@ _MAX_NAMESPACES = 5
 
 class NotFoundError(Exception):
     """Raised if the target does not exist or cannot be read. The text says why."""
-
-
-class _Named(msgspec.Struct):
-    metadata: LiveMetadata
-
-
-_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Source(NamedTuple):
@@ -116,7 +109,7 @@ class Source(NamedTuple):
 def _in_manifests(manifests: Manifests, target: ObjectTarget) -> Iterator[Json]:
     for encoded in manifests.objects.get(target.kind.kind, ()):
         try:
-            if _decode_named(encoded).metadata.name == target.name:
+            if msgspec.json.decode(encoded, type=NamedObject).metadata.name == target.name:
                 yield msgspec.json.decode(encoded)
         except DECODE_ERRORS:
             continue  # It has no valid metadata.

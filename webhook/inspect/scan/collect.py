@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from webhook.core.defects.catalogue import DEFECTS
@@ -19,12 +19,12 @@ from webhook.inspect.objects import Event, LivePod, PodKey
 from webhook.inspect.paged import Areas
 from webhook.inspect.scan import resources
 from webhook.inspect.scan.certificates import SIGNER, first_certificates
+from webhook.inspect.scan.dump import ObjectReader
 from webhook.inspect.scan.found_pods import FoundPods
 from webhook.inspect.scan.kinds_looked_at import view_areas
 from webhook.inspect.scan.model import ScanReport
 from webhook.inspect.scan.nodes import defect_nodes, node_groups, page_of, policy_needs
-from webhook.inspect.scan.proposals import Proposal, propose
-from webhook.inspect.scan.resources import ObjectReader
+from webhook.inspect.scan.proposals import propose
 from webhook.inspect.scan.symptom_reports import Tally, bin_length, symptom_reports
 from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod, slow_umount
 from webhook.inspect.scan.symptoms.base import ScanFacts, matches
@@ -89,7 +89,7 @@ async def scan(
         areas.record(unsettled.area)
     next_pods = {}
     if templates is not None:
-        kinds = (kind for _, each in found.values() for kind in each.kinds)
+        kinds = (kind for _, each in found.values() for kind in each.kinds.values())
         next_pods = await templates.next_pods(kind.workload for kind in kinds)
     proposals = {
         symptom: proposal
@@ -98,6 +98,10 @@ async def scan(
     }
     for area in reader.areas.all:
         areas.record(area)
+    curing = {
+        defect: tuple(each.text for each in proposal.preview.in_force)
+        for defect, proposal in proposals.items()
+    }
     seconds = bin_length(tally)
     return ScanReport(
         cluster=cluster.title,
@@ -107,7 +111,7 @@ async def scan(
         pods=pods,
         areas=areas.all,
         nodes=node_groups(cluster.view.nodes.all),
-        defects=defect_nodes(cluster.view.nodes.all, _curing(proposals)),
+        defects=defect_nodes(cluster.view.nodes.all, curing),
         needs=policy_needs(cluster.view.policies.documents, cluster.view),
         symptoms=symptom_reports(tally, areas, seconds, proposals, cluster.view.nodes.all),
         bin_seconds=seconds,
@@ -132,14 +136,6 @@ def _apply_command(cluster: KnownCluster, proposals: Command) -> str:
         return cluster.flags.command(proposals + native + kubectl("apply", "-f", "-"))
     # `kubectl apply` would replace a policy of the same name that the scan has not seen.
     return cluster.flags.command(proposals + kubectl("create", "-f", "-"))
-
-
-def _curing(proposals: Mapping[str, Proposal]) -> dict[str, tuple[str, ...]]:
-    """Return the policies that cure a defect in pods that were found, by the defect's id."""
-    return {
-        defect: tuple(each.text for each in proposal.preview.in_force)
-        for defect, proposal in proposals.items()
-    }
 
 
 async def _read_facts(

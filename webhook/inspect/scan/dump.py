@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from webhook.cluster.manifests import Manifests
 from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.pod import DECODE_ERRORS
 from webhook.inspect.findings import Area, Looked
-from webhook.inspect.paged import Areas, Resource
+from webhook.inspect.paged import Areas, PagedReader, Resource
 from webhook.inspect.scan.resources import ABOUT, EVENTS
 
 T = TypeVar("T")
@@ -55,12 +55,12 @@ class DumpReader:
         malformed = 0
         for count, index in enumerate(indexes, 1):
             try:
-                value = decode(stored[index])
+                value: Any = decode(stored[index])
             except DECODE_ERRORS as error:
                 malformed += 1
                 self.problems.append(f"{resource.kind}: {error}")
                 continue
-            if not (namespace and resource.namespaced) or _namespace_of(value) == namespace:
+            if not (namespace and resource.namespaced) or value.metadata.namespace == namespace:
                 yield value
             self._on_progress(resource.name, count, len(indexes))
         absent = Area(resource.name, Looked.NOT_LOOKED_AT, "the manifests contain none")
@@ -69,7 +69,7 @@ class DumpReader:
     @cached_property
     def _events_about(self) -> Mapping[str, Sequence[int]]:
         """The events about each object, by the selector: a scan asks for those of single pods."""
-        decode = msgspec.json.Decoder(_About).decode
+        decode = msgspec.json.Decoder(EVENTS.type).decode
         found: defaultdict[str, list[int]] = defaultdict(list)
         for index, content in enumerate(self._manifests.objects.get(EVENTS.kind, ())):
             with suppress(*DECODE_ERRORS):
@@ -77,15 +77,5 @@ class DumpReader:
         return found
 
 
-class _Uid(msgspec.Struct):
-    uid: str = ""
-
-
-class _About(msgspec.Struct, rename="camel"):
-    involved_object: _Uid
-
-
-def _namespace_of(value: Any) -> str:
-    """Return the namespace of an object that `resources` names."""
-    namespace: str = value.metadata.namespace
-    return namespace
+ObjectReader: TypeAlias = PagedReader | DumpReader
+"""A source of objects: an API server, or the files of a dump."""

@@ -6,7 +6,7 @@ Pods of one template are kept once. So the memory grows with templates, and it h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from webhook.core.constants import DNS_LABEL_NAME, SYSTEM_NAMESPACE_PREFIXES
 from webhook.core.decision_input import facts_of
 from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
 from webhook.core.remedies.base import FoundContainers
-from webhook.inspect.findings import Finding, FoundContainer
+from webhook.inspect.findings import Finding
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.next_pod import next_pod
 from webhook.inspect.objects import LivePod
@@ -96,7 +96,8 @@ class FoundPods:
     def __init__(self, cluster: KnownCluster, max_bytes: int = _MAX_BYTES) -> None:
         self._cluster = cluster
         self._free_bytes = max_bytes
-        self._kinds: dict[tuple[object, ...], PodKind] = {}
+        self.kinds: dict[tuple[object, ...], PodKind] = {}
+        """The pods, as far as they could be kept, by what decisions about them depend on."""
         self._containers: tuple[set[str], set[str]] = set(), set()
         self._labels: dict[str, str] | None = None
         self._of_task_runs = True
@@ -107,7 +108,7 @@ class FoundPods:
         self.kept_alive = 0
         """The number of pods that have the symptom only at containers that are kept alive."""
         self.namespaces: set[str] = set()
-        """The namespaces of the others."""
+        """The namespaces of the others, except those of the cluster itself."""
 
     def add(self, pod: LivePod, findings: Sequence[Finding]) -> None:
         """Add a pod and what was found at it."""
@@ -118,46 +119,33 @@ class FoundPods:
             return
         containers = [each for each in found if each is not None and not each.kept_alive]
         for container in containers:
-            names = self._containers[0 if container.init else 1]
-            if len(names) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(container.name):
-                names.add(container.name)
-        self.namespaces.add(pod.metadata.namespace)
+            named = self._containers[0 if container.init else 1]
+            if len(named) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(container.name):
+                named.add(container.name)
+        namespace, workload = pod.metadata.namespace, workload_of(pod.metadata)
+        if not is_system(namespace):
+            self.namespaces.add(namespace)
         created: Pod = pod
         try:
             created = next_pod(pod, self._cluster.view.runtime_classes)
-            self._keep(created, workload_of(pod.metadata), pod.metadata.namespace, containers)
+            has_template = workload.kind in _TEMPLATED_KINDS or workload.kind == "Job"
+            facts = workload.title if has_template else _encode(facts_of(created))
+            names = frozenset(each.name for each in containers)
+            key = (namespace, facts, self._cluster.decide(created, namespace).policies, names)
+            if (known := self.kinds.get(key)) is not None:
+                known.count += 1
+            else:
+                encoded = _encode(created)
+                self._free_bytes -= len(encoded) + len(facts)
+                if self._free_bytes >= 0:
+                    self.kinds[key] = PodKind(namespace, workload, names, encoded)
+                else:
+                    self.uncompared += 1
         except DECODE_ERRORS:
             self.uncompared += 1
         self._of_task_runs &= _TASK_RUN_LABEL in (created.labels or {})
-        labels = stable_labels(created, workload_of(pod.metadata)).items()
+        labels = stable_labels(created, workload).items()
         self._labels = dict(labels if self._labels is None else self._labels.items() & labels)
-
-    def _keep(
-        self,
-        pod: Pod,
-        workload: WorkloadName,
-        namespace: str,
-        containers: Sequence[FoundContainer],
-    ) -> None:
-        """Keep the next pod of a workload. Raises one of DECODE_ERRORS."""
-        has_template = workload.kind in _TEMPLATED_KINDS or workload.kind == "Job"
-        facts = workload.title if has_template else _encode(facts_of(pod))
-        names = frozenset(each.name for each in containers)
-        key = (namespace, facts, self._cluster.decide(pod, namespace).policies, names)
-        if (known := self._kinds.get(key)) is not None:
-            known.count += 1
-            return
-        encoded = _encode(pod)
-        self._free_bytes -= len(encoded) + len(facts)
-        if self._free_bytes < 0:
-            self.uncompared += 1
-        else:
-            self._kinds[key] = PodKind(namespace, workload, names, encoded)
-
-    @property
-    def kinds(self) -> Iterator[PodKind]:
-        """The pods, as far as they could be kept."""
-        return iter(self._kinds.values())
 
     @property
     def containers(self) -> FoundContainers:
@@ -180,7 +168,7 @@ class FoundPods:
         if self._of_task_runs:
             return {"matchExpressions": [{"key": _TASK_RUN_LABEL, "operator": "Exists"}]}
         labels = self._labels or {}
-        for kind in self._kinds.values():
+        for kind in self.kinds.values():
             if (template := templates.get(kind.workload)) is not None:
                 labels = dict(labels.items() & (template.labels or {}).items())
         keys = [key for key in _PREFERRED_LABELS if key in labels] or sorted(labels)

@@ -41,10 +41,6 @@ def view_areas(cluster: KnownCluster, namespace: str | None) -> Iterator[Area]:
         read = Area(kind, Looked.LOOKED_AT) if cluster.is_live or len(objects) else absent
         yield limits.get(kind, read)
     if cluster.calls is not None:
-        readable = cluster.calls.readable
-        looked = Looked.LOOKED_AT if readable else Looked.NOT_LOOKED_AT
-        yield Area(
-            CONFIGURATIONS_RIGHT.resource,
-            looked,
-            right="" if readable else str(CONFIGURATIONS_RIGHT),
-        )
+        configurations, right = CONFIGURATIONS_RIGHT.resource, str(CONFIGURATIONS_RIGHT)
+        unread = Area(configurations, Looked.NOT_LOOKED_AT, right=right)
+        yield Area(configurations, Looked.LOOKED_AT) if cluster.calls.readable else unread

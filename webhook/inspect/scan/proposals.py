@@ -57,13 +57,6 @@ class Proposal(NamedTuple):
     preview: PolicyPreview
 
 
-def proposed_remedy(defect: Defect) -> str | None:
-    """Return the remedy that a proposed policy has. None if podsettle proposes none."""
-    return next(
-        (name for name in defect.remedies if REMEDIES[name].proposed_settings is not None), None
-    )
-
-
 def propose(
     defect: Defect,
     found: FoundPods,
@@ -75,10 +68,12 @@ def propose(
     The policy is decided on as if it changed pods, together with the policies in force. `templates`
     are the pods that workloads create next, as far as their templates could be read.
     """
-    remedy = proposed_remedy(defect)
+    proposable = (name for name in defect.remedies if REMEDIES[name].proposed_settings is not None)
+    remedy = next(proposable, None)
     if remedy is None or not found.count:
         return None
-    namespaces = _named_namespaces(found)
+    # podsettle changes pods in namespaces of the cluster itself only if a person has named them.
+    namespaces = sorted(found.namespaces)[:_MAX_NAMESPACES]
     if not namespaces:
         return _no_policy(remedy, found, _IN_SYSTEM_NAMESPACE)
     try:
@@ -90,14 +85,19 @@ def propose(
     changes = 0
     in_force: Counter[str] = Counter()
     unchanged: Counter[str] = Counter()
-    for kind in found.kinds:
+    for kind in found.kinds.values():
         decision = trial.decide(templates.get(kind.workload) or kind.pod, kind.namespace)
         outcomes = [
             each
             for each in decision.outcomes
             if not (kind.containers and each.container) or each.container in kind.containers
         ]
-        having = [each for each in outcomes if each.remedy in defect.remedies and _has(each)]
+        having = [
+            each
+            for each in outcomes
+            if each.remedy in defect.remedies
+            and (each.changed or each.reason is Reason.ALREADY_SETTLED)
+        ]
         if any(each.policy == policy.metadata.name for each in having):
             changes += kind.count
         elif having:
@@ -197,21 +197,6 @@ def _document(
     return document
 
 
-def _named_namespaces(found: FoundPods) -> list[str]:
-    """Return the namespaces that the policy names.
-
-    Those of the cluster itself are left out, because podsettle changes pods there only if a person
-    has named the namespace.
-    """
-    names = sorted(name for name in found.namespaces if not is_system(name))
-    return names[:_MAX_NAMESPACES]
-
-
-def _has(outcome: Outcome) -> bool:
-    """Return whether the pod has the remedy, or gets it."""
-    return outcome.changed or outcome.reason is Reason.ALREADY_SETTLED
-
-
 def _pod_counts(counter: Counter[str]) -> tuple[PodCount, ...]:
     """Return the counts, the largest first. The smallest ones are added up."""
     ordered = [PodCount(text, pods) for text, pods in (+counter).most_common()]
@@ -236,11 +221,10 @@ def _as_yaml(
         # Labels in a dump may have any text, and YAML has line breaks that `wrap` does not know.
         warning = printable(f"{preview.warning}.")
         comments += wrap(warning, 76, initial_indent="# ", subsequent_indent="# ")
-    named = len(namespaces)
-    left_out = sum(not is_system(name) for name in found.namespaces) - named
-    if left_out > 0:
+    named, found_in = len(namespaces), len(found.namespaces)
+    if named < found_in:
         comments.append(
-            f"# It names {named} of {named + left_out} namespaces. Select all of them by a label."
+            f"# It names {named} of {found_in} namespaces. Select all of them by a label."
         )
     head = "".join(f"{line}\n" for line in comments)
     return head + text.replace(_AUDIT_LINE, _AUDIT_COMMENT, 1)

@@ -23,7 +23,6 @@ from webhook.inspect.scan.model import Bin, PolicyPreview, SymptomNode, SymptomR
 from webhook.inspect.scan.nodes import page_of, software_of
 from webhook.inspect.scan.proposals import Proposal
 from webhook.inspect.scan.symptoms import SYMPTOMS
-from webhook.inspect.scan.symptoms.base import Symptom
 
 K = TypeVar("K")
 
@@ -38,14 +37,6 @@ _BIN_SECONDS = (
     _MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY,
 )  # fmt: skip
 _ORDER = list(Certainty)
-_UNSETTLED = Symptom(
-    id=unsettled.ID,
-    title=unsettled.TITLE,
-    defect=None,
-    areas=unsettled.AREAS,
-    find=lambda _case: iter(()),  # UnsettledPods judges: it also counts its failures.
-    page=unsettled.PAGE,
-)
 
 
 @dataclass
@@ -133,7 +124,7 @@ def symptom_reports(
     software = {node.name: software_of(node) for node in nodes}
     decisions = [area for area in areas.all if area.name == unsettled.DECISIONS]
     reports = []
-    for symptom in (*SYMPTOMS, _UNSETTLED):
+    for symptom in (*SYMPTOMS, unsettled.SYMPTOM):
         found, proposal = tally.found[symptom.id], proposals.get(symptom.id)
         preview = proposal.preview if proposal is not None else None
         findings = sorted(
@@ -142,7 +133,7 @@ def symptom_reports(
         )
         limits = [areas.named(name) for name in symptom.areas]
         advice, page, times = "", symptom.page, Counter[int]()
-        if symptom is _UNSETTLED:
+        if symptom is unsettled.SYMPTOM:
             limits += decisions
             advice = unsettled.advice_for(findings)
         else:

@@ -806,7 +806,7 @@ def test_policy_that_selects_no_next_pod_of_a_template_is_not_claimed_to_change_
     cluster = KnownCluster(Snapshot(), OperatorSettings())
     found = FoundPods(cluster)
     found.add(live_pod(running), judge(running))
-    (kind,) = found.kinds
+    (kind,) = found.kinds.values()
     assert found.pod_selector({}) == {"matchLabels": {"app": "ci"}}
     for labels, selector in (
         ({"added": "x"}, {"matchLabels": {"added": "x"}}),

@@ -12,7 +12,7 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, Sign
 from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Evidence, Finding, FoundContainer
-from webhook.inspect.objects import Event, LivePod, PodKey
+from webhook.inspect.objects import ContainerStatus, Event, LivePod, PodKey
 from webhook.inspect.scan.certificates import FirstCertificate
 from webhook.inspect.scan.workload import workload_of
 
@@ -51,6 +51,15 @@ class Case(NamedTuple):
         """Return the first event of the pod that matches one of the signs, or None."""
         found = (each for sign in signs for each in self.events if matches(sign, each))
         return next(found, None)
+
+    @property
+    def statuses(self) -> Iterator[tuple[str, ContainerStatus]]:
+        """The path and the status of each container of the pod. Init containers come first."""
+        status = self.pod.status
+        for index, each in enumerate(status.init_container_statuses or ()):
+            yield f"status.initContainerStatuses[{index}]", each
+        for index, each in enumerate(status.container_statuses or ()):
+            yield f"status.containerStatuses[{index}]", each
 
     @property
     def claims(self) -> set[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import NamedTuple
 
 from webhook.core.constants import GATES, HELPER
 from webhook.core.decision_input import wrapped_command_of
@@ -25,40 +24,51 @@ from webhook.inspect.scan.symptoms.base import Case, NodeEvidence, defect_named,
 
 _DEFECT = defect_named("cri-o-9840")
 _LOST_EXIT_CODE = 255
+_INIT = "status.initContainerStatuses"
+"""The beginning of the paths of the statuses of init containers."""
 _MAX_LIFETIME = timedelta(seconds=2)
 _REASONS = ("Error", "")
 """CRI-O names another reason if the kernel ended a container (`server/container_status.go`)."""
 
 
-class _Ended(NamedTuple):
-    """A container that ended with the exit code that a runtime reports if it has lost it."""
-
-    container: Container
-    init: bool
-    path: str
-    """The path of the state."""
-    state: StateDetails
-
-
 def find(case: Case) -> Iterator[Finding]:
     """Yield a finding for each container whose exit code the runtime may have lost."""
-    found = list(_ended(case, init=True))
+    node: NodeEvidence | None = None
+    for container, path, ended in _ended(case):
+        if (node := node or case.node) is None:
+            return
+        init, command = path.startswith(_INIT), wrapped_command_of(container)
+        kept_alive = container.name == HELPER or is_kept_alive(command)
+        started, finished = ended.started_at, ended.finished_at
+        lifetime = round((finished - started).total_seconds()) if started and finished else 0
+        sentence = (
+            f"{'init container' if init else 'container'} {container.name} ended with exit code "
+            f"255 within {max(lifetime, 1)} s of its start on node {case.pod.spec.node_name}"
+        )
+        if kept_alive:
+            ms = kept_alive_ms(command)
+            time = f" for at least {format_duration(ms, separator=' ')}" if ms else ""
+            sentence += (
+                f", although postInitSleep keeps it alive{time}: either its program ended with "
+                "255, or `minLifetime` is too short"
+            )
+        evidence = (
+            case.evidence(f"{path}.exitCode", str(ended.exit_code), finished),
+            case.evidence(f"{path}.startedAt", f"{lifetime} s before finishedAt", started),
+        )
+        found = FoundContainer(container.name, init, kept_alive)
+        certainty = Certainty.POSSIBLE if kept_alive else Certainty.LIKELY
+        yield case.finding(certainty, sentence, evidence, finished, node=node, container=found)
+
+
+def _ended(case: Case) -> Iterator[tuple[Container, str, StateDetails]]:
+    """Yield the containers that ended quickly, and the paths of these states."""
+    spec = case.pod.spec
     # A container of a pod that restarts always is not expected to end, and its exit code decides
     # nothing.
-    if case.pod.spec.restart_policy in ("Never", "OnFailure"):
-        found += _ended(case, init=False)
-    node = case.node if found else None
-    if node is not None:
-        yield from (_finding(case, each, node) for each in found)
-
-
-def _ended(case: Case, *, init: bool) -> Iterator[_Ended]:
-    """Yield the containers that ended quickly."""
-    spec, status = case.pod.spec, case.pod.status
-    containers = spec.init_containers if init else spec.containers
-    statuses = status.init_container_statuses if init else status.container_statuses
-    path = "status.initContainerStatuses" if init else "status.containerStatuses"
-    for index, each in enumerate(statuses or ()):
+    regular = spec.containers if spec.restart_policy in ("Never", "OnFailure") else ()
+    for path, each in case.statuses:
+        containers = spec.init_containers if path.startswith(_INIT) else regular
         for field, state in (("state", each.state), ("lastState", each.last_state)):
             ended = state.terminated if state is not None else None
             if ended is None or not _lost(case, ended):
@@ -66,7 +76,7 @@ def _ended(case: Case, *, init: bool) -> Iterator[_Ended]:
             container = next((known for known in containers or () if known.name == each.name), None)
             # Sidecars and gates do not end soon after their start.
             if container and not (is_sidecar(container) or container.name in GATES):
-                yield _Ended(container, init, f"{path}[{index}].{field}.terminated", ended)
+                yield container, f"{path}.{field}.terminated", ended
             break
 
 
@@ -80,38 +90,6 @@ def _lost(case: Case, terminated: StateDetails) -> bool:
         and finished is not None
         and timedelta() <= finished - started <= _MAX_LIFETIME
         and case.is_plausible(started)
-    )
-
-
-def _finding(case: Case, found: _Ended, node: NodeEvidence) -> Finding:
-    container, init, path, ended = found
-    command = wrapped_command_of(container)
-    kept_alive = container.name == HELPER or is_kept_alive(command)
-    started, finished = ended.started_at, ended.finished_at
-    lifetime = round((finished - started).total_seconds()) if started and finished else 0
-    sentence = (
-        f"{'init container' if init else 'container'} {container.name} ended with exit code 255 "
-        f"within {max(lifetime, 1)} s of its start on node {case.pod.spec.node_name}"
-    )
-    if kept_alive:
-        milliseconds = kept_alive_ms(command)
-        time = (
-            f" for at least {format_duration(milliseconds, separator=' ')}" if milliseconds else ""
-        )
-        sentence += (
-            f", although postInitSleep keeps it alive{time}: either its program ended with 255, or "
-            "`minLifetime` is too short"
-        )
-    return case.finding(
-        Certainty.POSSIBLE if kept_alive else Certainty.LIKELY,
-        sentence,
-        (
-            case.evidence(f"{path}.exitCode", str(ended.exit_code), finished),
-            case.evidence(f"{path}.startedAt", f"{lifetime} s before finishedAt", started),
-        ),
-        finished,
-        node=node,
-        container=FoundContainer(container.name, init, kept_alive),
     )
 
 

@@ -9,7 +9,6 @@ from webhook.core.constants import KUBELET_GATE
 from webhook.core.decision_input import facts_of, namespace_facts_of
 from webhook.core.remedies.gates import is_needed_by_node
 from webhook.inspect.findings import Certainty, Evidence, Finding, format_time
-from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.symptoms.base import Case, defect_named, symptom_of
 
 _DEFECT = defect_named("kubelet-serving-certificate")
@@ -27,7 +26,11 @@ def find(case: Case) -> Iterator[Finding]:
     approved = certificate.approved_at
     if started is None or (approved is not None and approved <= started):
         return
-    if _has_gate(pod) or _is_system_pod(pod):
+    # The gate itself starts before the certificate exists.
+    has_gate = any(init.name == KUBELET_GATE for init in pod.spec.init_containers or ())
+    # A node may need the pod before the certificate, so that it gets no gate.
+    namespace = namespace_facts_of(pod.metadata.namespace, fixed_selinux_level=False)
+    if has_gate or is_needed_by_node(facts_of(pod), namespace):
         return
     sentence = f"the pod started on node {pod.spec.node_name}"
     if approved is None:
@@ -58,27 +61,15 @@ def find(case: Case) -> Iterator[Finding]:
 
 def _first_start(case: Case) -> datetime | None:
     """Return the earliest start of a container that the status still has."""
-    status = case.pod.status
     starts = [
         started
-        for each in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
+        for _, each in case.statuses
         for state in (each.state, each.last_state)
         if state is not None
         and (started := state.started_at) is not None
         and case.is_plausible(started)
     ]
     return min(starts, default=None)
-
-
-def _has_gate(pod: LivePod) -> bool:
-    """Return whether the pod has the gate, which itself starts before the certificate exists."""
-    return any(init.name == KUBELET_GATE for init in pod.spec.init_containers or ())
-
-
-def _is_system_pod(pod: LivePod) -> bool:
-    """Return whether a node may need the pod before the certificate, so that it gets no gate."""
-    namespace = namespace_facts_of(pod.metadata.namespace, fixed_selinux_level=False)
-    return is_needed_by_node(facts_of(pod), namespace)
 
 
 SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes", "certificatesigningrequests"), find)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
-from typing import NamedTuple
+from functools import partial
 
 from webhook.core.defects.defect import Sign
-from webhook.inspect.findings import Certainty, Evidence, Finding
+from webhook.inspect.findings import Certainty, Finding
 from webhook.inspect.scan.symptoms.base import Case, defect_named, event_evidence, symptom_of
 
 _DEFECT = defect_named("crio-selinux-relabel")
@@ -23,29 +22,20 @@ _OTHER_STAGE = Sign(
 """CRI-O relabels volumes in that stage only (`server/container_create.go`)."""
 
 
-class _Timeout(NamedTuple):
-    """What shows that the creation of a container timed out."""
-
-    certainty: Certainty
-    sentence: str
-    evidence: tuple[Evidence, ...]
-    time: datetime | None = None
-
-
 def find(case: Case) -> Iterator[Finding]:
     """Yield the most certain finding about a pod."""
     timeout = next(_timeouts(case), None)
     node = case.node if timeout is not None else None
     if timeout is not None and node is not None:
-        yield case.finding(*timeout, node=node)
+        yield timeout(node=node)
 
 
-def _timeouts(case: Case) -> Iterator[_Timeout]:
+def _timeouts(case: Case) -> Iterator[partial[Finding]]:
     """Yield the timeouts by events, and by containers that wait after one. The surest comes first.
 
     Other causes delay the creation of containers of pods without volumes.
     """
-    pod, node = case.pod, case.pod.spec.node_name
+    node = case.pod.spec.node_name
     for sign in _DEFECT.signs:
         event = case.event(sign)
         if event is not None:
@@ -55,31 +45,26 @@ def _timeouts(case: Case) -> Iterator[_Timeout]:
                 sentence += ", because it was still at the pod's volumes"
             elif not _may_be_relabelled(case):
                 continue
-            yield _Timeout(certainty, sentence, (event_evidence(event),), event.time)
-    lists = (
-        ("initContainerStatuses", pod.status.init_container_statuses),
-        ("containerStatuses", pod.status.container_statuses),
-    )
-    for field, statuses in lists:
-        for index, status in enumerate(statuses or ()):
-            waiting = status.state.waiting if status.state is not None else None
-            if waiting is None or waiting.reason != _WAITING_REASON:
-                continue
-            message = waiting.message
-            if _TIMEOUT not in message or _OTHER_STAGE.is_in(message):
-                continue
-            if not _may_be_relabelled(case):
-                return
-            path = f"status.{field}[{index}].state.waiting"
-            sentence = (
-                f"the creation of container {status.name} timed out on node {node}, and the pod "
-                "has a persistent volume"
-            )
-            evidence = (
-                case.evidence(f"{path}.reason", waiting.reason),
-                case.evidence(f"{path}.message", message),
-            )
-            yield _Timeout(Certainty.POSSIBLE, sentence, evidence)
+            evidence = [event_evidence(event)]
+            yield partial(case.finding, certainty, sentence, evidence, event.time)
+    for path, status in case.statuses:
+        waiting = status.state.waiting if status.state is not None else None
+        if waiting is None or waiting.reason != _WAITING_REASON:
+            continue
+        message = waiting.message
+        if _TIMEOUT not in message or _OTHER_STAGE.is_in(message):
+            continue
+        if not _may_be_relabelled(case):
+            return
+        sentence = (
+            f"the creation of container {status.name} timed out on node {node}, and the pod has a "
+            "persistent volume"
+        )
+        evidence = [
+            case.evidence(f"{path}.state.waiting.reason", waiting.reason),
+            case.evidence(f"{path}.state.waiting.message", message),
+        ]
+        yield partial(case.finding, Certainty.POSSIBLE, sentence, evidence)
 
 
 def _may_be_relabelled(case: Case) -> bool:
