@@ -93,11 +93,6 @@ class Installation:
         return self.arguments.get("tls") == "self-managed"
 
     @property
-    def writes_events(self) -> bool:
-        """Whether podsettle writes Events."""
-        return self.arguments.get("events", "false").lower() not in ("false", "0")
-
-    @property
     def tls_secret(self) -> str:
         """The name of the Secret into which podsettle writes a certificate that it issues."""
         return self.arguments.get("tls-secret", "podsettle-tls")

@@ -42,7 +42,6 @@ def required_rights(installation: Installation) -> list[Right]:
     ]
     secret = ("get update", "", "secrets", own, installation.tls_secret)
     rules += [secret] * installation.is_self_managed
-    rules += [("create patch", "", "events", None, None)] * installation.writes_events
     return [
         Right(verb, group, resource.partition("/")[0], namespace, name, resource.partition("/")[2])
         for verbs, group, resource, namespace, name in rules
