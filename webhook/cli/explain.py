@@ -77,6 +77,7 @@ def explain(
 
         namespace = None if all_namespaces else namespace
         with open_cluster(view, namespaces=(namespace,) if namespace else ()) as opened:
+            opened.check_is_whole()
             known, source = opened.known, opened.source
             for problem in known.problems:
                 echo_message(str(problem))

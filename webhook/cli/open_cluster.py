@@ -108,6 +108,12 @@ class OpenCluster(NamedTuple):
         """The connection to the cluster, or None if it is described by manifests."""
         return self.source if isinstance(self.source, Connection) else None
 
+    def check_is_whole(self) -> None:
+        """Raise InputError if a file cannot be read to its end: what it lacks is not known."""
+        unreadable = () if isinstance(self.source, Connection) else self.source.unreadable
+        if unreadable:
+            raise InputError("\n".join(map(str, unreadable)))
+
 
 @contextmanager
 def open_cluster(

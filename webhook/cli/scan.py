@@ -97,6 +97,7 @@ def scan(
             view, namespaces=[namespace] if namespace else [], on_progress=progress.show
         ) as opened,
     ):
+        opened.check_is_whole()
         known = opened.known
         lists_namespaces = known.is_live and known.has_read("namespaces")
         if namespace and lists_namespaces and namespace not in known.view.namespaces:
@@ -114,13 +115,16 @@ def scan(
         raise InputError(advice or f"scan: {shlex.join(selectors)}: {limits}")
     for message in (*map(str, known.problems), *([advice] if advice else [])):
         echo_message(message)
-    if not report.pods and _looked_at(report, "pods"):
+    malformed = not report.pods and any(
+        area.name == "pods" and area.looked == "partly" for area in report.areas
+    )
+    if not report.pods and not malformed and _looked_at(report, "pods"):
         where = f"in namespace {namespace}" if namespace else "in any namespace"
         selected = f" with {shlex.join(selectors)}" if selectors else ""
         echo_message(f"scan: no pod was found {where}{selected}")
     _print(report, output, verbose, list(map(str, view.manifests)))
-    if report.found:
-        context.exit(1)
+    if report.found or malformed:
+        context.exit(1 if report.found else 2)
 
 
 def _scan(

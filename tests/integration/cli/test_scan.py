@@ -104,7 +104,10 @@ def test_summary_names_the_policies_that_exist_already(tmp_path: Path) -> None:
         "cri-o-9840: A policy with postInitSleep is in the cluster already. It changes 1 of the 1 "
         "pod found, once you delete `action: Audit` there." in summaries[0]
     )
-    assert "cri-o-9840: Policy settle-postinitsleep has a remedy for 1 pod" in summaries[1]
+    assert (
+        "cri-o-9840: Policy settle-postinitsleep settles new pods like these already"
+        in summaries[1]
+    )
 
 
 def test_advice_without_nodes_says_that_they_are_unknown(tmp_path: Path) -> None:
@@ -132,6 +135,25 @@ def test_scan_of_a_file_that_is_not_yaml_says_only_that(tmp_path: Path) -> None:
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    "command", [["scan"], ["scan", "-o", "json"], ["explain", "p", "-n", "ci"]]
+)
+@pytest.mark.parametrize("end", [slice(-30), slice(-3)])
+@pytest.mark.parametrize("after", ["", "]"])
+def test_dump_that_is_cut_off_or_goes_on_is_no_answer(
+    tmp_path: Path, command: list[str], end: slice, after: str
+) -> None:
+    """What the file lacks is not known: a symptom may be in it."""
+    pod = {"kind": "Pod", "metadata": {"name": "p", "namespace": "ci"}, "spec": {"containers": []}}
+    nodes = [{"kind": "Node", "metadata": {"name": f"n{number}"}} for number in range(3)]
+    text = json.dumps({"kind": "List", "items": [pod, *nodes]}, indent=1)
+    (tmp_path / "dump.json").write_text(f"{text}{after}" if after else text[end])
+    result = CliRunner().invoke(main, [*command, "--manifests", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"podsettle: {tmp_path}/dump.json:")
+    assert result.stderr.count("\n") == 1
+
+
 def test_scan_refuses_a_namespace_that_is_no_name() -> None:
     result = CliRunner().invoke(main, [*COMMAND, "-n", "a/b"])
     assert result.exit_code == 2
@@ -142,7 +164,9 @@ def test_scan_names_objects_that_it_cannot_read(tmp_path: Path) -> None:
     pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 5}}
     (tmp_path / "pod.json").write_text(json.dumps(pod))
     result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path), "-o", "json"])
-    assert "Pod: Expected" in result.stderr
+    assert result.stderr.startswith("podsettle: Pod p: Expected")
+    assert "no pod was found" not in result.stderr
+    assert result.exit_code == 2
     areas = {area["name"]: area for area in json.loads(result.stdout)["areas"]}
     assert areas["pods"]["looked"] == "partly"
     assert areas["pods"]["why"] == "1 could not be decoded"

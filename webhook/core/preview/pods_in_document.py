@@ -22,7 +22,8 @@ from webhook.core.preview.list_items import Steps, find_objects
 from webhook.core.preview.unsupported_kinds import alternative_to, pods_selector, with_article
 
 NODE_NAME_NOTE = (
-    "the pod runs already, so spec.nodeName is left out: a new pod may be scheduled to any node"
+    "the pod has a node already, so spec.nodeName is left out: a new pod may be scheduled to any "
+    "node"
 )
 
 _TEMPLATE_PATHS: dict[str, tuple[str, ...]] = {

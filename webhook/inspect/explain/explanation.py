@@ -268,7 +268,8 @@ class _Explainer:
             right = rights[area.name] if area.right else None
             why = f"it needs the right to {right}" if right else area.why
             why += _ASSUMPTIONS.get(area.name, "") if self._preview else ""
-            symptoms = ", ".join(each.id for each in SYMPTOMS if area.name in each.areas)
+            judged = [each.id for each in SYMPTOMS if area.name in each.areas]
+            symptoms = ", ".join(each for each in judged if not self._sentences.get(each))
             yield NotRead(
                 what=area.name,
                 why=f"{why}; symptoms that may be missing: {symptoms}" if symptoms else why,

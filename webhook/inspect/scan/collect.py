@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+import yaml
+
 from webhook.core.defects.catalogue import DEFECTS
-from webhook.core.export.native_policies import API_VERSIONS
+from webhook.core.export.native_policies import API_VERSIONS, export
+from webhook.core.policy.model import parse_policy
 from webhook.inspect.cluster_flags import Command, kubectl, podsettle
 from webhook.inspect.findings import Area, Finding, Looked
 from webhook.inspect.known_cluster import KnownCluster
@@ -24,7 +27,7 @@ from webhook.inspect.scan.found_pods import FoundPods
 from webhook.inspect.scan.kinds_looked_at import view_areas
 from webhook.inspect.scan.model import ScanReport
 from webhook.inspect.scan.nodes import defect_nodes, node_groups, page_of, policy_needs
-from webhook.inspect.scan.proposals import propose
+from webhook.inspect.scan.proposals import Proposal, propose
 from webhook.inspect.scan.symptom_reports import Tally, bin_length, symptom_reports
 from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod, slow_umount
 from webhook.inspect.scan.symptoms.base import ScanFacts, matches
@@ -117,14 +120,17 @@ async def scan(
         bin_seconds=seconds,
         notes=tuple(_notes(cluster)),
         command=cluster.flags.command(podsettle("scan", *arguments)),
-        apply_command=_apply_command(cluster, podsettle("scan", *arguments, "-o", "policy")),
+        apply_command=_apply_command(
+            cluster, podsettle("scan", *arguments, "-o", "policy"), proposals.values()
+        ),
     )
 
 
-def _apply_command(cluster: KnownCluster, proposals: Command) -> str:
-    """Return the command that creates the proposed policies.
+def _apply_command(cluster: KnownCluster, printing: Command, proposals: Iterable[Proposal]) -> str:
+    """Return the command that creates the proposed policies, which `printing` prints.
 
-    An API server without SettlePolicies gets native policies, if it can evaluate them.
+    An API server without SettlePolicies gets native policies, if there are some that do the same,
+    and it can evaluate them.
     """
     server = cluster.view.server_version
     if (
@@ -132,10 +138,14 @@ def _apply_command(cluster: KnownCluster, proposals: Command) -> str:
         and server >= API_VERSIONS["v1"]
         and any(each.resource == "settlepolicies" and not each.is_denied for each in cluster.unread)
     ):
-        native = (("podsettle", "export", "-"),)
-        return cluster.flags.command(proposals + native + kubectl("apply", "-f", "-"))
+        made = [parse_policy(yaml.safe_load(each.policy)) for each in proposals if each.policy]
+        view = cluster.with_policies(made).view
+        names = [policy.metadata.name for policy in made]
+        if export(view.policies, view, cluster.settings, names=names).policies:
+            native = (("podsettle", "export", "-"),)
+            return cluster.flags.command(printing + native + kubectl("apply", "-f", "-"))
     # `kubectl apply` would replace a policy of the same name that the scan has not seen.
-    return cluster.flags.command(proposals + kubectl("create", "-f", "-"))
+    return cluster.flags.command(printing + kubectl("create", "-f", "-"))
 
 
 async def _read_facts(

@@ -26,8 +26,8 @@ class DumpReader:
 
     def __init__(self, manifests: Manifests, on_progress: OnProgress = ignore_progress) -> None:
         self.areas = Areas()
-        self.problems: list[str] = list(map(str, manifests.unreadable))
-        """Why files, or objects in them, could not be read."""
+        self.problems: list[str] = []
+        """Why objects could not be read."""
         self._manifests = manifests
         self._on_progress = on_progress
 
@@ -58,7 +58,7 @@ class DumpReader:
                 value: Any = decode(stored[index])
             except DECODE_ERRORS as error:
                 malformed += 1
-                self.problems.append(f"{resource.kind}: {error}")
+                self.problems.append(f"{_name_of(stored[index], resource.kind)}: {error}")
                 continue
             if not (namespace and resource.namespaced) or value.metadata.namespace == namespace:
                 yield value
@@ -75,6 +75,14 @@ class DumpReader:
             with suppress(*DECODE_ERRORS):
                 found[f"{ABOUT}{decode(content).involved_object.uid}"].append(index)
         return found
+
+
+def _name_of(content: bytes, kind: str) -> str:
+    """Return the kind, namespace and name of an object, as far as they are texts."""
+    metadata = msgspec.json.decode(content).get("metadata")
+    found = metadata if isinstance(metadata, dict) else {}
+    names = [each for key in ("namespace", "name") if isinstance(each := found.get(key), str)]
+    return f"{kind} {'/'.join(names)}".rstrip()
 
 
 ObjectReader: TypeAlias = PagedReader | DumpReader

@@ -6,11 +6,19 @@ from datetime import datetime
 
 import msgspec
 
+from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.findings import Area, Certainty, Finding, Verdict
 
 POSSIBLE = "possible"
 """The status of nodes whose releases have a defect that also needs a certain configuration."""
+CLASSES_UNKNOWN = "no RuntimeClass could be read, so each one counts as missing"
+NODES_LACK_A_CLASS = (
+    f"{Reason.RUNTIME_CLASS_MISSING}:",
+    f"{Reason.RUNTIME_CLASS_UNHANDLED}:",
+    CLASSES_UNKNOWN,
+)
+"""How the reasons begin that end when the nodes are configured."""
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -116,14 +124,17 @@ class PolicyPreview(_Part, frozen=True, kw_only=True):
     @property
     def node_configuration(self) -> str:
         """The command that configures nodes for the remedy. Empty if there is none."""
-        return "" if self.in_force else REMEDIES[self.remedy].node_configuration
+        lacked = any(each.text.startswith(NODES_LACK_A_CLASS) for each in self.unchanged)
+        if self.in_force or not (self.changes or lacked):
+            return ""
+        return REMEDIES[self.remedy].node_configuration
 
     @property
     def sentences(self) -> list[str]:
         """What policies do for the pods that were found."""
         sentences = [
-            f"Policy {each.text} has a remedy for {count_of(each.pods, 'pod')} like these."
-            for each in self.in_force
+            f"Policy {name} settles new pods like these already ({count_of(pods, 'pod')})."
+            for name, pods in ((each.text, each.pods) for each in self.in_force)
         ]
         if self.changes and self.is_audited:
             sentences.append(
@@ -133,10 +144,10 @@ class PolicyPreview(_Part, frozen=True, kw_only=True):
         elif self.changes:
             sentences.append(f"The proposed policy has {self.remedy}, and {self.phrase}.")
         if self.warning:
-            sentences.append(f"{self.warning}.")
+            sentences.append(f"{self.warning.rstrip('.')}.")
         subject = "It leaves" if self.changes else f"A policy with {self.remedy} would leave"
         return sentences + [
-            f"{subject} {count_of(each.pods, 'pod')} unchanged: {each.text}."
+            f"{subject} {count_of(each.pods, 'pod')} unchanged: {each.text.rstrip('.')}."
             for each in self.unchanged
         ]
 

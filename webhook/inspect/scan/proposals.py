@@ -28,7 +28,7 @@ from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.scan.found_pods import FoundPods, PodKind, is_system
-from webhook.inspect.scan.model import PodCount, PolicyPreview
+from webhook.inspect.scan.model import CLASSES_UNKNOWN, PodCount, PolicyPreview
 from webhook.inspect.scan.workload import WorkloadName
 
 _MIN_PRIORITY = -(2**31)
@@ -43,7 +43,6 @@ _KEPT_ALIVE = (
     "update container state` for them (before CRI-O 1.34), or if their own logs show no failure, "
     "raise `minLifetime` in the policy"
 )
-_CLASSES_UNKNOWN = "no RuntimeClass could be read, so each one counts as missing"
 _UNCOMPARED = "not previewed, because there are too many different pods"
 _AUDIT_LINE = "  action: Audit\n"
 _AUDIT_COMMENT = "  action: Audit # reports only; delete this line to change new pods\n"
@@ -82,11 +81,12 @@ def propose(
     except InvalidPolicyError as error:  # Names in a dump may be anything.
         return _no_policy(remedy, found, f"no valid policy: {error}")
     trial = cluster.with_policies([policy])
-    changes = 0
+    changes = audited = 0
     in_force: Counter[str] = Counter()
     unchanged: Counter[str] = Counter()
     for kind in found.kinds.values():
-        decision = trial.decide(templates.get(kind.workload) or kind.pod, kind.namespace)
+        pod = templates.get(kind.workload) or kind.pod
+        decision = trial.decide(pod, kind.namespace)
         outcomes = [
             each
             for each in decision.outcomes
@@ -100,6 +100,7 @@ def propose(
         ]
         if any(each.policy == policy.metadata.name for each in having):
             changes += kind.count
+            audited += kind.count * _is_audited(cluster.decide(pod, kind.namespace), remedy)
         elif having:
             in_force.update({each.policy: kind.count for each in having})
         else:
@@ -119,10 +120,17 @@ def propose(
         changes=changes,
         in_force=_pod_counts(in_force),
         unchanged=_pod_counts(unchanged),
-        is_audited=len(trial.view.policies) == len(cluster.view.policies),
+        is_audited=0 < changes == audited,
         warning=next(warnings, ""),
     )
     return Proposal(_as_yaml(document, found, namespaces, preview) if changes else "", preview)
+
+
+def _is_audited(decision: Decision, remedy: str) -> bool:
+    """Return whether a policy in force would apply a remedy if it did more than report."""
+    return any(
+        each.remedy == remedy and each.reason is Reason.WOULD_APPLY for each in decision.outcomes
+    )
 
 
 def _no_policy(remedy: str, found: FoundPods, why: str) -> Proposal:
@@ -150,7 +158,7 @@ def _why_unchanged(
         return f"in a namespace beyond the first {_MAX_NAMESPACES}: select them by a label"
     for each in outcomes:
         if each.reason is Reason.RUNTIME_CLASS_MISSING and not cluster.lists("runtimeclasses"):
-            return _CLASSES_UNKNOWN
+            return CLASSES_UNKNOWN
         if each.remedy == remedy or not each.remedy:
             return f"{each.reason}: {each.sentence}"
     for policy in cluster.view.policies.documents:

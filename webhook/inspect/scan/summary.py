@@ -6,7 +6,7 @@ The text and the HTML page show the same sentences.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from webhook.core.defects.catalogue import DEFECTS
@@ -63,7 +63,8 @@ def summary_of(report: ScanReport) -> Summary:
             f"without a symptom yet: {each.title} ({each.defect})."
             for each in unshown
         ),
-        steps=(*_first_steps(report, found, unshown), *_policy_steps(found, proposed)),
+        # The upgrade for another defect is no step against a symptom that was found.
+        steps=(*_first_steps(report, found or unshown), *_policy_steps(found, proposed)),
         command=report.apply_command if proposed else "",
         unknown=("" if report.nodes else no_nodes) + f"Not known: {', '.join(unknown)}.",
     )
@@ -112,15 +113,19 @@ def _unshown_defects(report: ScanReport) -> list[DefectNodes]:
 
 
 def _first_steps(
-    report: ScanReport, found: list[SymptomReport], unshown: list[DefectNodes]
+    report: ScanReport, causes: Sequence[SymptomReport | DefectNodes]
 ) -> Iterator[str]:
-    """Yield the upgrade for the first symptom that a release cures, or else other advice.
+    """Yield the upgrade for the first cause that a release cures, or else other advice.
 
-    The defects that no pod shows come last. Nodes are configured where no policy has an effect yet.
+    The causes are the symptoms found, or else the defects that no pod shows. Nodes are configured
+    where no policy has an effect yet.
     """
-    causes = [(each.defect, each.nodes) for each in found]
-    causes += [(each.defect, ()) for each in unshown]
-    steps = next(filter(None, (_upgrade(report, *cause) for cause in causes)), [])
+    found = [each for each in causes if isinstance(each, SymptomReport)]
+    upgrades = (
+        _upgrade(report, each.defect, each.nodes if isinstance(each, SymptomReport) else ())
+        for each in causes
+    )
+    steps = next(filter(None, upgrades), [])
     for symptom in found:
         preview = symptom.preview
         if preview and not preview.changes and preview.node_configuration:

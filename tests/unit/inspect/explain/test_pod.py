@@ -450,7 +450,7 @@ def test_pod_with_a_symptom_gets_the_policy_that_a_scan_would_propose() -> None:
     assert "initContainers: [prepare]" in as_text(found)
     covered = explain_pod(failed, cluster(TEKTON, nodes=nodes)).symptoms[0]
     assert covered.policy == ""
-    assert "Policy tekton has a remedy for 1 pod like these." in covered.advice
+    assert "Policy tekton settles new pods like these already (1 pod)." in covered.advice
     failed["spec"]["initContainers"][0]["command"].insert(0, "/podsettle/linger")
     kept_alive = explain_pod(failed, cluster(nodes=nodes)).symptoms[0]
     assert (kept_alive.certainty, kept_alive.policy) == ("possible", "")

@@ -198,13 +198,45 @@ def test_policy_in_force_is_named_only_for_pods_that_it_covers(tmp_path: Path) -
     found = {each.id: each for each in report.symptoms}["cri-o-9840"]
     assert found.preview is not None
     assert found.policy == ""
-    assert "Policy covered has a remedy for 1 pod like these." in found.advice
+    assert "Policy covered settles new pods like these already (1 pod)." in found.advice
     assert (
         "would leave 1 pod unchanged: policy covered sets postInitSleep for them, but not for "
         "these containers."
     ) in found.advice
     defects = {each.defect: each for each in report.defects}
     assert defects["cri-o-9840"].policies == ("covered",)
+
+
+def test_policy_of_any_name_that_only_reports_is_changed_and_not_doubled(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(dump("ci", NOW)))
+    every = {"containers": ["*"], "initContainers": ["*"]}
+    for item in document["items"]:
+        if item["kind"] == "SettlePolicy":
+            remedies = {"postInitSleep": every}
+            item["spec"] = {"action": "Audit", "namespaceSelector": {}, "remedies": remedies}
+    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["cri-o-9840"]
+    assert found.preview is not None
+    assert found.preview.is_audited
+    assert "once you delete `action: Audit` there." in found.advice
+
+
+@pytest.mark.parametrize(("runtime_class", "expected"), [(None, True), ("kata", False)])
+def test_nodes_are_configured_only_where_a_class_is_lacking(
+    tmp_path: Path, runtime_class: str | None, expected: bool
+) -> None:
+    """A pod that names another class stays unchanged, whatever the nodes have."""
+    document = json.loads(json.dumps(dump("ci", NOW)))
+    document["items"] = [each for each in document["items"] if each["kind"] != "RuntimeClass"]
+    for name in ("kata", "selinux-fix-runtime-class") if runtime_class else ("kata",):
+        made = {"kind": "RuntimeClass", "metadata": {"name": name}, "handler": name}
+        document["items"].append({"apiVersion": "node.k8s.io/v1", **made})
+    for item in document["items"]:
+        if item["kind"] == "Pod" and runtime_class:
+            item["spec"]["runtimeClassName"] = runtime_class
+    reports = {each.id: each for each in scan_dump(tmp_path, document).symptoms}
+    preview = reports["crio-selinux-relabel"].preview
+    assert preview is not None
+    assert bool(preview.node_configuration) is expected
 
 
 def test_proposed_policy_for_task_runs_selects_all_of_them_and_their_init_containers(
@@ -404,10 +436,10 @@ def test_defect_without_a_symptom_is_named_beside_the_symptom_of_another(tmp_pat
     in_order = (
         "1 symptom found: containerd-slow-umount: 1 pod",
         "A defect is on 1 of 8 nodes, without a symptom yet: CRI-O reports",
-        "First, upgrade cri-o 1.33.12 on 1 node to cri-o 1.33.13 or later (cri-o-9840).",
     )
     places = [text.index(each) for each in in_order]
     assert places == sorted(places)
+    assert "pgrade cri-o" not in text  # It would be no step against the symptom.
 
 
 @pytest.mark.parametrize("manifests", [[], ["a dump.json", "b"], ["-"]])
@@ -425,13 +457,21 @@ def test_names_are_arguments_that_explain_takes(manifests: list[str], report: Sc
 def test_policies_are_exported_where_the_api_server_has_no_settle_policies(tmp_path: Path) -> None:
     right = Right("list", "podsettle.dev", "settlepolicies")
 
-    def command(server: Version, *unread: Unread) -> str:
-        return scan_dump(tmp_path, dump("ci", NOW), unread=unread, server=server).apply_command
+    def command(server: Version, *unread: Unread, only: str = "") -> str:
+        document = dump("ci", NOW)
+        document["items"] = [
+            each
+            for each in document["items"]
+            if each["kind"] != "Pod" or not only or each["metadata"]["uid"] == only
+        ]
+        return scan_dump(tmp_path, document, unread=unread, server=server).apply_command
 
     absent = Unread("settlepolicies", right, "podsettle is not installed")
     created = "podsettle scan -o policy | kubectl create -f -"
     exported = "podsettle scan -o policy | podsettle export - | kubectl apply -f -"
     assert command(Version(1, 36), absent) == exported
+    # No native policy does what postInitSleep does with the helper.
+    assert command(Version(1, 36), absent, only="init-255") == created
     assert command(Version(1, 35), absent) == created
     assert command(Version(1, 36), Unread("settlepolicies", right)) == created
     assert command(Version(1, 36)) == created
