@@ -81,12 +81,12 @@ def propose(
     except InvalidPolicyError as error:  # Names in a dump may be anything.
         return _no_policy(remedy, found, f"no valid policy: {error}")
     trial = cluster.with_policies([policy])
+    replaces = len(trial.view.policies) == len(cluster.view.policies)
     changes = audited = 0
     in_force: Counter[str] = Counter()
     unchanged: Counter[str] = Counter()
     for kind in found.kinds.values():
-        pod = templates.get(kind.workload) or kind.pod
-        decision = trial.decide(pod, kind.namespace)
+        decision = trial.decide(templates.get(kind.workload) or kind.pod, kind.namespace)
         outcomes = [
             each
             for each in decision.outcomes
@@ -100,7 +100,7 @@ def propose(
         ]
         if any(each.policy == policy.metadata.name for each in having):
             changes += kind.count
-            audited += kind.count * _is_audited(cluster.decide(pod, kind.namespace), remedy)
+            audited += kind.count * _is_audited(outcomes, policy.metadata.name)
         elif having:
             in_force.update({each.policy: kind.count for each in having})
         else:
@@ -120,17 +120,23 @@ def propose(
         changes=changes,
         in_force=_pod_counts(in_force),
         unchanged=_pod_counts(unchanged),
-        is_audited=0 < changes == audited,
+        is_audited=replaces or 0 < changes == audited,
         warning=next(warnings, ""),
     )
     return Proposal(_as_yaml(document, found, namespaces, preview) if changes else "", preview)
 
 
-def _is_audited(decision: Decision, remedy: str) -> bool:
-    """Return whether a policy in force would apply a remedy if it did more than report."""
-    return any(
-        each.remedy == remedy and each.reason is Reason.WOULD_APPLY for each in decision.outcomes
-    )
+def _is_audited(outcomes: Sequence[Outcome], proposed: str) -> bool:
+    """Return whether policies that only report would do all that the proposed policy does."""
+    reported = {
+        (each.container, each.remedy) for each in outcomes if each.reason is Reason.WOULD_APPLY
+    }
+    changed = {
+        (each.container, each.remedy)
+        for each in outcomes
+        if each.policy == proposed and each.changed
+    }
+    return changed <= reported
 
 
 def _no_policy(remedy: str, found: FoundPods, why: str) -> Proposal:
