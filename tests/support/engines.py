@@ -23,7 +23,6 @@ from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_files_source import ManifestsSource
-from webhook.core.admission.decider import OperatorSettings
 from webhook.core.export.native_policies import export
 
 ENGINES = ("neither", "webhook", "native", "both")
@@ -32,7 +31,7 @@ SETS: dict[str, Json] = {
     "ci-examples": {"team": "ci"},
     "fields": {},
     "classes": {},
-    "containers": {"podsettle.dev/policy": "containers-opt-in"},
+    "opted-in": {"podsettle.dev/policy": "fields-opt-in"},
 }
 """The labels of the namespaces in which policies act together, by a label of their own."""
 
@@ -68,24 +67,20 @@ spec:
   namespaceSelector: {matchLabels: {set: classes}}
   remedies: {skipSELinuxRelabel: {pods: All, runtimeClassName: selinux-fix-runtime-class}}
 ---
-metadata: {name: containers-jobs}
+metadata: {name: fields-without-app}
 spec:
   podSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}
-  namespaceSelector: {matchLabels: {set: containers}}
-  remedies:
-    postInitSleep: {delivery: Shell, containers: ["main", "step-*", "plugin-?"]}
-    retryInitExit255: {initContainers: [prepare, a, b, plugin-x]}
+  namespaceSelector: {matchLabels: {set: opted-in}}
+  remedies: {skipSELinuxRelabel: {pods: All}, fsGroupChangePolicy: OnRootMismatch}
 ---
-metadata: {name: containers-opt-in}
+metadata: {name: fields-opt-in}
 spec:
-  remedies:
-    postInitSleep: {delivery: Shell, when: Always, minLifetime: 2s, initContainers: ["p*", a]}
-    seLinuxChangePolicy: Recursive
+  remedies: {seLinuxChangePolicy: Recursive, fsGroupChangePolicy: OnRootMismatch}
 """
 NODES: list[Json] = [
     {"apiVersion": "v1", "kind": "Node", **node("n1", "cri-o://1.35.2", "v1.35.2")}
 ]
-"""A node that needs every remedy, and has restart rules."""
+"""A node that needs every remedy."""
 
 
 class Engines:
@@ -122,7 +117,7 @@ def running_engines(cluster: KubeCluster, manifests: Path, certs: Path) -> Itera
     (manifests / "all.yaml").write_text(yaml.safe_dump_all(documents))
     source = ManifestsSource(manifests)
     source.refresh()
-    found = export(source.view.policies, source.view, OperatorSettings(), api_version=API_VERSION)
+    found = export(source.view, api_version=API_VERSION)
     assert not found.not_native
     native = [document for policy in found.policies for document in policy.documents]
     for document in native:

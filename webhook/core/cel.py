@@ -11,16 +11,6 @@ def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def quote_raw(text: str) -> str:
-    """Return a text of several lines as a CEL string without escapes.
-
-    Raises ValueError if the text contains three quotation marks, or ends in one.
-    """
-    if '"""' in text or text.endswith('"') or "\r" in text:
-        raise ValueError("the text cannot be quoted without escapes")
-    return f'r"""{text}"""'
-
-
 def quoted_list(texts: Iterable[str]) -> str:
     """Return texts as a CEL list of strings."""
     return f"[{', '.join(map(quote, texts))}]"

@@ -14,20 +14,16 @@ from webhook.core.constants import HELPER_PATH, SCRIPT_MARKER, SCRIPT_NAME
 _PLACE_OF_NAME = 3
 """The index of SCRIPT_NAME in a wrapper of a shell, in every version: after the script."""
 
-# The patterns mean the same in Python and in RE2, which the API server has.
-TRAP_PATTERN = r"\btrap[ \t]"
-"""A script that may set a trap."""
-SIGNAL_NAMES_PATTERN = r"\b(SIG)?(INT|QUIT)\b"
-"""The names of the signals that background commands of a POSIX shell ignore."""
-_SIGNAL_PATTERN = r"((?i:(SIG)?(INT|QUIT)\b)|[23]([\s;&|)]|$))"
-TRAPPED_SIGNAL_PATTERN = rf"{TRAP_PATTERN}([^\n]*[ \t\"'])?{_SIGNAL_PATTERN}"
-"""One of these signals in the line of a trap, by name or by number. dash, BusyBox and bash also
-take small letters."""
+# Background commands of a POSIX shell ignore INT and QUIT. In the line of a trap, dash, BusyBox and
+# bash also take small letters and numbers.
 _find_trap, _find_name, _find_signal = (
     re.compile(pattern, re.ASCII).search
-    for pattern in (TRAP_PATTERN, SIGNAL_NAMES_PATTERN, rf"[ \t\"']{_SIGNAL_PATTERN}")
+    for pattern in (
+        r"\btrap[ \t]",
+        r"\b(SIG)?(INT|QUIT)\b",
+        r"[ \t\"']((?i:(SIG)?(INT|QUIT)\b)|[23]([\s;&|)]|$))",
+    )
 )
-
 
 _MAX_SCRIPTS, _MAX_SCRIPT_CHARACTERS = 8, 32 * 1024
 """The number of scripts, and of characters of each, that are searched for traps. A client may send
@@ -86,8 +82,8 @@ def _traps_interrupt(script: str) -> bool:
         return False
     if _find_name(script) is not None:
         return True
-    # TRAPPED_SIGNAL_PATTERN would look at a line once for each trap in it, and a client may write
-    # a megabyte of traps.
+    # One pattern for the whole line would look at it once for each trap in it, and a client may
+    # write a megabyte of traps.
     for line in script.split("\n"):
         trap = _find_trap(line)
         if trap is not None and _find_signal(line, trap.end() - 1) is not None:

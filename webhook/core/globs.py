@@ -8,8 +8,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from webhook.core.cel import any_of, quote, quoted_list
-
 MAX_CONTAINER_NAME_CHARACTERS = 63
 """The maximum length of a DNS label. The API server rejects longer names, but only after it has
 called the webhooks."""
@@ -103,22 +101,3 @@ def _find_part(part: str, text: str, start: int, end: int) -> int:
         return text.find(part, start, end)
     positions = range(start, end - len(part) + 1)
     return next((position for position in positions if _part_matches_at(part, text, position)), -1)
-
-
-def native_match(globs: Iterable[str], name: str) -> list[str]:
-    """Return when one of the globs matches a container's name, in CEL, as a list of conditions.
-
-    `name` is the expression of the name. The list is empty for the glob `*`: the API server refuses
-    names that are too long for it. The globs are those of a policy, so they contain no other
-    character that is special in a regular expression. RE2 matches in linear time.
-    """
-    distinct = sorted(frozenset(globs))
-    if "*" in distinct:
-        return []
-    exact = [glob for glob in distinct if "*" not in glob and "?" not in glob]
-    patterns = [glob.replace("*", ".*").replace("?", ".") for glob in distinct if glob not in exact]
-    tests = [f"{name} in {quoted_list(exact)}"] if exact else []
-    if patterns:
-        pattern = f"^({'|'.join(patterns)})$"
-        tests.append(f"{name}.matches({quote(pattern)})")
-    return [any_of(*tests)]

@@ -8,15 +8,14 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.e2e_pods import Json, create, normal, simple_pod
-from tests.support.factories import container, in_shell, policy, policy_document, view
+from tests.support.factories import container, policy, policy_document, view
 from tests.support.kube.cluster import Answer, KubeCluster
 from tests.support.live_cluster import environment_with
 from tests.support.native_policies import API_VERSION, in_force
 from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
-from webhook.core.admission.decider import OperatorSettings
-from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.constants import LABEL_NAMESPACE_NAME, SKIP_RELABEL_ANNOTATIONS
 from webhook.core.export.native_policies import export
 from webhook.core.policy.model import SettlePolicy
 
@@ -30,7 +29,7 @@ OWN = "test-own-namespace"
 def exported(cluster: KubeCluster, *policies: SettlePolicy, guard: bool = False) -> Iterator[None]:
     """Put policies in force as native ones, until the block ends."""
     seen = view(*policies)
-    found = export(seen.policies, seen, OperatorSettings(OWN), api_version=API_VERSION, guard=guard)
+    found = export(seen, OWN, api_version=API_VERSION, guard=guard)
     assert not found.not_native
     with in_force(cluster, [each for policy in found.policies for each in policy.documents]):
         yield
@@ -94,7 +93,7 @@ def test_pod_for_windows_is_left_alone(fields: Json, everywhere: KubeCluster) ->
     assert not is_changed(everywhere, pod)
 
 
-def test_pod_with_more_containers_than_a_patch_may_wrap_is_left_alone(
+def test_pod_with_more_containers_than_an_expression_may_read_is_left_alone(
     everywhere: KubeCluster,
 ) -> None:
     pod = simple_pod("a")
@@ -117,19 +116,19 @@ def namespace(native_cluster: KubeCluster) -> str:
     return native_cluster.namespace("others-")
 
 
-def test_eighty_containers_are_wrapped_within_the_limits_of_cel(
+def test_a_hundred_containers_are_judged_within_the_limits_of_cel(
     namespace: str, native_cluster: KubeCluster
 ) -> None:
-    shell = {"when": "Always", "delivery": "Shell", "containers": ["c-*", "d?1*"]}
+    body = {"metadata": {"name": "export-large"}, "handler": "h"}
+    native_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
     pod = simple_pod("a", namespace)
-    script = ["/bin/sh", "-c", "echo " * 200]
+    memory = {"resources": {"limits": {"memory": "64Mi"}}}
     for key, letter in (("initContainers", "c"), ("containers", "d")):
-        pod["spec"][key] = [container(f"{letter}-1{n}", *script) for n in range(40)]
-    with exported(native_cluster, policy("q", remedies={"postInitSleep": shell})):
+        pod["spec"][key] = [container(f"{letter}-1{n}", "/c", **memory) for n in range(50)]
+    relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "export-large"}}
+    with exported(native_cluster, policy("q", remedies=relabel)):
         made = create(native_cluster, pod, dry_run=True)["spec"]
-    commands = [each["command"] for each in made["initContainers"] + made["containers"]]
-    assert {len(command) for command in commands} == {9}
-    assert all(command[-3:] == script for command in commands)
+    assert made["runtimeClassName"] == "export-large"
 
 
 @pytest.mark.parametrize("is_present", [False, True])
@@ -167,10 +166,9 @@ def test_audit_policy_warns_and_changes_nothing(
 def test_guard_warns_of_a_pod_that_left_admission_unsettled_and_of_no_other(
     namespace: str, native_cluster: KubeCluster
 ) -> None:
-    shell = {"when": "Always", "delivery": "Shell"}
-    both = policy("q", remedies={"postInitSleep": shell, **SELINUX})
+    both = policy("q", remedies={"skipSELinuxRelabel": {"pods": "All"}, **SELINUX})
     needy, settled = simple_pod("a", namespace), simple_pod("a", namespace)
-    needy["spec"]["initContainers"][0]["command"] = ["sh", "-c", "true"]
+    settled["metadata"]["annotations"] = dict.fromkeys(SKIP_RELABEL_ANNOTATIONS, "true")
     settled["spec"]["securityContext"] = {"seLinuxChangePolicy": "Recursive"}
 
     def warnings(pod: Json) -> list[str]:
@@ -189,24 +187,16 @@ def test_printed_policies_can_be_applied_and_deleted(
     namespace: str, native_cluster: KubeCluster
 ) -> None:
     install_crd(native_cluster)
-    shell = {"postInitSleep": {"when": "Always", "delivery": "Shell"}}
-    native_cluster.create(POLICIES, policy_document("applied", remedies=shell))
+    native_cluster.create(POLICIES, policy_document("applied", remedies=SELINUX))
     done = podsettle(
         *("export", "applied", "--api-version", API_VERSION),
         env=environment_with(native_cluster.kubeconfig),
     )
     assert done.returncode == 0, done.stderr
     pod = simple_pod("a", namespace)
-    pod["spec"]["initContainers"][0]["command"] = ["sh", "-c", "true"]
-
-    def is_wrapped() -> bool:
-        made = create(native_cluster, pod, dry_run=True)
-        command: list[str] = made["spec"]["initContainers"][0]["command"]
-        return command == in_shell(["sh", "-c", "true"], sleep_ms=10, min_lifetime_ms=500)
-
     applied = native_cluster.kubectl("apply", "-f", "-", input=done.stdout)
     assert applied.returncode == 0, applied.stderr
-    await_that(is_wrapped, "the printed policy is in force")
+    await_that(lambda: is_changed(native_cluster, pod), "the printed policy is in force")
     deleted = native_cluster.kubectl("delete", "-f", "-", input=done.stdout)
     assert deleted.returncode == 0, deleted.stderr
-    await_that(lambda: not is_wrapped(), "the printed policy is gone")
+    await_that(lambda: not is_changed(native_cluster, pod), "the printed policy is gone")

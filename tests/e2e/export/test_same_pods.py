@@ -11,15 +11,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.api_pods import API_PODS, LIMITED
+from tests.support.api_pods import API_PODS
 from tests.support.e2e_pods import Json, normal
 from tests.support.engines import SETS, Engines
-from tests.support.factories import container, in_shell
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
 from tests.support.strategies import PODS as HOSTILE_PODS
 from webhook.core.preview.pods_in_document import Workload, pods_of
-from webhook.core.remedies.shell_wrapper import WRAPPER_LENGTH
 
 pytestmark = pytest.mark.slow
 
@@ -35,45 +33,9 @@ def example_pods() -> Iterator[Any]:
                 yield pytest.param(found.pod, id=path.stem)
 
 
-def limited_pod() -> Json:
-    """Return a pod whose open files are limited. postInitSleep has still to keep it alive."""
-    inner = in_shell(["sh", "-c", "true"], sleep_ms=10, min_lifetime_ms=500)
-    commands = {"prepare": LIMITED, "a": [*LIMITED[:WRAPPER_LENGTH], *inner]}
-    spec = {
-        "restartPolicy": "Never",
-        "initContainers": [container(name, *command) for name, command in commands.items()],
-        "containers": [container("main", *LIMITED)],
-    }
-    return {"metadata": {"name": "limited"}, "spec": spec}
-
-
-def trapping_pod() -> Json:
-    """Return a pod with scripts that trap signals, and with wrappers behind other programs."""
-    by_other = ("sh", "-c", '. /secrets; exec "$@"', "-")
-    wrapped = in_shell(["sh", "-c", "true"], sleep_ms=10, min_lifetime_ms=500)
-    inits = [
-        container("prepare", "sh", "-c", "trap 'exit 0' INT; true"),
-        container("a", "sh", args=["-c", "trap 'exit 0' 2; true"]),
-        container("b", *by_other, *wrapped),
-        container("c", *by_other, args=wrapped),
-        container("d", *by_other, "/podsettle/linger", "--sleep", "10ms", "--", "x"),
-        container("e", *by_other, "/podsettle/linger", "--open-files", "9", "--", "x"),
-        container("f", "bash", "-c", "trap 'exit 0' INT; true"),
-        container("g", "sh", "-c", "trap 'exit 2' TERM; true"),
-    ]
-    spec = {
-        "restartPolicy": "Never",
-        "initContainers": inits,
-        "containers": [container("main", "dash", "-c", "trap 'exit 0' SIGINT; true")],
-    }
-    return {"metadata": {"name": "trapping"}, "spec": spec}
-
-
 FIXED_PODS = [
     *(pytest.param(load_pod(path), id=path.stem) for path in PODS),
     *example_pods(),
-    pytest.param(limited_pod(), id="limited"),
-    pytest.param(trapping_pod(), id="trapping"),
 ]
 
 

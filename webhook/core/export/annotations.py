@@ -22,7 +22,7 @@ from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.native import Native, NativeRemedy, set_annotation
 
 _MAX_SUMMARY_BYTES = MAX_NOTE_BYTES[ANNOTATION_SUMMARY] - len(ANNOTATION_SUMMARY)
-_NATIVE = {
+_PHRASES = {
     name: remedy.native.phrase
     for name, remedy in REMEDIES.items()
     if isinstance(remedy.native, Native)
@@ -30,7 +30,7 @@ _NATIVE = {
 
 
 class NativeStep(NamedTuple):
-    """A remedy of a policy in CEL."""
+    """A remedy of a policy in CEL. The policy has a variable of its name, which says if it acts."""
 
     policy: str
     remedy: str
@@ -39,9 +39,13 @@ class NativeStep(NamedTuple):
     form: NativeRemedy
 
     @property
-    def entry(self) -> str:
-        """The entry of ANNOTATION_APPLIED, as a CEL string."""
-        return quote(f"{self.policy}/{self.remedy}")
+    def clause(self) -> str:
+        """The clause of the summary, as an expression."""
+        clause, warning = f"the pod is {self.effect}, by policy {self.policy}", self.form.warning
+        if not warning:
+            return quote(clause)
+        variable = f"variables.{self.remedy}Warning"
+        return f'{quote(clause)} + ({variable} == "" ? "" : ", without effect: " + {variable})'
 
 
 def received_variables() -> dict[str, str]:
@@ -60,24 +64,22 @@ def received_variables() -> dict[str, str]:
 
 
 def written_variables(steps: Sequence[NativeStep]) -> dict[str, str]:
-    """Return the variables of the annotations that the pod gets.
-
-    They read the variable of each step, which has the remedy's name.
-    """
-    now = "\n+ ".join(if_acting(step, f"[{step.entry}]", steps) for step in steps)
-    clauses = "\n+ ".join(if_acting(step, f"[{_clause(step)}]", steps) for step in steps)
+    """Return the variables of the annotations that the pod gets."""
+    now = (if_acting(step, f"[{quote(f'{step.policy}/{step.remedy}')}]", steps) for step in steps)
+    clauses = (if_acting(step, f"[{step.clause}]", steps) for step in steps)
     replaced = " || ".join(
-        f"(variables.{step.remedy} && clause.contains({quote(_NATIVE[step.remedy])}))"
+        f"(variables.{step.remedy} && clause.contains({quote(_PHRASES[step.remedy])}))"
         for step in steps
     )
     return {
-        "remedies": quoted_list(_NATIVE),
-        "phrases": quoted_list(_NATIVE.values()),
-        "appliedNow": now,
+        "remedies": quoted_list(_PHRASES),
+        "phrases": quoted_list(_PHRASES.values()),
+        "appliedNow": "\n+ ".join(now),
         "allApplied": "variables.appliedBefore\n"
         "+ variables.appliedNow.filter(entry, !(entry in variables.appliedBefore))",
         "applied": _sorted("allApplied", "entry", "remedies", 'entry.endsWith("/" + part)', ","),
-        "allClauses": f"variables.clausesBefore.filter(clause, !({replaced}))\n+ {clauses}",
+        "allClauses": f"variables.clausesBefore.filter(clause, !({replaced}))\n+ "
+        + "\n+ ".join(clauses),
         "clauses": _sorted("allClauses", "clause", "phrases", "clause.contains(part)", ";\\n"),
         "summary": '(variables.clauses.startsWith("the ")'
         ' ? "The" + variables.clauses.substring(3) : variables.clauses) + "."',
@@ -99,29 +101,6 @@ def _sorted(items: str, item: str, parts: str, test: str, separator: str) -> str
         f"([variables.{items}.filter({item}, !variables.{parts}.exists(part, {test})){join}]\n"
         f"+ variables.{parts}.map(part, variables.{items}.filter({item}, {test}){join}))\n"
         f'.filter(text, text != ""){join}'
-    )
-
-
-def _clause(step: NativeStep) -> str:
-    """Return the clause of the summary about one remedy, as an expression."""
-    what = f" {step.effect}, by policy {step.policy}"
-    if step.form.containers:
-        clause = f"variables.{step.remedy}Subject + {quote(what)}"
-    else:
-        clause = quote(f"the pod is{what}")
-    if step.form.warning:
-        warning = f"variables.{step.remedy}Warning"
-        clause += f' + ({warning} == "" ? "" : ", without effect: " + {warning})'
-    return clause
-
-
-def subject_of(names: str) -> str:
-    """Return the subject and the verb of a clause about containers. `names` is a variable."""
-    return (
-        f'size({names}) == 1 ? {names}[0] + " is"\n'
-        f': size({names}) == 2 ? {names}[0] + " and " + {names}[1] + " are"\n'
-        f': {names}[0] + ", " + {names}[1] + (size({names}) == 3 ? " and " + {names}[2]\n'
-        f'  : ", " + {names}[2] + " and " + string(size({names}) - 3) + " more") + " are"'
     )
 
 

@@ -17,8 +17,8 @@ from webhook.core.policy.selectors import LabelSelector
 from webhook.core.types import Json
 
 _MAX_CONTAINERS = 100
-"""The maximum number of containers in a pod that is changed. A wrapper has 2 KiB, and CEL does not
-see the size of the pod. A pod that is too large for etcd only with its wrappers would be denied."""
+"""The maximum number of containers in a pod that is changed. The API server limits the cost of an
+expression, and some go through all containers."""
 _MAX_ANNOTATIONS_BYTES = 252 * 1024
 """The size of a pod's annotations up to which podsettle's own still fit: the API server accepts 256
 KiB, and podsettle writes less than 4 KiB."""

@@ -9,13 +9,12 @@ on pods for which no earlier policy sets it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cel import any_of, indent, quote
-from webhook.core.cluster.helper_version import helper_version
-from webhook.core.cluster.view import ClusterFacts, ClusterView
+from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import ANNOTATION_SKIP, GROUP, LABEL_ENABLED
 from webhook.core.defects.versions import Version
 from webhook.core.export.annotations import (
@@ -23,7 +22,6 @@ from webhook.core.export.annotations import (
     annotation_patch,
     if_acting,
     received_variables,
-    subject_of,
     written_variables,
 )
 from webhook.core.export.coverage import (
@@ -33,8 +31,8 @@ from webhook.core.export.coverage import (
     selector_document,
 )
 from webhook.core.export.origin import first_policies, origin_annotations
-from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.still_needed import all_nodes, remedy_needs
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError
@@ -55,14 +53,14 @@ _RULE: Json = {
     "operations": ["CREATE"],
     "resources": ["pods"],
 }
+_PARAM_KIND: Json = {"paramKind": {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass"}}
 
 
 class LeftOut(NamedTuple):
-    """A part of a SettlePolicy that is not in its native policy."""
+    """A remedy of a SettlePolicy that is not in its native policy."""
 
     policy: str
-    part: str
-    """The name of a remedy, or `imageConfig`."""
+    remedy: str
     why: str
     """A clause."""
 
@@ -90,15 +88,13 @@ class Export(NamedTuple):
 
     policies: tuple[NativePolicy, ...]
     not_native: tuple[LeftOut, ...]
-    """What no native policy can do."""
     by_nodes: tuple[NodeDecision, ...]
     """The remedies about which the nodes decide. Those that no node needs are left out."""
 
 
 def export(
-    policies: PolicySet,
-    view: ClusterView,
-    settings: OperatorSettings,
+    view: Snapshot,
+    own_namespace: str | None = None,
     *,
     api_version: str = "v1",
     names: Iterable[str] | None = None,
@@ -106,36 +102,25 @@ def export(
 ) -> Export:
     """Return the native policies of the SettlePolicies with some names, or of all.
 
-    `policies` are all that are in force, because their precedence counts. Whether nodes need a
-    remedy is decided by the nodes of `view`, for all pods alike.
+    `view` has all policies that are in force, because their precedence counts. Whether nodes need a
+    remedy is decided by its nodes, for all pods alike. No pod of `own_namespace` is changed.
 
     With `guard`, return policies that only report covered pods that left admission unsettled.
-    Policies with `action: Audit` settle no pods, so they have no guard.
+    Policies with `action: Audit` settle no pods, so they have no guard and are left out.
     """
     chosen = None if names is None else frozenset(names)
-    cluster = ClusterFacts(
-        view.nodes,
-        view.runtime_classes,
-        view.server_version or API_VERSIONS[api_version],
-        settings.linger_image,
-        helper_version(settings.linger_image, settings.linger_version),
-        settings.docs_url,
-    )
+    cluster = replace(view, server_version=view.server_version or API_VERSIONS[api_version])
     exported, not_native, by_nodes = [], [], []
-    for policy in policies.by_precedence:
-        if chosen is not None and policy.metadata.name not in chosen:
+    for policy in view.policies.by_precedence:
+        name = policy.metadata.name
+        if chosen is not None and name not in chosen:
             continue
         if guard and policy.spec.action == "Audit":
+            not_native.append(LeftOut(name, "guard", "its `action: Audit` settles no pods"))
             continue
-        forms: dict[str, NativeRemedy] = {}
-        needs = remedy_needs(policy, all_nodes(view))
-        name = policy.metadata.name
-        if policy.spec.image_config.rules is not None and not guard:
-            why = "a native policy cannot ask a registry for the entrypoint of an image"
-            not_native.append(LeftOut(name, "imageConfig", why))
+        needs, steps = remedy_needs(policy, all_nodes(view)), []
         for remedy, given in policy.spec.settings().items():
-            need = needs[remedy]
-            form = _form(remedy, given, cluster, guard)
+            need, form = needs[remedy], _form(remedy, given, cluster)
             if need is not None and getattr(given, "when", "Always") == "NodesNeedIt":
                 is_needed = need.status != "False"
                 if not is_needed or isinstance(form, NativeRemedy):
@@ -145,187 +130,163 @@ def export(
             if isinstance(form, str):
                 not_native.append(LeftOut(name, remedy, form))
             else:
-                forms[remedy] = form
-        if forms:
-            writer = _Writer(policy, forms, policies.by_precedence, settings.own_namespace, guard)
-            exported.append(NativePolicy(policy, tuple(writer.documents(api_version))))
+                steps.append(NativeStep(name, remedy, REMEDIES[remedy].effect(given), form))
+        if steps:
+            audits = guard or policy.spec.action == "Audit"
+            # ValidatingAdmissionPolicies are GA since 1.30.
+            head = {
+                "apiVersion": f"{API_GROUP}/{'v1' if audits else api_version}",
+                "kind": "ValidatingAdmissionPolicy" if audits else "MutatingAdmissionPolicy",
+                "metadata": {
+                    "name": f"{'guard.' if guard else ''}{name}.{GROUP}",
+                    "labels": LABELS,
+                    "annotations": origin_annotations(policy, view.policies.by_precedence),
+                },
+            }
+            conditions = match_conditions(policy, own_namespace)
+            variables = _variables(policy, steps, view.policies.by_precedence, audits)
+            classes = policy.spec.runtime_classes() if _uses_class(policy, steps) else ()
+            spec = {
+                **(_PARAM_KIND if classes else {}),
+                "matchConstraints": _match_constraints(policy),
+                "matchConditions": _named(conditions | {"something-to-do": _any_condition(steps)}),
+                "variables": _named(variables),
+                "failurePolicy": "Ignore",
+                **(_validations(steps, guard) if audits else _mutations(steps)),
+            }
+            documents = ({**head, "spec": spec}, *_bindings(policy, head, classes, audits))
+            exported.append(NativePolicy(policy, documents))
     return Export(tuple(exported), tuple(not_native), tuple(by_nodes))
 
 
-def _form(remedy: str, settings: Any, cluster: ClusterFacts, guard: bool) -> NativeRemedy | str:
+def _form(remedy: str, settings: Any, cluster: ClusterView) -> NativeRemedy | str:
     """Return a remedy in CEL, or why there is none, as a clause."""
     native = REMEDIES[remedy].native
     if not isinstance(native, Native):
         return native
     try:
-        return native.form(native.guarded(settings) if guard else settings, cluster)
+        return native.form(settings, cluster)
     except NotNativeError as error:
         return str(error)
 
 
-class _Writer:
-    """Writes the documents of one native policy."""
+def _uses_class(policy: SettlePolicy, steps: Sequence[NativeStep]) -> bool:
+    given = policy.spec.settings()
+    return any(REMEDIES[step.remedy].class_name(given[step.remedy]) for step in steps)
 
-    def __init__(
-        self,
-        policy: SettlePolicy,
-        forms: Mapping[str, NativeRemedy],
-        by_precedence: tuple[SettlePolicy, ...],
-        own_namespace: str | None,
-        guard: bool,
-    ) -> None:
-        self._policy = policy
-        self._forms = forms
-        self._own_namespace = own_namespace
-        self._guard = guard
-        self._origin = origin_annotations(policy, by_precedence)
-        name, given = policy.metadata.name, policy.spec.settings()
-        self._steps = [
-            NativeStep(name, remedy, REMEDIES[remedy].effect(given[remedy]), form)
-            for remedy, form in forms.items()
-        ]
-        first = first_policies(policy, by_precedence)
-        self._before = {remedy: first[remedy] for remedy in forms}
-        """For each remedy, the policies that come first if they cover the pod."""
-        self._covering = _variable_names(
-            {e.metadata.name: e for v in self._before.values() for e in v}
+
+def _match_constraints(policy: SettlePolicy) -> Json:
+    enabled = {"key": LABEL_ENABLED, "operator": "NotIn", "values": ["false"]}
+    constraints: Json = {
+        "resourceRules": [_RULE],
+        "namespaceSelector": {"matchExpressions": [enabled]},
+    }
+    if selector := selector_document(policy.spec.pod_selector):
+        constraints["objectSelector"] = selector
+    return constraints
+
+
+def _any_condition(steps: Sequence[NativeStep]) -> str:
+    conditions = [step.form.condition for step in steps]
+    if len(steps) > 1:
+        conditions = [f"(\n  {indent(each)}\n)" for each in conditions]
+    return "\n|| ".join(conditions)
+
+
+def _named(expressions: Mapping[str, str]) -> list[Json]:
+    return [{"name": name, "expression": each} for name, each in expressions.items()]
+
+
+def _variables(
+    policy: SettlePolicy,
+    steps: Sequence[NativeStep],
+    by_precedence: Sequence[SettlePolicy],
+    audits: bool,
+) -> dict[str, str]:
+    skip = f'object.metadata.?annotations[?"{ANNOTATION_SKIP}"].orValue("")'
+    variables = {"skipped": f'{skip}.split(",").map(part, part.trim())'}
+    if not audits:
+        variables |= received_variables()
+    first = first_policies(policy, by_precedence)
+    covering = {each.metadata.name: each for step in steps for each in first[step.remedy]}
+    names = _variable_names(covering)
+    if covering:
+        for key, source in (("labels", "object"), ("namespaceLabels", "namespaceObject")):
+            variables[key] = f"{source}.metadata.?labels.orValue({{}})"
+    variables |= {names[name]: covers(each) for name, each in covering.items()}
+    for step in steps:
+        condition = step.form.condition
+        if "||" in condition:
+            condition = f"(\n  {indent(condition)}\n)"
+        variables[step.remedy] = "\n&& ".join(
+            [
+                f"!({quote(step.remedy)} in variables.skipped)",
+                *(f"!variables.{names[each.metadata.name]}" for each in first[step.remedy]),
+                condition,
+            ]
         )
-
-    def documents(self, api_version: str) -> Iterator[Json]:
-        """Yield the policy and its bindings."""
-        policy = self._policy
-        audits = policy.spec.action == "Audit" or self._guard
-        kind = "ValidatingAdmissionPolicy" if audits else "MutatingAdmissionPolicy"
-        # ValidatingAdmissionPolicies are GA since 1.30.
-        head = {"apiVersion": f"{API_GROUP}/{'v1' if audits else api_version}"}
-        name = f"{'guard.' if self._guard else ''}{policy.metadata.name}.{GROUP}"
-        spec: Json = {}
-        classes = policy.spec.runtime_classes() if self._uses_class else ()
-        if classes:
-            spec["paramKind"] = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass"}
-        spec["matchConstraints"] = self._match_constraints()
-        spec["matchConditions"] = [
-            {"name": key, "expression": expression}
-            for key, expression in self._match_conditions().items()
-        ]
-        spec["variables"] = [
-            {"name": key, "expression": expression}
-            for key, expression in self._variables(audits).items()
-        ]
-        spec["failurePolicy"] = "Ignore"
-        if audits:
-            spec["validations"] = self._validations()
-        else:
-            spec["reinvocationPolicy"] = "IfNeeded"
-            patch = {"expression": self._patch()}
-            spec["mutations"] = [{"patchType": "JSONPatch", "jsonPatch": patch}]
-        metadata: Json = {"name": name, "labels": LABELS, "annotations": self._origin}
-        yield {**head, "kind": kind, "metadata": metadata, "spec": spec}
-        for end, selector in namespace_selectors(policy).items():
-            binding: Json = {"policyName": name}
-            if audits:
-                binding["validationActions"] = ["Audit", "Warn"]
-            if classes:
-                # Without the class, the API server would refuse a pod that names it.
-                binding["paramRef"] = {"name": classes[0], "parameterNotFoundAction": "Allow"}
-            binding["matchResources"] = {"namespaceSelector": selector}
-            metadata = {"name": f"{end}.{name}" if end else name, "labels": LABELS}
-            yield {**head, "kind": f"{kind}Binding", "metadata": metadata, "spec": binding}
-
-    @property
-    def _uses_class(self) -> bool:
-        given = self._policy.spec.settings()
-        return any(REMEDIES[remedy].class_name(given[remedy]) for remedy in self._forms)
-
-    def _match_constraints(self) -> Json:
-        enabled = {"key": LABEL_ENABLED, "operator": "NotIn", "values": ["false"]}
-        constraints: Json = {
-            "resourceRules": [_RULE],
-            "namespaceSelector": {"matchExpressions": [enabled]},
-        }
-        if selector := selector_document(self._policy.spec.pod_selector):
-            constraints["objectSelector"] = selector
-        return constraints
-
-    def _match_conditions(self) -> dict[str, str]:
-        conditions = match_conditions(self._policy, self._own_namespace)
-        wanted = [form.condition for form in self._forms.values()]
-        if len(wanted) > 1:
-            wanted = [f"(\n  {indent(each)}\n)" for each in wanted]
-        return {**conditions, "something-to-do": "\n|| ".join(wanted)}
-
-    def _variables(self, audits: bool) -> dict[str, str]:
-        skip = f'object.metadata.?annotations[?"{ANNOTATION_SKIP}"].orValue("")'
-        variables = {"skipped": f'{skip}.split(",").map(part, part.trim())'}
-        if not audits:
-            variables |= received_variables()
-        if self._covering:
-            for key, source in (("labels", "object"), ("namespaceLabels", "namespaceObject")):
-                variables[key] = f"{source}.metadata.?labels.orValue({{}})"
-        for key, policy in self._covering.items():
-            variables[key] = covers(policy)
-        names = {policy.metadata.name: key for key, policy in self._covering.items()}
-        for step in self._steps:
-            remedy, form = step.remedy, step.form
-            first = [names[each.metadata.name] for each in self._before[remedy]]
-            condition = form.condition
-            if "||" in condition:
-                condition = f"(\n  {indent(condition)}\n)"
-            variables[remedy] = "\n&& ".join(
-                [
-                    f"!({quote(remedy)} in variables.skipped)",
-                    *(f"!variables.{each}" for each in first),
-                    condition,
-                ]
-            )
-            if audits:
-                continue
-            if form.containers:
-                variables[f"{remedy}Before"] = f"{step.entry} in variables.appliedBefore"
-            variables |= form.variables
-            if form.containers:
-                variables[f"{remedy}Containers"] = form.containers
-                variables[f"{remedy}Subject"] = subject_of(f"variables.{remedy}Containers")
-            if form.warning:
-                variables[f"{remedy}Warning"] = form.warning
-        return variables if audits else {**variables, **written_variables(self._steps)}
-
-    def _patch(self) -> str:
-        parts = [
-            "(has(object.metadata.annotations) ? []\n"
-            '  : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}])'
-        ]
-        for step in self._steps:
-            patch = "\n+ ".join(step.form.patch)
-            if len(self._steps) > 1:
-                patch = f"\n  {indent(patch)}"
-            parts.append(if_acting(step, patch, self._steps))
-        parts += annotation_patch()
-        any_step = any_of(*(f"variables.{step.remedy}" for step in self._steps))
-        return f"!{any_step} ? [] :\n" + "\n+ ".join(parts)
-
-    def _validations(self) -> list[Json]:
-        return [
-            {"expression": f"!variables.{step.remedy}", "message": self._message(step)}
-            for step in self._steps
-        ]
-
-    def _message(self, step: NativeStep) -> str:
-        """Return what the API server says about a pod that a remedy would change."""
-        would_be = f"the pod or containers of it would be {step.effect}"
-        if self._guard:
-            return (
-                f"the pod is not settled: by remedy {step.remedy} of SettlePolicy {step.policy}, "
-                f"{would_be}"
-            )
-        return f"SettlePolicy {step.policy}, action Audit: by its remedy {step.remedy}, {would_be}"
+        if step.form.warning and not audits:
+            variables[f"{step.remedy}Warning"] = step.form.warning
+    return variables if audits else variables | written_variables(steps)
 
 
-def _variable_names(policies: Mapping[str, SettlePolicy]) -> dict[str, SettlePolicy]:
-    """Return policies by the names of the variables that say whether they cover the pod."""
-    named: dict[str, SettlePolicy] = {}
-    for name, policy in policies.items():
+def _variable_names(policies: Iterable[str]) -> dict[str, str]:
+    """Return the names of the variables that say whether policies with some names cover the pod."""
+    named: dict[str, str] = {}
+    for name in policies:
         variable = "coveredBy" + "".join(part.capitalize() for part in re.split("[-.]", name))
         # Names such as a-b and a.b give the same variable.
-        named[variable if variable not in named else f"{variable}_{len(named)}"] = policy
+        taken = variable in named.values()
+        named[name] = f"{variable}_{len(named)}" if taken else variable
     return named
+
+
+def _mutations(steps: Sequence[NativeStep]) -> Json:
+    parts = [
+        "(has(object.metadata.annotations) ? []\n"
+        '  : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}])'
+    ]
+    for step in steps:
+        patch = "\n+ ".join(step.form.patch)
+        if len(steps) > 1:
+            patch = f"\n  {indent(patch)}"
+        parts.append(if_acting(step, patch, steps))
+    parts += annotation_patch()
+    any_step = any_of(*(f"variables.{step.remedy}" for step in steps))
+    expression = f"!{any_step} ? [] :\n" + "\n+ ".join(parts)
+    mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}]
+    return {"reinvocationPolicy": "IfNeeded", "mutations": mutations}
+
+
+def _validations(steps: Sequence[NativeStep], guard: bool) -> Json:
+    """Return what the API server says about a pod that a remedy would change."""
+    start = (
+        "the pod is not settled: by remedy {remedy} of SettlePolicy {policy}"
+        if guard
+        else "SettlePolicy {policy}, action Audit: by its remedy {remedy}"
+    )
+    validations = [
+        {
+            "expression": f"!variables.{step.remedy}",
+            "message": f"{start.format(remedy=step.remedy, policy=step.policy)}, the pod or "
+            f"containers of it would be {step.effect}",
+        }
+        for step in steps
+    ]
+    return {"validations": validations}
+
+
+def _bindings(
+    policy: SettlePolicy, head: Json, classes: Sequence[str], audits: bool
+) -> Iterator[Json]:
+    name = head["metadata"]["name"]
+    for end, selector in namespace_selectors(policy).items():
+        binding: Json = {"policyName": name}
+        if audits:
+            binding["validationActions"] = ["Audit", "Warn"]
+        if classes:
+            # Without the class, the API server would refuse a pod that names it.
+            binding["paramRef"] = {"name": classes[0], "parameterNotFoundAction": "Allow"}
+        binding["matchResources"] = {"namespaceSelector": selector}
+        metadata = {"name": f"{end}.{name}" if end else name, "labels": LABELS}
+        yield {**head, "kind": f"{head['kind']}Binding", "metadata": metadata, "spec": binding}

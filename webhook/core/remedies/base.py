@@ -144,7 +144,7 @@ class Remedy(Generic[S]):
     None if it must not propose the remedy, because only the author of the pods knows whether it is
     safe there."""
     native: Native[S] | str
-    """How a native policy does the same, or why none can, as a clause."""
+    """How a native policy does the same, or why none is written, as a clause."""
     edits: frozenset[Edit] = frozenset()
     """The kinds of edits that `apply` may make."""
     fields: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from webhook.core.cel import all_of, quote
-from webhook.core.cluster.view import ClusterFacts
+from webhook.core.cluster.view import ClusterView
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.reasons import Outcome, Reason
@@ -52,7 +52,7 @@ def apply(
         yield Outcome(Reason.APPLIED, changed=True, message=f"set to {settings}")
 
 
-def native(settings: FSGroupChangePolicy, _cluster: ClusterFacts) -> NativeRemedy:
+def native(settings: FSGroupChangePolicy, _cluster: ClusterView) -> NativeRemedy:
     """Return the remedy as CEL expressions."""
     security = "object.spec.?securityContext"
     return NativeRemedy(

@@ -1,23 +1,21 @@
-"""What a native policy can do of a remedy: its conditions and its patch as CEL expressions.
+"""What a native policy can do of a remedy: its condition and its patch as CEL expressions.
 
 The API server evaluates a native policy itself (MutatingAdmissionPolicy, KEP-3962). Such a policy
 sees the pod, its namespace and one parameter object, and nothing else of the cluster.
 `webhook.core.export` makes policies of these expressions.
 
 A patch whose result does not decode is an error that denies the pod, even with `failurePolicy:
-Ignore` (kubernetes `mutating/patch/json_patch.go`). So an expression puts only values of constant
-types at constant paths, apart from indices, and never reads an item that may be absent. A value is
-never a list of Object values, for which Kubernetes 1.36.2 panics.
+Ignore` (kubernetes `mutating/patch/json_patch.go`). So an expression puts only texts at constant
+paths. A value is never a list of Object values, for which Kubernetes 1.36.2 panics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from webhook.core.cluster.view import ClusterFacts
-from webhook.core.defects.versions import Version
+from webhook.core.cluster.view import ClusterView
 
 S = TypeVar("S")
 """The type of a remedy's settings."""
@@ -40,11 +38,6 @@ class NativeRemedy:
     patch: tuple[str, ...]
     """Expressions of lists of JSONPatch, which are evaluated only if the condition holds. The pod
     then has `metadata.annotations`."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables by name, which the following fields and `patch` may read as `variables.NAME`."""
-    containers: str = ""
-    """The names of the containers that have the remedy afterwards. Empty if the remedy does not
-    work on containers."""
     warning: str = ""
     """A reason with which the remedy has no effect, or an empty string. Empty if there is none."""
 
@@ -58,24 +51,11 @@ class Native(Generic[S]):
 
     Several native policies write one summary of the pod, in any order. They recognise the clauses
     by these phrases, and put them in the order of the remedies."""
-    form: Callable[[S, ClusterFacts], NativeRemedy]
+    form: Callable[[S, ClusterView], NativeRemedy]
     """Return the remedy with given settings, as far as the cluster is known when the policy is
     made. Raises NotNativeError."""
-    guarded: Callable[[S], S] = lambda settings: settings
-    """Return settings that have a form, and whose condition is false for a pod that podsettle has
-    settled with the given ones. A guard reports pods for which it is true."""
     limits: str = ""
     """What it does only in a native policy, or not there, as a clause for the documentation."""
-
-
-def require_server(minimum: Version, cluster: ClusterFacts) -> None:
-    """Raise NotNativeError if the API server is known to be older than a release."""
-    server = cluster.server_version
-    if server is not None and server < minimum:
-        raise NotNativeError(
-            f"it needs Kubernetes {minimum.major}.{minimum.minor} or later; the API server is "
-            f"Kubernetes {server}"
-        )
 
 
 def set_field(path: str, value: str) -> str:

@@ -15,18 +15,11 @@ from typing import Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.cel import all_of, indent, quote, quote_raw, quoted_list
-from webhook.core.cluster.view import ClusterFacts
-from webhook.core.command_line import (
-    SIGNAL_NAMES_PATTERN,
-    TRAP_PATTERN,
-    TRAPPED_SIGNAL_PATTERN,
-    traps_interrupt,
-)
-from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH, OWN_CONTAINERS
+from webhook.core.command_line import traps_interrupt
+from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
 from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
 from webhook.core.durations import Delay, format_duration, parse_duration
-from webhook.core.globs import ContainerGlob, compile_globs, native_match
+from webhook.core.globs import ContainerGlob, compile_globs
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.reasons import Outcome, Reason
@@ -44,13 +37,10 @@ from webhook.core.remedies.command_wrapper import (
     helper_options,
     layers,
     selected_containers,
+    starts_wrapper,
     unwrap_container,
 )
-from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError
-from webhook.core.remedies.service_mesh import (
-    is_mesh_init_container,
-    native_is_no_mesh_init_container,
-)
+from webhook.core.remedies.service_mesh import is_mesh_init_container
 from webhook.core.types import StrictModel
 
 _SLEEP_OPTION, _MIN_LIFETIME_OPTION = "--sleep", "--min-lifetime"
@@ -156,9 +146,8 @@ def apply(
         reason = _exclusion_reason(pod, container_list, container)
         if reason is None and settings.when == "NodesNeedIt":
             if nodes_need_it is None:
-                nodes_need_it = context.cluster.nodes.need(
-                    "postInitSleep", context.spec_with_runtime_class(pod, patch)
-                )
+                spec = context.spec_with_runtime_class(pod, patch)
+                nodes_need_it = context.cluster.nodes.need("postInitSleep", spec)
             reason = None if nodes_need_it else Reason.NOT_NEEDED
         if reason is Reason.ALREADY_SETTLED:
             # The pod's author or another policy may have chosen the durations.
@@ -228,6 +217,8 @@ def _delaying_layer(command: Sequence[str]) -> list[str] | None:
     A wrapper of another version delays it, and so does a helper that a client wrote, unless it
     visibly does no more than to limit open files.
     """
+    if not starts_wrapper(command):
+        return None  # As almost all commands.
     for layer in layers(command):
         if layer[0] == HELPER_PATH:
             if helper_options(layer).keys() != {OPEN_FILES_OPTION}:
@@ -310,121 +301,6 @@ def container_sign(container: Container) -> str:
     )
 
 
-def native(settings: PostInitSleep, _cluster: ClusterFacts) -> NativeRemedy:
-    """Return the remedy as CEL expressions. Raises NotNativeError unless `delivery` is `Shell`."""
-    if settings.delivery != "Shell":
-        raise NotNativeError(
-            f"delivery: {settings.delivery} may need the helper, which a native policy cannot "
-            "bring into a pod; delivery: Shell does without it"
-        )
-    _shell, option, script, *arguments = settings.wrapper.in_shell["sh"]
-    wrapper_items = f"{quote(option)}, variables.script, {', '.join(map(quote, arguments))}"
-    conditions, patch, names = [], [], []
-    variables = {"script": quote_raw(script)}
-    for container_list, variable, selected in (
-        ("initContainers", "initContainersToWrap", _native_init_container(settings)),
-        ("containers", "containersToWrap", _native_container(settings)),
-    ):
-        if not selected:
-            continue
-        to_wrap = all_of(
-            *selected,
-            '!c.name.startsWith("sidecar-")',
-            'c.?restartPolicy.orValue("") != "Always"',
-            "!has(c.stdin)",
-            "!has(c.tty)",
-            "has(c.command)",
-            shell_wrapper.native_is_shell("c.command[0]"),
-            f"!{_native_is_delayed()}",
-            f"!{_native_traps_interrupt()}",
-        )
-        wrapped = _native_is_delayed(arguments[1:])
-        items = f"object.spec.?{container_list}.orValue([])"
-        command = f"{container_list}[i].command"
-        conditions.append(f"{items}.exists(c,\n  {indent(to_wrap)})")
-        variables[variable] = f"{items}.transformList(i, c,\n  {indent(to_wrap)},\n  i)"
-        patch.append(
-            f"variables.{variable}.map(i, JSONPatch{{\n"
-            f'  op: "replace", path: "/spec/{container_list}/" + string(i) + "/command",\n'
-            f"  value: [string(object.spec.{command}[0]), {wrapper_items}]\n"
-            f"    + object.spec.{command}}})"
-        )
-        names.append(
-            f"{items}.transformList(i, c,\n  i in variables.{variable}\n"
-            f"  || (variables.postInitSleepBefore && has(c.command)\n    && {wrapped}),\n"
-            "  c.name)"
-        )
-    return NativeRemedy(
-        condition="\n|| ".join(conditions),
-        patch=tuple(patch),
-        variables=variables,
-        containers="\n+ ".join(names),
-    )
-
-
-_NATIVE_STRINGS = "[c.command + c.?args.orValue([])]"
-"""A list of one item, `ContainerFacts.inner_wrapper` before it is cut, in CEL. A macro over the
-list gives the item a name."""
-
-
-def _native_is_delayed(durations: Sequence[str] = ()) -> str:
-    """Return whether a wrapper delays the exit of `c.command`, in CEL.
-
-    With `durations`, it is a script with these.
-    """
-    script = [
-        shell_wrapper.native_is_wrapped("strings", "i"),
-        f"!{shell_wrapper.native_has_no_delay('strings', 'i')}",
-    ]
-    if durations:
-        script.append(shell_wrapper.native_has_durations("strings", "i", durations))
-        delays = all_of(*script)
-    else:
-        only_limits = f'strings[i + 1] == {quote(OPEN_FILES_OPTION)} && strings[i + 3] == "--"'
-        helper = [
-            f"text == {quote(HELPER_PATH)}",
-            "size(strings) > i + 1",
-            'strings[i + 1].startsWith("--")',
-            f"!(size(strings) > i + 3 && {only_limits})",
-        ]
-        delays = f"({all_of(*script)})\n|| ({all_of(*helper)})"
-    return f"{_NATIVE_STRINGS}.exists(strings, strings.exists(i, text,\n  {indent(delays)}))"
-
-
-def _native_traps_interrupt() -> str:
-    """Return whether a script in `c` traps INT or QUIT, and the shell ignores it, in CEL."""
-    patterns = (TRAP_PATTERN, SIGNAL_NAMES_PATTERN, TRAPPED_SIGNAL_PATTERN)
-    trap, name, trapped = (f"text.matches({quote(each)})" for each in patterns)
-    is_in_text = f"{trap}\n  && ({name} || {trapped})"
-    return (
-        f"({shell_wrapper.native_ignores_interrupts('c.command[0]')} && "
-        f"{_NATIVE_STRINGS}.exists(strings, strings.exists(text,\n  {is_in_text})))"
-    )
-
-
-def _native_init_container(settings: PostInitSleep) -> list[str]:
-    """Return when the settings select an init container `c`, in CEL. Empty if they do not."""
-    if not settings.init_containers:
-        return []
-    return [
-        *native_match(settings.init_containers, "c.name"),
-        f"!(c.name in {quoted_list(sorted(OWN_CONTAINERS))})",
-        *native_is_no_mesh_init_container(),
-    ]
-
-
-def _native_container(settings: PostInitSleep) -> list[str]:
-    """Return when the settings select a regular container `c`, in CEL. Empty if they do not."""
-    if not settings.containers:
-        return []
-    probes = ("livenessProbe", "readinessProbe", "startupProbe")
-    return [
-        *native_match(settings.containers, "c.name"),
-        'object.spec.restartPolicy != "Always"',
-        *(f"!has(c.{probe})" for probe in probes),
-    ]
-
-
 REMEDY = Remedy(
     name="postInitSleep",
     description="Keep containers that end quickly alive for longer. Otherwise CRI-O may report "
@@ -438,13 +314,8 @@ REMEDY = Remedy(
     },
     effect=effect,
     proposed_settings=proposed_settings,
-    native=Native(
-        "kept alive",
-        native,
-        # The other deliveries wrap the containers with a shell too.
-        guarded=lambda settings: settings.model_copy(update={"delivery": "Shell"}),
-        limits="only `delivery: Shell`, without `imageConfig`",
-    ),
+    native="it wraps commands, and a native policy can neither look an image up nor bring the "
+    "helper into a pod",
     container_sign=container_sign,
     undo_in_container=unwrap_container,
     edits=WRAPPER_EDITS,

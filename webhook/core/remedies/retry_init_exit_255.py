@@ -13,17 +13,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from webhook.core.cel import all_of, indent, quoted_list
-from webhook.core.cluster.view import ClusterFacts
 from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME, OWN_CONTAINERS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import Container, RestartRule, SpecFields, is_sidecar
+from webhook.core.pod import Container, RestartRule, is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
-from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError, require_server
 from webhook.core.types import StrictModel
 
 EXIT_CODE = 255
@@ -161,46 +158,6 @@ def container_sign(container: Container) -> str:
     return "The kubelet runs the container again if it ends with exit code 255."
 
 
-def native(settings: RetryInitExit255, cluster: ClusterFacts) -> NativeRemedy:
-    """Return the remedy as CEL expressions. Raises NotNativeError for old API servers and nodes."""
-    require_server(RESTART_RULES_ON_BY_DEFAULT, cluster)
-    if cluster.nodes.may_lack_restart_rules(SpecFields(), among_all=settings.when == "Always"):
-        raise NotNativeError("it needs Kubernetes 1.35 or later; the kubelet of a node is older")
-    names = sorted(set(settings.init_containers) - OWN_CONTAINERS)
-    named = f"c.name in {quoted_list(names)}"
-    to_retry = all_of(
-        named,
-        '!c.name.startsWith("sidecar-")',
-        "!has(c.restartPolicy)",
-        "!has(c.restartPolicyRules)",
-    )
-    inits = "object.spec.?initContainers"
-    # Kubernetes 1.36.2 panics for a list of Object values, and the client gets no answer
-    # (cel-go 0.26 `baseList.ConvertToNative`). It takes maps, whose values have to be of one type.
-    rules = (
-        '[{"action": dyn("Restart"),\n    "exitCodes": '
-        f'dyn({{"operator": dyn("In"), "values": dyn([{EXIT_CODE}])}})}}]'
-    )
-    add = 'variables.initContainersToRetry.map(i, JSONPatch{\n  op: "add"'
-    path = 'path: "/spec/initContainers/" + string(i) + "/restartPolicy'
-    never = 'object.spec.restartPolicy == "Never"'
-    return NativeRemedy(
-        condition=all_of(never, f"{inits}.orValue([]).exists(c,\n  {indent(to_retry)})"),
-        patch=(
-            f'{add}, {path}", value: "Never"}})',
-            f'{add}, {path}Rules",\n  value: {rules}}})',
-        ),
-        variables={
-            "initContainersToRetry": f"{inits}.orValue([]).transformList(i, c,\n"
-            f"  {indent(to_retry)},\n  i)"
-        },
-        containers=f"{inits}.orValue([]).transformList(i, c,\n"
-        "  i in variables.initContainersToRetry\n"
-        f"  || (variables.retryInitExit255Before && {named} && has(c.restartPolicyRules)),\n"
-        "  c.name)",
-    )
-
-
 REMEDY = Remedy(
     name="retryInitExit255",
     description="Run named init containers again if they are reported to have ended with exit "
@@ -219,11 +176,7 @@ REMEDY = Remedy(
     ),
     effect=lambda _settings: f"started again after exit code {EXIT_CODE}",
     proposed_settings=None,
-    native=Native(
-        "started again after exit code",
-        native,
-        limits="if the kubelets had the field when the policy was exported",
-    ),
+    native="it changes single containers, and only fields of the whole pod are exported",
     container_sign=container_sign,
     undo_in_container=undo_in_container,
     edits=frozenset({Edit.RESTART_RULES}),

@@ -14,7 +14,7 @@ from pydantic import Field
 from webhook.core.cel import all_of, quote
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
-from webhook.core.cluster.view import ClusterFacts
+from webhook.core.cluster.view import ClusterView
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.reasons import Outcome, Reason
@@ -81,7 +81,7 @@ def still_needed(settings: RuntimeClassRemedy, nodes: PolicyNodes) -> Need | Non
     return nodes.need("runtimeClass") if settings.when == "NodesNeedIt" else None
 
 
-def native(settings: RuntimeClassRemedy, cluster: ClusterFacts) -> NativeRemedy:
+def native(settings: RuntimeClassRemedy, cluster: ClusterView) -> NativeRemedy:
     """Return the remedy as CEL expressions. Raises NotNativeError if no node has the handler."""
     require_handler(settings.name, cluster)
     return NativeRemedy(

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from webhook.core.cel import all_of
-from webhook.core.cluster.view import ClusterFacts
+from webhook.core.cluster.view import ClusterView
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import SpecFields
@@ -102,7 +102,7 @@ CLASS_LIMITS = (
 """The limits of native policies that set a RuntimeClass."""
 
 
-def require_handler(class_name: str, cluster: ClusterFacts) -> None:
+def require_handler(class_name: str, cluster: ClusterView) -> None:
     """Raise NotNativeError if no known node could start a pod with a RuntimeClass."""
     found = cluster.runtime_classes.get(class_name)
     if found is not None and cluster.nodes.lacks_handler(

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from webhook.core.cel import all_of, quote
-from webhook.core.cluster.view import ClusterFacts
+from webhook.core.cluster.view import ClusterView
 from webhook.core.decision_input import PodFacts
 from webhook.core.defects.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
-from webhook.core.remedies.native import Native, NativeRemedy, require_server, set_field
+from webhook.core.remedies.native import Native, NativeRemedy, NotNativeError, set_field
 
 SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
 """The value of the remedy. `MountOption` is not allowed, because an API server without SELinuxMount
@@ -49,9 +49,12 @@ def apply(
         yield Outcome(Reason.APPLIED, changed=True, message=f"set to {settings}")
 
 
-def native(settings: SELinuxChangePolicy, cluster: ClusterFacts) -> NativeRemedy:
+def native(settings: SELinuxChangePolicy, cluster: ClusterView) -> NativeRemedy:
     """Return the remedy as CEL expressions. Raises NotNativeError for an old API server."""
-    require_server(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT, cluster)
+    server, minimum = cluster.server_version, SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
+    if server is not None and server < minimum:
+        needs = f"it needs Kubernetes {minimum.major}.{minimum.minor} or later"
+        raise NotNativeError(f"{needs}; the API server is Kubernetes {server}")
     # The API server's defaults contain an empty securityContext.
     security = "object.spec.securityContext"
     return NativeRemedy(

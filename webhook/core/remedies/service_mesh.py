@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from webhook.core.cel import quote, quoted_list
 from webhook.core.constants import OWN_CONTAINERS
 from webhook.core.decision_input import PodFacts
 from webhook.core.pod import ContainerFields, is_sidecar
@@ -61,17 +60,6 @@ def is_mesh_init_container(container: ContainerFields) -> bool:
         name in _MESH_INIT_CONTAINERS
         or name.startswith(_REDIRECTING_PREFIX)
         or _adds_redirecting_capability(container)
-    )
-
-
-def native_is_no_mesh_init_container() -> tuple[str, ...]:
-    """Return conditions that hold if `is_mesh_init_container` does not hold for `c`, in CEL."""
-    pattern = f"(?i)^(cap_)?({'|'.join(sorted(_REDIRECTING_CAPABILITIES))})$"
-    return (
-        f"!(c.name in {quoted_list(sorted(_MESH_INIT_CONTAINERS))})",
-        f"!c.name.startsWith({quote(_REDIRECTING_PREFIX)})",
-        "!c.?securityContext.?capabilities.?add.orValue([])\n"
-        f"  .exists(name, name.matches({quote(pattern)}))",
     )
 
 

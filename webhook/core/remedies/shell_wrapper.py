@@ -31,7 +31,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from webhook import __version__
-from webhook.core.cel import quote
 from webhook.core.constants import SCRIPT_MARKER, SCRIPT_NAME
 
 # Constraints on the script:
@@ -205,43 +204,6 @@ def is_wrapped(command: Sequence[str]) -> bool:
         and command[1] == "-c"
         and command[2].startswith(SCRIPT_MARKER)
         and command[3] == SCRIPT_NAME
-    )
-
-
-def native_is_shell(argv0: str) -> str:
-    """Return `is_shell` in CEL. `argv0` is the expression of the first string of a command."""
-    directories, names = "|".join(filter(None, _SHELL_DIRECTORIES)), "|".join(_SHELL_NAMES)
-    return f'{argv0}.matches("^({directories})?({names})$")'
-
-
-def native_ignores_interrupts(argv0: str) -> str:
-    """Return `is_shell_that_ignores_interrupts` in CEL, if `native_is_shell` holds."""
-    return f"!{argv0}.endsWith({quote(_BASH)})"
-
-
-def native_is_wrapped(command: str, start: str) -> str:
-    """Return `is_wrapped` of the rest of a command from the index `start` on, in CEL."""
-    parts = [
-        f"size({command}) > {start} + 3",
-        native_is_shell(f"{command}[{start}]"),
-        f'{command}[{start} + 1] == "-c"',
-        f"{command}[{start} + 2].startsWith({quote(SCRIPT_MARKER)})",
-        f"{command}[{start} + 3] == {quote(SCRIPT_NAME)}",
-    ]
-    return " && ".join(parts)
-
-
-def native_has_no_delay(command: str, start: str) -> str:
-    """Return `has_no_delay` of the rest of a command from the index `start` on, in CEL."""
-    return f"{command}[{start} + 2].endsWith({quote(EXEC_SCRIPT.removeprefix(SCRIPT_MARKER))})"
-
-
-def native_has_durations(command: str, start: str, durations: Sequence[str]) -> str:
-    """Return whether `durations` are those of the rest of a command from `start` on, in CEL."""
-    first, second = map(quote, durations)
-    return (
-        f"size({command}) > {start} + 5 && {command}[{start} + 4] == {first}"
-        f" && {command}[{start} + 5] == {second}"
     )
 
 

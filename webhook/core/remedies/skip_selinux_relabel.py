@@ -22,7 +22,7 @@ from pydantic import Field
 from webhook.core.cel import all_of, any_of, indent, quote
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
-from webhook.core.cluster.view import ClusterFacts
+from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import ANNOTATION_NAMESPACE_LEVEL, SKIP_RELABEL_ANNOTATIONS
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
@@ -156,7 +156,7 @@ def effect(settings: SkipSELinuxRelabel) -> str:
     return f"started{under} without relabelling volumes that have the right label"
 
 
-def native(settings: SkipSELinuxRelabel, cluster: ClusterFacts) -> NativeRemedy:
+def native(settings: SkipSELinuxRelabel, cluster: ClusterView) -> NativeRemedy:
     """Return the remedy as CEL expressions. Raises NotNativeError if no node has the handler."""
     class_name = settings.runtime_class_name
     values = [f'object.metadata.?annotations[?"{key}"]' for key in SKIP_RELABEL_ANNOTATIONS]

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from tests.support.factories import Json, node, policy, runtime_class, view
 from tests.support.remedy_settings import settings_of
 from tests.support.strategies import TEXTS_OF_SETTINGS
-from webhook.core.admission.decider import OperatorSettings
-from webhook.core.cel import quote_raw
 from webhook.core.defects.versions import Version
 from webhook.core.export.native_policies import Export, export
 from webhook.core.policy.model import SettlePolicy
@@ -24,14 +22,13 @@ from webhook.core.policy.validation_errors import InvalidPolicyError
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.native import Native
 
-SHELL = {"when": "Always", "delivery": "Shell"}
 FS_GROUP = {"fsGroupChangePolicy": "OnRootMismatch"}
 NATIVE = {name: each.native for name, each in REMEDIES.items() if isinstance(each.native, Native)}
 
 
 def exported(*policies: SettlePolicy, seen: Snapshot | None = None, **options: Any) -> Export:
     whole = seen or view(*policies)
-    return export(whole.policies, whole, OperatorSettings("podsettle-system"), **options)
+    return export(whole, "podsettle-system", **options)
 
 
 def documents(found: Export, kind: str) -> list[Json]:
@@ -45,7 +42,7 @@ def variables(found: Export, name: str) -> dict[str, str]:
 
 
 def left_out(found: Export) -> dict[tuple[str, str], str]:
-    return {(each.policy, each.part): each.why for each in found.not_native}
+    return {(each.policy, each.remedy): each.why for each in found.not_native}
 
 
 def valid_policy(name: str, chosen: Any) -> SettlePolicy | None:
@@ -67,36 +64,36 @@ def test_effect_has_the_phrase_of_its_own_remedy_alone(name: str, data: st.DataO
     assert [other for other, each in NATIVE.items() if each.phrase in effect] == [name]
 
 
-def test_remedy_without_a_native_form_is_left_out_by_name_and_the_others_are_exported() -> None:
-    found = exported(policy("p", remedies={**FS_GROUP, "kubeletGate": {}}))
-    assert left_out(found) == {("p", "kubeletGate"): REMEDIES["kubeletGate"].native}
-    assert "fsGroupChangePolicy" in variables(found, "p")
-    assert "kubeletGate" not in variables(found, "p")
-
-
-def test_policy_of_which_nothing_is_native_has_no_documents() -> None:
-    assert exported(policy("p", remedies={"kubeletGate": {}})).policies == ()
-
-
-@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
-def test_delivery_that_may_need_the_helper_is_left_out(delivery: str) -> None:
-    found = exported(policy("p", remedies={"postInitSleep": {"delivery": delivery}}))
-    assert "may need the helper" in left_out(found)["p", "postInitSleep"]
-
-
-def test_look_ups_of_images_are_left_out() -> None:
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("postInitSleep", {"when": "Always", "delivery": "Shell"}),
+        ("retryInitExit255", {"when": "Always", "initContainers": ["a"]}),
+        ("openFiles", {"soft": 1024}),
+        ("startGate", {"waitFor": [{"dns": "db"}]}),
+        ("kubeletGate", {}),
+    ],
+)
+@pytest.mark.parametrize("guard", [False, True])
+def test_remedy_without_a_native_form_is_left_out_by_name_and_the_others_are_exported(
+    name: str, chosen: Json, guard: bool
+) -> None:
     images = {"lookup": "Registry", "registries": ["quay.io"]}
-    found = exported(policy("p", remedies={"postInitSleep": SHELL}, imageConfig=images))
-    assert list(left_out(found)) == [("p", "imageConfig")]
-    assert "postInitSleep" in variables(found, "p")
+    found = exported(
+        policy("p", remedies={**FS_GROUP, name: chosen}, imageConfig=images), guard=guard
+    )
+    assert left_out(found) == {("p", name): REMEDIES[name].native}
+    assert "fsGroupChangePolicy" in variables(found, "p")
+    assert name not in variables(found, "p")
+    assert exported(policy("p", remedies={name: chosen}), guard=guard).policies == ()
 
 
 @pytest.mark.parametrize(
     ("runtimes", "acts"),
     [
         ([], True),
-        (["cri-o://1.33.12"], True),
-        (["cri-o://1.33.12", "cri-o://1.36.0"], True),
+        (["containerd://2.1.0"], True),
+        (["containerd://2.1.0", "cri-o://1.36.0"], True),
         (["cri-o://1.36.0"], False),
     ],
 )
@@ -104,38 +101,38 @@ def test_nodes_decide_for_all_pods_whether_a_remedy_is_exported(
     runtimes: list[str], acts: bool
 ) -> None:
     nodes = [node(f"n{i}", runtime) for i, runtime in enumerate(runtimes)]
-    by_nodes = policy("p", remedies={"postInitSleep": SHELL | {"when": "NodesNeedIt"}})
+    volatile = {"name": "overlay-volatile"}
+    by_nodes = policy("p", remedies={"runtimeClass": volatile | {"when": "NodesNeedIt"}})
     found = exported(seen=view(by_nodes, nodes=nodes))
     (decision,) = found.by_nodes
-    assert (decision.policy, decision.remedy) == ("p", "postInitSleep")
+    assert (decision.policy, decision.remedy) == ("p", "runtimeClass")
     assert decision.is_needed == acts == bool(found.policies)
-    always = exported(seen=view(policy("p", remedies={"postInitSleep": SHELL}), nodes=nodes))
+    always = exported(seen=view(policy("p", remedies={"runtimeClass": volatile}), nodes=nodes))
     assert not always.by_nodes
     assert always.policies
 
 
-def test_nodes_decide_nothing_about_a_needed_remedy_that_is_left_out() -> None:
-    by_nodes = policy("p", remedies={"postInitSleep": {"delivery": "Auto"}})
-    found = exported(seen=view(by_nodes, nodes=[node("a", "cri-o://1.33.12")]))
-    assert [each.part for each in found.not_native] == ["postInitSleep"]
-    assert not found.by_nodes
+@pytest.mark.parametrize(
+    ("runtime", "is_needed"), [("cri-o://1.33.12", True), ("cri-o://1.36.0", False)]
+)
+def test_remedy_that_is_not_native_is_left_out_unless_no_node_needs_it(
+    runtime: str, is_needed: bool
+) -> None:
+    by_nodes = policy("p", remedies={"postInitSleep": {}})
+    found = exported(seen=view(by_nodes, nodes=[node("a", runtime)]))
+    assert bool(found.not_native) == is_needed
+    assert [each.is_needed for each in found.by_nodes] == ([] if is_needed else [False])
 
 
 @pytest.mark.parametrize(
-    ("server", "is_native"), [(None, True), (Version(1, 34), False), (Version(1, 35), True)]
+    ("server", "is_native"), [(None, True), (Version(1, 32), False), (Version(1, 33), True)]
 )
-def test_restart_rules_need_an_api_server_that_has_them(
+def test_guard_of_a_field_needs_an_api_server_that_has_it(
     server: Version | None, is_native: bool
 ) -> None:
-    chosen = {"retryInitExit255": {"when": "Always", "initContainers": ["a"]}}
-    found = exported(seen=view(policy("p", remedies=chosen), server=server))
+    chosen = {"seLinuxChangePolicy": "Recursive"}
+    found = exported(seen=view(policy("p", remedies=chosen), server=server), guard=True)
     assert bool(found.policies) == is_native
-
-
-def test_restart_rules_are_left_out_if_a_kubelet_lacks_them() -> None:
-    chosen = {"retryInitExit255": {"initContainers": ["a"]}}
-    found = exported(seen=view(policy("p", remedies=chosen), nodes=[node("n")]))
-    assert "kubelet of a node is older" in left_out(found)["p", "retryInitExit255"]
 
 
 def test_class_whose_handler_no_node_has_is_left_out() -> None:
@@ -207,12 +204,12 @@ def test_audit_policy_becomes_a_validating_policy_that_denies_nothing() -> None:
 
 def test_guard_reports_each_mutating_policy_and_changes_nothing() -> None:
     found = exported(
-        policy("p", remedies={"postInitSleep": {"delivery": "Auto"}, "kubeletGate": {}}),
+        policy("p", remedies=FS_GROUP),
         policy("audit", remedies=FS_GROUP, action="Audit"),
         guard=True,
     )
-    assert left_out(found) == {("p", "kubeletGate"): REMEDIES["kubeletGate"].native}
     (written,) = found.policies
+    assert [(each.policy, each.remedy) for each in found.not_native] == [("audit", "guard")]
     assert [each["kind"] for each in written.documents] == [
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
@@ -221,7 +218,9 @@ def test_guard_reports_each_mutating_policy_and_changes_nothing() -> None:
     assert first["metadata"]["name"] == binding["spec"]["policyName"] == "guard.p.podsettle.dev"
     assert binding["spec"]["validationActions"] == ["Audit", "Warn"]
     (validation,) = first["spec"]["validations"]
-    assert validation["message"].startswith("the pod is not settled: by remedy postInitSleep of ")
+    assert validation["message"].startswith(
+        "the pod is not settled: by remedy fsGroupChangePolicy of "
+    )
 
 
 @pytest.mark.parametrize(
@@ -263,8 +262,6 @@ def test_bindings_select_the_namespaces_that_a_policy_covers(
 def test_patch_has_no_list_of_object_values(name: str) -> None:
     """Kubernetes 1.36.2 panics for such a value, and the client gets no answer."""
     chosen: Json = {
-        "postInitSleep": SHELL,
-        "retryInitExit255": {"initContainers": ["a"]},
         "runtimeClass": {"name": "fast"},
         "skipSELinuxRelabel": {"runtimeClassName": "fast"},
         "seLinuxChangePolicy": "Recursive",
@@ -274,9 +271,3 @@ def test_patch_has_no_list_of_object_values(name: str) -> None:
     (written,) = documents(found, "MutatingAdmissionPolicy")
     (mutation,) = written["spec"]["mutations"]
     assert "Object" not in mutation["jsonPatch"]["expression"]
-
-
-@pytest.mark.parametrize("text", ['a"""b', 'ends with "', "a\rb"])
-def test_text_that_a_raw_string_cannot_hold_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="cannot be quoted"):
-        quote_raw(text)

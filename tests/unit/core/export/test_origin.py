@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.factories import policy, view
 from webhook import __version__
-from webhook.core.admission.decider import OperatorSettings
 from webhook.core.export.native_policies import export
 from webhook.core.export.origin import digest
 from webhook.core.policy.coverage import PolicySet
@@ -25,7 +24,7 @@ def digest_of(first: SettlePolicy, *others: SettlePolicy) -> str:
 
 def test_policies_name_their_source_its_digest_and_the_version() -> None:
     seen = view(policy(remedies=FS_GROUP), FIRST)
-    found = export(seen.policies, seen, OperatorSettings())
+    found = export(seen)
     annotations = {
         each.source.metadata.name: each.documents[0]["metadata"]["annotations"]
         for each in found.policies
@@ -99,5 +98,5 @@ def test_policies_are_told_apart_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
     compared: list[object] = []
     monkeypatch.setattr(SettlePolicy, "__eq__", lambda _self, other: compared.append(other))
     seen = view(*(policy(f"p{i}", priority=i, remedies=FS_GROUP) for i in range(3)))
-    assert len(export(seen.policies, seen, OperatorSettings()).policies) == 3
+    assert len(export(seen).policies) == 3
     assert compared == []

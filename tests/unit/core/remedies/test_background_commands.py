@@ -21,12 +21,7 @@ from tests.support.factories import (
     view,
 )
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.command_line import (
-    SIGNAL_NAMES_PATTERN,
-    TRAP_PATTERN,
-    TRAPPED_SIGNAL_PATTERN,
-    traps_interrupt,
-)
+from webhook.core.command_line import traps_interrupt
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import shell_wrapper
 
@@ -129,15 +124,18 @@ WORDS = st.sampled_from(
 )
 
 
+# A pattern of one line, whose time is quadratic in the number of traps.
+TRAPPED = r"\btrap[ \t]([^\n]*[ \t\"'])?((?i:(SIG)?(INT|QUIT)\b)|[23]([\s;&|)]|$))"
+
+
 @examples(300)
 @given(st.lists(WORDS, max_size=12).map("".join))
-def test_api_server_finds_the_same_traps(script: str) -> None:
-    """It searches for the three patterns, which mean the same in RE2."""
-    found = [
-        re.search(pattern, script, re.ASCII) is not None
-        for pattern in (TRAP_PATTERN, SIGNAL_NAMES_PATTERN, TRAPPED_SIGNAL_PATTERN)
-    ]
-    assert traps_interrupt([script]) == (found[0] and (found[1] or found[2]))
+def test_traps_are_those_that_one_pattern_finds(script: str) -> None:
+    has_trap, has_name, is_trapped = (
+        re.search(pattern, script, re.ASCII)
+        for pattern in (r"\btrap[ \t]", r"\b(SIG)?(INT|QUIT)\b", TRAPPED)
+    )
+    assert traps_interrupt([script]) == bool((has_trap and has_name) or is_trapped)
 
 
 @pytest.mark.parametrize("command", ["/init", "/sbin/init", "/usr/lib/systemd/systemd"])

@@ -134,7 +134,7 @@ def test_pod_that_may_activate_another_workload_is_left(key: str) -> None:
     decision = decide_pod(pod(annotations={key: "x"}, **LEVEL), workload)
     assert reasons(decision) == ["OtherWorkload"]
     assert changes(decision) == []
-    (outcome,) = decision.rendered.decision.outcomes
+    (outcome,) = decision.decision.outcomes
     assert key in outcome.message
 
 

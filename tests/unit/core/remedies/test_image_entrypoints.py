@@ -188,11 +188,11 @@ def test_audit_reports_the_wrap_and_leaves_args_unchanged() -> None:
 def test_review_outcome_lists_missing_images() -> None:
     body = review(pod(container("a")))
     first = admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS)
-    assert changes(first.rendered) == []
+    assert changes(first.decision) == []
     known = dict.fromkeys(first.decision.missing_images, ImageConfig(("/e",), ()))
     second = admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS, known)
     assert json.loads(second.body)["response"]["patch"]
-    assert changes(second.rendered)
+    assert changes(second.decision)
 
 
 def test_image_result_is_not_used_for_another_query() -> None:
