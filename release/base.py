@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from contextlib import aclosing
 from pathlib import Path
 
 from release.source import ReleaseError
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import LookupRules
-from webhook.dns_resolver import Resolver
-from webhook.images.client import RegistryClient
+from webhook.images.client import RepositoryClient
 from webhook.images.errors import LookupFailedError
+from webhook.images.http_session import HttpSession
 from webhook.images.registry import registry_of
 
 _TIMEOUT_SECONDS = 30
@@ -43,9 +44,6 @@ def pin_base(dockerfile: Path, context: ssl.SSLContext | None = None) -> str:
 async def _digest_of(name: str, context: ssl.SSLContext) -> str:
     reference = parse_reference(name)
     rules = LookupRules(registries=(reference.host,))
-    resolver = Resolver(max_lookups=2, max_lookups_per_owner=2)
-    async with RegistryClient(
-        resolver, context, request_timeout_seconds=_TIMEOUT_SECONDS
-    ) as client:
-        registry = registry_of(reference, rules)
-        return await client.repository(registry, None, "release").digest(reference.tag)
+    async with aclosing(HttpSession(None, context, _TIMEOUT_SECONDS)) as session:
+        client = RepositoryClient(session, registry_of(reference, rules), None)
+        return await client.digest(reference.tag)

@@ -45,7 +45,7 @@ async def mutate_pod_with_lookup(
         answer = admit_both_ways(body, view, SETTINGS, known)
     if outcomes is not None:
         outcomes += answer.decision.outcomes
-    return patched(pod, answer.rendered)
+    return patched(pod, answer.decision)
 
 
 APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))

@@ -9,27 +9,28 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from webhook.dns_resolver import Address, LookupLimitError, Resolver, resolve
+from webhook.dns_resolver import ThreadResolver
 
 V4 = socket.AF_INET
-ADDRESS = Address("192.0.2.1", 443, V4, 6)
 
 
 class NameServer:
-    """A resolver that answers at once, but for names that begin with `hang` only when it may."""
+    """A getaddrinfo that answers at once, but for names that begin with `hang` when it may."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.answer = threading.Event()
 
-    def __call__(self, host: str, port: int, family: int) -> list[Address]:
+    def __call__(self, host: str, port: int, *_: object, flags: int) -> list[Any]:
+        assert flags == socket.AI_ADDRCONFIG
         self.asked.append(host)
         if host.startswith("hang"):
             self.answer.wait()
-        return [Address("192.0.2.1", port, family, 6)]
+        return [(V4, socket.SOCK_STREAM, 6, "", ("192.0.2.1", port))]
 
 
 @pytest.fixture
@@ -39,45 +40,26 @@ def name_server() -> Iterator[NameServer]:
     made.answer.set()
 
 
-class Clock:
-    """A clock that only tests advance."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Refused:
-    times = 0
-
-    def __call__(self) -> None:
-        self.times += 1
-
-
-async def hang(resolver: Resolver, owner: str, *names: str) -> list[asyncio.Task[list[Address]]]:
+async def hang(resolver: ThreadResolver, *names: str) -> list[asyncio.Task[list[str]]]:
     """Start look-ups that hang, and return their callers."""
-    tasks = [
-        asyncio.create_task(resolver.addresses(f"hang-{name}", 443, V4, owner)) for name in names
-    ]
+    tasks = [asyncio.create_task(ask(resolver, f"hang-{name}")) for name in names]
     await asyncio.sleep(0)
     return tasks
 
 
-async def ask(resolver: Resolver, owner: str, name: str = "quick") -> list[Address]:
+async def ask(resolver: ThreadResolver, name: str = "quick") -> list[str]:
     async with asyncio.timeout(30):
-        return await resolver.addresses(name, 443, V4, owner)
+        return [each["host"] for each in await resolver.resolve(name, 443, V4)]
 
 
 async def test_hanging_look_ups_do_not_block_the_default_executor(name_server: NameServer) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    resolver = Resolver(9, 9, resolve=name_server)
-    callers = await hang(resolver, "a", "1", "2", "3")
+    callers = await hang(ThreadResolver(name_server), "1", "2", "3")
     async with asyncio.timeout(30):
         await asyncio.to_thread(int)
     assert not any(caller.done() for caller in callers)
     name_server.answer.set()
-    assert await asyncio.gather(*callers) == [[ADDRESS]] * 3
+    assert await asyncio.gather(*callers) == [["192.0.2.1"]] * 3
 
 
 async def test_busy_default_executor_does_not_block_a_look_up(name_server: NameServer) -> None:
@@ -85,152 +67,87 @@ async def test_busy_default_executor_does_not_block_a_look_up(name_server: NameS
     busy = asyncio.create_task(asyncio.to_thread(name_server.answer.wait))
     await asyncio.sleep(0)
     async with asyncio.timeout(30):
-        found = await Resolver(1, 1).addresses("localhost", 443, V4, "a")
-    assert found == [("127.0.0.1", 443, V4, socket.IPPROTO_TCP)]
+        (found,) = await ThreadResolver().resolve("localhost", 443, V4)
+    assert (found["hostname"], found["host"], found["port"]) == ("localhost", "127.0.0.1", 443)
+    assert (found["family"], found["proto"]) == (V4, socket.IPPROTO_TCP)
     name_server.answer.set()
     await busy
 
 
-async def test_owner_at_its_limit_is_refused_and_others_are_answered(
-    name_server: NameServer,
-) -> None:
-    refused = Refused()
-    resolver = Resolver(64, 3, resolve=name_server, count_refused=refused)
-    callers = await hang(resolver, "namespace a", "1", "2", "3")
-    with pytest.raises(LookupLimitError, match=r"^3 DNS look-ups for namespace a are in flight"):
-        await ask(resolver, "namespace a")
-    assert await ask(resolver, "namespace b") == [ADDRESS]
-    assert refused.times == 1
+async def test_callers_share_a_thread_until_their_look_up_ends(name_server: NameServer) -> None:
+    resolver = ThreadResolver(name_server)
+    callers = await hang(resolver, *"111", "2")
+    await asyncio.sleep(0.1)
+    assert sorted(name_server.asked) == ["hang-1", "hang-2"]
     name_server.answer.set()
-    await asyncio.gather(*callers)
-    assert await ask(resolver, "namespace a") == [ADDRESS]
-
-
-async def test_several_owners_cannot_take_the_last_threads(name_server: NameServer) -> None:
-    """An owner gets no more threads than are free: of 9, two owners get 3 each, and 3 remain."""
-    refused = Refused()
-    resolver = Resolver(9, 8, resolve=name_server, count_refused=refused)
-    for number in range(9):
-        for caller in await hang(resolver, "a", f"a{number}") + await hang(
-            resolver, "b", f"b{number}"
-        ):
-            caller.add_done_callback(asyncio.Task.exception)
-    assert refused.times == 2 * 9 - 6
-    assert await ask(resolver, "c") == [ADDRESS]
-
-
-async def test_look_up_is_refused_and_not_queued_if_all_threads_hang(
-    name_server: NameServer,
-) -> None:
-    refused = Refused()
-    resolver = Resolver(2, 1, resolve=name_server, count_refused=refused)
-    await hang(resolver, "a", "1")
-    await hang(resolver, "b", "2")
-    with pytest.raises(LookupLimitError, match=r"^2 DNS look-ups are in flight; no more start"):
-        await ask(resolver, "b")
-    assert refused.times == 1
-    assert "quick" not in name_server.asked
-
-
-async def test_owner_without_a_look_up_gets_one_although_all_threads_hang(
-    name_server: NameServer,
-) -> None:
-    resolver = Resolver(2, 2, resolve=name_server)
-    for owner in "abcd":
-        await hang(resolver, owner, owner)
-    assert await ask(resolver, "e") == [ADDRESS]
-
-
-async def test_callers_share_a_look_up_until_it_is_stuck(
-    name_server: NameServer,
-) -> None:
-    clock = Clock()
-    resolver = Resolver(9, 9, resolve=name_server, clock=clock)
-    callers = await hang(resolver, "a", "1") + await hang(resolver, "b", "1")
-    clock.now += 4.9
-    assert resolver.stuck == 0
-    clock.now += 0.2
-    assert resolver.stuck == 1
-    callers += await hang(resolver, "b", "1")
-    assert resolver.stuck == 1
-    clock.now += 5.1
-    assert resolver.stuck == 2
-    name_server.answer.set()
-    assert await asyncio.gather(*callers) == [[ADDRESS]] * 3
-    assert name_server.asked == ["hang-1"] * 2
-    assert resolver.stuck == 0
+    assert await asyncio.gather(*callers) == [["192.0.2.1"]] * 4
+    assert await ask(resolver, "hang-1") == ["192.0.2.1"]
+    assert len(name_server.asked) == 3
 
 
 async def test_cancelled_caller_does_not_cancel_the_look_up_of_others(
     name_server: NameServer,
 ) -> None:
-    resolver = Resolver(1, 1, resolve=name_server)
-    first, second = await hang(resolver, "a", "1", "1")
+    first, second = await hang(ThreadResolver(name_server), "1", "1")
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    with pytest.raises(LookupLimitError):
-        await ask(resolver, "a")
     name_server.answer.set()
-    assert await second == [ADDRESS]
+    assert await second == ["192.0.2.1"]
 
 
 async def test_errors_reach_all_callers_and_free_the_thread() -> None:
-    def fail(host: str, _port: int, _family: int) -> list[Address]:
+    def fail(host: str, *_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, f"no {host}")
 
-    resolver = Resolver(1, 1, resolve=fail)
-    for _ in range(3):
+    resolver = ThreadResolver(fail)
+    for _ in range(9):
         with pytest.raises(socket.gaierror, match="no x"):
-            await ask(resolver, "a", "x")
+            await ask(resolver, "x")
     with pytest.raises(UnicodeError):
-        await Resolver(1, 1).addresses("a..b", 443, V4, "a")
+        await ThreadResolver().resolve("a..b", 443, V4)
 
 
-def test_addresses_are_numeric() -> None:
-    assert resolve("127.0.0.1", 8443, 0) == [("127.0.0.1", 8443, V4, socket.IPPROTO_TCP)]
-    assert resolve("::1", 8443, 0)[0][:2] == ("::1", 8443)
+async def test_addresses_are_numeric() -> None:
+    for host in ("127.0.0.1", "::1"):
+        assert [each["host"] for each in await ThreadResolver().resolve(host, 8443)] == [host]
 
 
 END = """
 import asyncio, time
-from webhook.dns_resolver import Resolver
+from webhook.dns_resolver import ThreadResolver
 
 async def main():
-    resolver = Resolver(1, 1, resolve=lambda *_: time.sleep(3600))
     try:
         async with asyncio.timeout(0.1):
-            await resolver.addresses("hang", 443, 0, "a")
+            await ThreadResolver(lambda *_, flags: time.sleep(3600)).resolve("hang", 443)
     except TimeoutError:
         print("gave up", flush=True)
 
 asyncio.run(main())
 """
-
-
-def test_process_exits_without_waiting_for_look_ups() -> None:
-    done = subprocess.run([sys.executable, "-c", END], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "gave up\n", "")
-
-
 LATE = """
 import asyncio, threading
-from webhook.dns_resolver import Resolver
+from webhook.dns_resolver import ThreadResolver
 
 answer = threading.Event()
 
 async def main():
-    resolver = Resolver(1, 1, resolve=lambda *_: answer.wait() and [])
-    asyncio.ensure_future(resolver.addresses("hang", 443, 0, "a"))
+    resolver = ThreadResolver(lambda *_, flags: answer.wait() and [])
+    asyncio.ensure_future(resolver.resolve("hang", 443))
     await asyncio.sleep(0)
 
 asyncio.run(main())
 (thread,) = [each for each in threading.enumerate() if each.name == "resolver"]
 answer.set()
 thread.join()
+print("gave up")
 """
 
 
-def test_answer_after_the_event_loop_closed_is_dropped() -> None:
-    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+@pytest.mark.parametrize("program", [END, LATE], ids=["still hangs", "answers late"])
+def test_process_exits_without_waiting_for_look_ups(program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "gave up\n", "")

@@ -157,7 +157,8 @@ class ApiServer:
         `path` includes the query. `timeout` is in seconds. Raises ApiError, and Unreachable also
         for a response that is too large or nested too deeply.
         """
-        content = await self._request_bytes(method, path, body, content_type, accept, timeout)
+        async with self._sent(method, path, body, content_type, accept, timeout) as response:
+            content = await self._checked(response, f"{method} {path}")
         try:
             answer: Json = _decode(content)
         except DECODE_ERRORS as error:
@@ -171,7 +172,6 @@ class ApiServer:
         body: Any = None,
         *,
         accept: str = "*/*",
-        content_type: str = "application/json",
         timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
         max_bytes: int | None = None,
     ) -> RawAnswer:
@@ -181,12 +181,8 @@ class ApiServer:
         there is no response, and TooLargeError if its body has more than `max_bytes`, or more than
         the limit of this client.
         """
-        try:
-            response = await self._send(method, path, body, content_type, accept, timeout)
-            async with response, _aborted_unless_read(response):
-                content = await self._read(response, f"{method} {path}", max_bytes)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {path}: {describe(error)}") from None
+        async with self._sent(method, path, body, accept=accept, timeout=timeout) as response:
+            content = await self._read(response, f"{method} {path}", max_bytes)
         return RawAnswer(response.status, response.headers, content)
 
     async def pages(
@@ -225,7 +221,8 @@ class ApiServer:
         timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> Page:
         """Request one page of a list. Raises ApiError, Unreachable and TooLargeError."""
-        content = await self._request_bytes("GET", path, None, "application/json", accept, timeout)
+        async with self._sent("GET", path, accept=accept, timeout=timeout) as response:
+            content = await self._checked(response, f"GET {path}")
         try:
             return decode_page(content)
         except DECODE_ERRORS as error:
@@ -242,19 +239,13 @@ class ApiServer:
         the API server does not answer in time, and TooLargeError if a line is too long.
         """
         timeout = aiohttp.ClientTimeout(total=seconds)
-        try:
-            async with asyncio.timeout(limits.answer_seconds):
-                response = await self._send("GET", path, None, "application/json", accept, timeout)
-            async with response, _aborted_unless_read(response):
-                if response.status >= 300:
-                    content = await self._read(response, f"GET {path}")
-                    raise ApiError(response.status, status_message(content))
-                yield lines_until_silent(response.content, limits.silent_seconds)
-        except LineTooLong:
-            # aiohttp's limit is twice the read buffer of `kubernetes.aio`, so 4 MiB.
-            raise self._too_large(f"GET {path}", "a line that is too long") from None
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"GET {path}: {describe(error)}") from None
+        sending = self._sent(
+            "GET", path, accept=accept, timeout=timeout, answer_seconds=limits.answer_seconds
+        )
+        async with sending as response:
+            if response.status >= 300:
+                await self._checked(response, f"GET {path}")
+            yield lines_until_silent(response.content, limits.silent_seconds)
 
     async def stream(self, path: str, max_silence_seconds: float) -> AsyncGenerator[bytes]:
         """Yield the chunks of a response body when they arrive, so that it can have any length.
@@ -265,36 +256,11 @@ class ApiServer:
         timeout = aiohttp.ClientTimeout(
             total=None, connect=_TIMEOUT_SECONDS, sock_read=max_silence_seconds
         )
-        try:
-            response = await self._send("GET", path, None, "application/json", "*/*", timeout)
-            async with response, _aborted_unless_read(response):
-                if response.status >= 300:
-                    content = await self._read(response, f"GET {path}")
-                    raise ApiError(response.status, status_message(content))
-                while chunk := await response.content.readany():
-                    yield chunk
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"GET {path}: {describe(error)}") from None
-
-    async def _request_bytes(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        content_type: str,
-        accept: str,
-        timeout: float,  # noqa: ASYNC109
-    ) -> bytes:
-        """Send one request and return the response body. Raises ApiError and Unreachable."""
-        try:
-            response = await self._send(method, path, body, content_type, accept, timeout)
-            async with response, _aborted_unless_read(response):
-                content = await self._read(response, f"{method} {path}")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {path}: {describe(error)}") from None
-        if response.status >= 300:
-            raise ApiError(response.status, status_message(content))
-        return content
+        async with self._sent("GET", path, timeout=timeout) as response:
+            if response.status >= 300:
+                await self._checked(response, f"GET {path}")
+            while chunk := await response.content.readany():
+                yield chunk
 
     async def _read(
         self, response: aiohttp.ClientResponse, request: str, max_bytes: int | None = None
@@ -317,24 +283,61 @@ class ApiServer:
             f"{request}: the response is not {expected}: {why}; is {self.url} an API server?"
         )
 
-    async def _send(
+    async def _checked(self, response: aiohttp.ClientResponse, request: str) -> bytes:
+        """Return the body of a response. Raises ApiError if its status is an error."""
+        content = await self._read(response, request)
+        if response.status >= 300:
+            raise ApiError(response.status, status_message(content))
+        return content
+
+    @asynccontextmanager
+    async def _sent(
         self,
         method: str,
         path: str,
-        body: Any,
-        content_type: str,
-        accept: str,
-        timeout: Any,  # noqa: ASYNC109
-    ) -> aiohttp.ClientResponse:
-        """Send one request with credentials, and return the response with its body unread.
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str = "*/*",
+        timeout: Any = _TIMEOUT_SECONDS,  # noqa: ASYNC109
+        answer_seconds: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send one request, and yield the response with its body unread. Raises Unreachable.
 
-        `timeout` is in seconds, or a ClientTimeout.
+        `timeout` is in seconds, or a ClientTimeout. `answer_seconds` limits the time until the
+        body begins. The connection of a response of which the block leaves a part unread is
+        aborted: aiohttp would end TLS first, and a peer that answers late, or no more, would keep
+        the socket open for up to 30 s.
         """
         if not isinstance(timeout, aiohttp.ClientTimeout):
             if self._request_timeout is not None:
                 timeout = self._request_timeout.total_seconds() or None
             timeout = aiohttp.ClientTimeout(total=timeout)
         headers = {"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"}
+        try:
+            async with asyncio.timeout(answer_seconds):
+                response = await self._send(method, path, body, headers, timeout)
+            async with response:
+                try:
+                    yield response
+                finally:
+                    connection = response.connection
+                    if connection is not None and connection.transport is not None:
+                        connection.transport.abort()
+        except LineTooLong:
+            # aiohttp's limit is twice the read buffer of `kubernetes.aio`, so 4 MiB.
+            raise self._too_large(f"{method} {path}", "a line that is too long") from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {path}: {describe(error)}") from None
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
+    ) -> aiohttp.ClientResponse:
+        """Send one request with credentials, and again with renewed ones after a 401."""
         try:
             credential = await self._access.credentials.current()
             response = await self._attempt(method, path, body, headers, credential, timeout)
@@ -398,18 +401,3 @@ def _clock_behind(date: str | None) -> timedelta:
     except (TypeError, ValueError):
         return timedelta(0)
     return max(behind, timedelta(0))
-
-
-@asynccontextmanager
-async def _aborted_unless_read(response: aiohttp.ClientResponse) -> AsyncIterator[None]:
-    """Abort the connection of a response of which the block leaves a part unread.
-
-    aiohttp would end TLS first, and a peer that answers late, or no more, would keep the socket
-    open for up to 30 s.
-    """
-    try:
-        yield
-    finally:
-        connection = response.connection
-        if connection is not None and connection.transport is not None:
-            connection.transport.abort()

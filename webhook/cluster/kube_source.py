@@ -14,11 +14,9 @@ import msgspec
 from webhook.cluster.client import ApiServer
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.expiring_cache import ExpiringCache
 from webhook.cluster.fair_slots import FairSlots, NoSlotError
 from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
 from webhook.cluster.reflector import METADATA_ONLY, Reflector
-from webhook.cluster.single_flight import SingleFlight
 from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import API_VERSION, DNS_LABEL_NAME, KIND
@@ -31,6 +29,7 @@ from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.core.types import Json
 from webhook.limited_log import LimitedLog
+from webhook.single_flight import SingleFlightCache
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
@@ -80,9 +79,10 @@ class KubernetesSource:
         """When nodes may be processed again, by the clock of the event loop."""
         # The key is a client and a namespace. If all clients shared one, a client could request a
         # namespace before it is created, and its failure would count for the API server's reviews.
-        self._fetches: SingleFlight[tuple[str, str], NamespaceLookup] = SingleFlight()
-        self._failed_fetches: ExpiringCache[tuple[str, str], NamespaceLookup] = ExpiringCache(
-            _FETCH_RETRY_SECONDS, _MAX_FAILED_FETCHES
+        failed = (NamespaceLookup.MISSING, NamespaceLookup.FAILED)
+        self._fetches: SingleFlightCache[tuple[str, str], NamespaceLookup] = SingleFlightCache(
+            lambda result: _FETCH_RETRY_SECONDS if result in failed else 0.0,
+            max_entries=_MAX_FAILED_FETCHES,
         )
         self._fetch_slots = FairSlots(
             MAX_FETCHES, MAX_FETCHES_PER_CLIENT, _MAX_WAITING_PER_CLIENT, FETCH_SLOT_SECONDS
@@ -178,21 +178,17 @@ class KubernetesSource:
         # A client chooses the name, and it becomes part of a path and of a log line.
         if not DNS_LABEL_NAME.fullmatch(name):
             return NamespaceLookup.MISSING
-        key = client, name
-        failure = self._failed_fetches.get(key)
-        if failure is not None:
-            return failure
         try:
             async with asyncio.timeout(seconds):
-                return await self._fetches.run(
-                    key, lambda: self._request_namespace(name, client, seconds)
+                return await self._fetches.get(
+                    (client, name), lambda: self._request_namespace(name, client, seconds), client
                 )
         except TimeoutError:
             self._log_failed_fetch(name, client, f"no answer in {seconds:.2g} s")
             return NamespaceLookup.FAILED
 
     async def _request_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
-        """Request a namespace, and add it to the view. Remember a request that failed.
+        """Request a namespace, and add it to the view.
 
         A namespace that was deleted since the API server read it counts as missing.
         """
@@ -210,7 +206,6 @@ class KubernetesSource:
         except (ApiError, Unreachable) as error:
             is_missing = isinstance(error, ApiError) and error.status == 404
             failure = NamespaceLookup.MISSING if is_missing else NamespaceLookup.FAILED
-            self._failed_fetches.put((client, name), failure)
             self._log_failed_fetch(name, client, str(error))
             return failure
         version = str(document["metadata"].get("resourceVersion"))

@@ -19,6 +19,7 @@ _ROOTS = {
     "authorization.k8s.io": "/apis/authorization.k8s.io/v1",
     "autoscaling": "/apis/autoscaling/v2",
     "batch": "/apis/batch/v1",
+    "certificates.k8s.io": "/apis/certificates.k8s.io/v1",
     "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
     "discovery.k8s.io": "/apis/discovery.k8s.io/v1",
     GROUP: f"/apis/{API_VERSION}",

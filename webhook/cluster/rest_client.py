@@ -9,14 +9,9 @@ import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from webhook.aiohttp_resolver import ThreadResolver
-from webhook.dns_resolver import Resolver
+from webhook.dns_resolver import ThreadResolver
 from webhook.kubeconfig.access import Access
 from webhook.tls.load_pem import load_pem
-
-# The maximum number of DNS look-ups in flight. While all of them hang, requests fail
-# immediately, and their callers retry.
-_MAX_NAME_LOOKUPS = 4
 
 
 class TlsIdentity(NamedTuple):
@@ -58,11 +53,10 @@ class RestClient(RESTClientObject):
         The default resolver uses the event loop's executor. `asyncio.run` waits for that executor
         at exit, so a lookup that hangs would delay the exit.
         """
-        resolver = Resolver(_MAX_NAME_LOOKUPS, _MAX_NAME_LOOKUPS)
         return aiohttp.TCPConnector(
             limit=self.maxsize,
             ssl=self.ssl_context,
-            resolver=ThreadResolver(resolver, lambda: "the API server"),
+            resolver=ThreadResolver(),
             # With aiohttp's DNS cache, all requests would wait for the first look-up if it hangs.
             use_dns_cache=False,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 from time import monotonic
@@ -19,10 +20,9 @@ import msgspec
 from webhook.cluster.access_decision import Access, AccessDecision
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.expiring_cache import ExpiringCache
 from webhook.cluster.fair_slots import FIRST, FairSlots, NoSlotError
-from webhook.cluster.single_flight import SingleFlight
 from webhook.limited_log import LimitedLog
+from webhook.single_flight import SingleFlightCache
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +64,9 @@ _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class ClusterAuthorizer:
-    """An authorizer that sends requests to an API server and caches the decisions.
+    """An authorizer that sends requests to an API server and caches at most `max_cached` decisions.
 
-    Each of its caches has at most `max_cached` entries. Grants are not in the cache of refusals,
-    because a client that sends invalid tokens could evict them.
+    A client that sends invalid tokens evicts no decisions of clients that have fewer.
     """
 
     def __init__(
@@ -77,19 +76,17 @@ class ClusterAuthorizer:
         max_cached: int = MAX_CACHED_DECISIONS,
     ) -> None:
         self._server = server
-        self._grants: ExpiringCache[bytes, AccessDecision] = ExpiringCache(
-            CACHE_TTL_SECONDS, max_cached, clock
-        )
-        self._refusals: ExpiringCache[bytes, AccessDecision] = ExpiringCache(
-            CACHE_TTL_SECONDS, max_cached, clock
-        )
-        self._recently_granted: ExpiringCache[bytes, bool] = ExpiringCache(
-            RECENTLY_GRANTED_SECONDS, max_cached, clock
-        )
+        self._clock = clock
+        self._max_cached = max_cached
+        self._granted_at: OrderedDict[bytes, float] = OrderedDict()
         # The cache keys are keyed digests. With plain hashes, an attacker with a memory dump
         # could test guessed tokens.
         self._secret = secrets.token_bytes(32)
-        self._reviews: SingleFlight[bytes, AccessDecision] = SingleFlight()
+        self._decisions: SingleFlightCache[bytes, AccessDecision] = SingleFlightCache(
+            lambda each: 0.0 if each.access is Access.UNKNOWN else CACHE_TTL_SECONDS,
+            max_entries=max_cached,
+            clock=clock,
+        )
         self._slots = FairSlots(
             MAX_REVIEWS, MAX_REVIEWS_PER_CLIENT, _MAX_WAITING_PER_CLIENT, REVIEW_SLOT_SECONDS
         )
@@ -105,16 +102,17 @@ class ClusterAuthorizer:
         if not token or len(token) > _MAX_TOKEN_BYTES or not token.isascii():
             return AccessDecision(Access.UNAUTHENTICATED, "malformed bearer token")
         key = self._cache_key(token, verb, path)
-        cached = self._grants.get(key) or self._refusals.get(key)
-        if cached is not None:
-            return cached
-        return await self._reviews.run(key, lambda: self._decide(key, token, verb, path, client))
+        return await self._decisions.get(
+            key, lambda: self._decide(key, token, verb, path, client), client
+        )
 
     async def _decide(
         self, key: bytes, token: str, verb: str, path: str, client: str
     ) -> AccessDecision:
-        """Request a decision and cache it. If that fails, return `Access.UNKNOWN`."""
-        queue = client if self._recently_granted.get(key) is None else FIRST
+        """Request a decision. If that fails, return `Access.UNKNOWN`."""
+        granted_at = self._granted_at.get(key, -RECENTLY_GRANTED_SECONDS)
+        is_recent = self._clock() - granted_at < RECENTLY_GRANTED_SECONDS
+        queue = FIRST if is_recent else client
         try:
             async with (
                 asyncio.timeout(_TIMEOUT_SECONDS),
@@ -126,7 +124,11 @@ class ClusterAuthorizer:
         except (ApiError, Unreachable, TimeoutError, msgspec.ValidationError) as error:
             reason = str(error) or f"no answer in {_TIMEOUT_SECONDS:g} s"
         else:
-            self._store(key, decision)
+            self._granted_at.pop(key, None)
+            if decision.access is Access.GRANTED:
+                self._granted_at[key] = self._clock()
+                if len(self._granted_at) > self._max_cached:
+                    self._granted_at.popitem(last=False)
             return decision
         self._log.warning(f"authorization: cannot authorize {verb} {path} for {client}: {reason}")
         return AccessDecision(Access.UNKNOWN, reason)
@@ -162,11 +164,3 @@ class ClusterAuthorizer:
 
     def _cache_key(self, token: str, verb: str, path: str) -> bytes:
         return blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()
-
-    def _store(self, key: bytes, decision: AccessDecision) -> None:
-        if decision.access is Access.GRANTED:
-            self._grants.put(key, decision)
-            self._recently_granted.put(key, True)
-        else:
-            self._refusals.put(key, decision)
-            self._recently_granted.discard(key)

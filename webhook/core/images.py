@@ -7,7 +7,7 @@ the missing images with an ImageResolver and asks for the decision again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -88,8 +88,8 @@ class ImageQuery:
     """One image whose configuration a decision needs.
 
     `architectures` holds the architectures of the nodes that the pod could land on. It is empty if
-    one of these architectures is unknown. Remedies set no field after it. `decide` adds these
-    fields, because no decision depends on them: they only say how the image is pulled.
+    one of these architectures is unknown. The fields after it only say how the image is pulled. No
+    decision depends on them, and `Images` adds them.
     """
 
     image: str
@@ -115,28 +115,36 @@ class PullIdentity(NamedTuple):
 KnownImages: TypeAlias = Mapping[ImageQuery, ImageConfig | Unavailable]
 
 NO_IMAGES: KnownImages = {}
-_NO_IDENTITY = PullIdentity()
 _NOT_LOOKED_UP = Unavailable("the image was not looked up")
 
 
 class Images:
     """The images that one decision knows, and the images that it needs but does not know."""
 
-    __slots__ = ("_identity", "_known", "missing")
+    __slots__ = ("_identity", "_identity_of_pod", "_known", "missing")
 
     def __init__(
-        self, known: KnownImages = NO_IMAGES, identity: PullIdentity = _NO_IDENTITY
+        self,
+        known: KnownImages = NO_IMAGES,
+        identity_of_pod: Callable[[], PullIdentity] = PullIdentity,
     ) -> None:
-        """`known` has the results of complete queries, and `identity` completes the queries."""
+        """`known` has the results of queries. `identity_of_pod` is called if one is needed."""
         self._known = known
-        self._identity = identity
+        self._identity_of_pod = identity_of_pod
+        self._identity: PullIdentity | None = None
         self.missing: dict[ImageQuery, None] = {}
-        """The incomplete queries without a result, in the order of the calls to `find`. The values
-        mean nothing: the dict serves as an ordered set."""
+        """The queries without a result, in the order of the calls to `find`. The values mean
+        nothing: the dict serves as an ordered set."""
 
     def find(self, query: ImageQuery) -> ImageConfig | Unavailable:
-        """Return the known result of a query. Record the query as missing if there is none."""
-        result = self._known.get(self._identity.complete(query))
+        """Return the known result of a query. Record the query as missing if there is none.
+
+        The query need not say how the image is pulled.
+        """
+        if self._identity is None:
+            self._identity = self._identity_of_pod()
+        query = self._identity.complete(query)
+        result = self._known.get(query)
         if result is None:
             self.missing[query] = None
             return _NOT_LOOKED_UP
@@ -145,10 +153,6 @@ class Images:
 
 class ImageResolver(Protocol):
     """The interface of image look-ups. `webhook.images` implements it."""
-
-    @property
-    def stuck_dns_lookups(self) -> int:
-        """The number of DNS look-ups that have taken more than 5 s so far."""
 
     async def find(
         self,

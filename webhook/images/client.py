@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import aiohttp
 import msgspec
 from yarl import URL
 
 from webhook.core.image_reference import is_digest
-from webhook.dns_resolver import Resolver
 from webhook.images.errors import LookupFailedError, RefusedError
 from webhook.images.http_session import HttpSession, read_body
 from webhook.images.image_manifest import ACCEPT, MAX_DOCUMENT_BYTES
@@ -43,57 +41,19 @@ class _TokenAnswer(msgspec.Struct):
 _decode_token = msgspec.json.Decoder(_TokenAnswer).decode
 
 
-class RegistryClient:
-    """Connections to registries. The caller must close them, for example by `async with`."""
-
-    def __init__(
-        self,
-        resolver: Resolver,
-        context: ssl.SSLContext,
-        *,
-        request_timeout_seconds: float,
-    ) -> None:
-        """Open the session. Raises ValueError if HTTPS_PROXY is not the URL of an HTTP proxy."""
-        self._session = HttpSession(resolver, context, request_timeout_seconds)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._session.aclose()
-
-    def repository(
-        self, registry: Registry, credential: Credential | None, owner: str
-    ) -> RepositoryClient:
-        """Return a client for one repository.
-
-        Its DNS look-ups count against the limit of `owner`, the namespace of the pod.
-        """
-        return RepositoryClient(self._session, registry, credential, owner)
-
-
 class RepositoryClient:
     """A client for one repository, with one credential or none. It authenticates once per origin.
 
     Every method raises LookupFailedError, or its subclass RefusedError if another credential may
-    succeed. It raises TooManyError if the owner's limit of DNS look-ups is reached.
+    succeed.
     """
 
     def __init__(
-        self,
-        session: HttpSession,
-        registry: Registry,
-        credential: Credential | None,
-        owner: str,
+        self, session: HttpSession, registry: Registry, credential: Credential | None
     ) -> None:
         self._session = session
         self._registry = registry
         self._credential = credential
-        self._owner = owner
         self._authorizations: dict[_Origin, str] = {}
         """The Authorization headers, by the origin that gets them."""
         self._base = _url(f"https://{registry.host}/v2/{registry.repository}/")
@@ -172,7 +132,7 @@ class RepositoryClient:
     def _request(
         self, method: str, url: URL, headers: Mapping[str, str]
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        return self._session.request(method, url, headers, self._registry.rules, self._owner)
+        return self._session.request(method, url, headers, self._registry.rules)
 
     async def _authorize(
         self, challenges: tuple[Challenge, ...], credential: Credential | None

@@ -20,7 +20,7 @@ from webhook.images.keyring import Credential
 from webhook.images.registry import Registry
 
 if TYPE_CHECKING:
-    from webhook.images.client import RegistryClient, RepositoryClient
+    from webhook.images.client import RepositoryClient
 
 T = TypeVar("T")
 
@@ -36,10 +36,9 @@ class CredentialTrials:
 
     def __init__(
         self,
-        client: RegistryClient,
+        new_client: Callable[[Registry, Credential | None], RepositoryClient],
         registry: Registry,
         credentials: tuple[Credential, ...],
-        owner: str,
         timeout_seconds: float,
     ) -> None:
         """If `credentials` is empty, the registry is called once, without authentication.
@@ -51,8 +50,7 @@ class CredentialTrials:
         self._untried = len(credentials) - len(self.credentials)
         self._timeout_seconds = timeout_seconds
         self._clients = [
-            client.repository(registry, credential, owner)
-            for credential in self.credentials or (None,)
+            new_client(registry, credential) for credential in self.credentials or (None,)
         ]
 
     async def run(self, operation: Callable[[RepositoryClient], Awaitable[T]]) -> T | Unavailable:

@@ -17,16 +17,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import AsyncResolver
 from yarl import URL
 
-from webhook.aiohttp_resolver import ThreadResolver
 from webhook.core.images import LookupRules
-from webhook.dns_resolver import LookupLimitError, Resolver
-from webhook.images.cache import TooManyError
 from webhook.images.errors import LookupFailedError
 from webhook.images.proxy import Proxy
 from webhook.images.ssrf import is_forbidden, parse_ip_literal
@@ -41,33 +38,32 @@ _MAX_LOG_LINES = 20
 _LOG_INTERVAL_SECONDS = 10.0
 _FORBIDDEN = "loopback, link-local or metadata address"
 
-# The owner of the current request. aiohttp passes only the name to a resolver, but calls it in the
-# context of the request.
-_owner: ContextVar[str] = ContextVar("owner", default="")
-
 
 class HttpSession:
     """Connections to registries, through the proxy if there is one. The caller must close them."""
 
-    def __init__(self, resolver: Resolver, context: ssl.SSLContext, timeout_seconds: float) -> None:
+    def __init__(
+        self, resolver: AbstractResolver | None, context: ssl.SSLContext, timeout_seconds: float
+    ) -> None:
         """`timeout_seconds` limits each request, including the download of its body.
+
+        The resolver of the default, c-ares, holds no thread while name servers do not answer.
 
         Raises ValueError if HTTPS_PROXY is not the URL of an HTTP proxy.
         """
         self._proxy = Proxy.from_environment(os.environ)
+        self._resolver = SsrfSafeResolver(
+            resolver or AsyncResolver(),
+            unchecked_host=self._proxy.url.raw_host if self._proxy is not None else None,
+        )
         connector = aiohttp.TCPConnector(
             # The number of look-ups is limited. A limit for all connections together would let the
             # slow hosts of one namespace delay another namespace.
             limit=0,
             limit_per_host=_MAX_CONNECTIONS_PER_HOST,
             ssl=context,
-            resolver=SsrfSafeResolver(
-                ThreadResolver(resolver, _owner.get),
-                unchecked_host=self._proxy.url.raw_host if self._proxy is not None else None,
-            ),
-            # If the limit of one owner is reached, aiohttp's cache would return this error to other
-            # owners, too.
-            use_dns_cache=False,
+            resolver=self._resolver,
+            use_dns_cache=False,  # Its callers would wait for a look-up of one that hangs.
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -83,20 +79,19 @@ class HttpSession:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._session.close()
+        await self._resolver.close()
 
     @asynccontextmanager
     async def request(
-        self, method: str, url: URL, headers: Mapping[str, str], rules: LookupRules, owner: str
+        self, method: str, url: URL, headers: Mapping[str, str], rules: LookupRules
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send one request and yield its response. Redirects are not followed.
 
-        A forbidden address is allowed if `rules` name it. DNS look-ups count against the limit of
-        `owner`. Raises TooManyError if this limit is reached. Raises LookupFailedError for a URL
-        that is not allowed and for a request that fails.
+        A forbidden address is allowed if `rules` name it. Raises LookupFailedError for a URL that
+        is not allowed and for a request that fails.
         """
         _check_url(url, rules)
         proxy = self._proxy if self._proxy is not None and self._proxy.is_used_for(url) else None
-        _owner.set(owner)
         try:
             async with self._session.request(
                 method,
@@ -108,10 +103,6 @@ class HttpSession:
             ) as response:
                 yield response
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
-                error.os_error, LookupLimitError
-            ):
-                raise TooManyError(str(error.os_error)) from None
             host = _quoted_host(url)
             self._causes.warning(f"image look-up: {host}: {_describe_cause(error)}")
             raise LookupFailedError(f"{host}: {_text_for_author(error, url)}") from None

@@ -18,7 +18,7 @@ import msgspec
 from webhook.core.globs import glob_matches
 from webhook.core.images import MAX_REFERENCE_CHARACTERS
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
-from webhook.images.cache import bytes_of
+from webhook.single_flight import bytes_of
 
 _DOCKER_HUB = "index.docker.io"
 _DOCKER_HUB_NAMES = ("docker.io", _DOCKER_HUB)

@@ -14,23 +14,26 @@ import secrets
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from webhook.client_tls_context import client_context
 from webhook.core.image_reference import Reference, parse_reference
 from webhook.core.images import MAX_IMAGES_PER_POD, ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
-from webhook.dns_resolver import Resolver
-from webhook.images.cache import SingleFlightCache, TooManyError, bytes_of
 from webhook.images.errors import LookupFailedError
 from webhook.images.fetch import CredentialTrials, fetch_config
 from webhook.images.keyring import Credential, Keyring, read_keyring
-from webhook.images.registry import registry_of
+from webhook.images.registry import Registry, registry_of
+from webhook.single_flight import SingleFlightCache, TooManyError, bytes_of
 
 if TYPE_CHECKING:
-    from webhook.images.client import RegistryClient
+    from aiohttp.abc import AbstractResolver
+
+    from webhook.images.client import RepositoryClient
+    from webhook.images.http_session import HttpSession
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +41,12 @@ T = TypeVar("T")
 LookupTask = asyncio.Task[ImageConfig | Unavailable]
 
 # Real values have a few hundred bytes, hostile ones up to 1 MiB, and ten times that as objects.
-MAX_CACHED_KEYRING_BYTES = MAX_CACHED_CONFIG_BYTES = 16 * 1024 * 1024
-_MAX_CACHED_DIGEST_BYTES = 1024 * 1024  # real ones have 200 bytes, and failures up to 1,000
+MAX_CACHED_BYTES = 16 * 1024 * 1024
 # Beyond this number, a namespace has one look-up at a time.
 _MAX_CONCURRENT = 64
 _MAX_CONCURRENT_PER_NAMESPACE = 12  # one tenant's slow registries leave look-ups for others
 _MAX_DETACHED = 256  # look-ups that continue after their caller's timeout
 _MAX_REPORTED_SECRET_PROBLEMS = 3
-# Each DNS look-up takes a thread. The pods of a namespace need fewer registries at the same time.
-_MAX_DNS_LOOKUPS = 64
-_MAX_DNS_LOOKUPS_PER_NAMESPACE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,7 @@ class LookupLimits:
     longer than a pod waits, because the result is cached for the next pod."""
     request_timeout: float = 10.0
     """For each HTTP request, including the download of its body."""
-    max_cache_entries: int = 1000
-    """The limit for each of the three caches."""
-
-
-def new_resolver(count_refused: Callable[[], None] = lambda: None) -> Resolver:
-    """Return a DNS resolver for registries. It calls `count_refused` for each refused look-up."""
-    return Resolver(_MAX_DNS_LOOKUPS, _MAX_DNS_LOOKUPS_PER_NAMESPACE, count_refused=count_refused)
+    max_cache_entries: int = 2000
 
 
 class ImageLookup:
@@ -81,7 +74,7 @@ class ImageLookup:
         pull_secrets: PullSecrets | None = None,
         *,
         count: Callable[[bool], None] = lambda _found: None,
-        resolver: Resolver | None = None,
+        resolver: AbstractResolver | None = None,
         new_context: Callable[[], ssl.SSLContext] = client_context,
         clock: Callable[[], float] = monotonic,
         limits: LookupLimits = LookupLimits(),
@@ -90,45 +83,32 @@ class ImageLookup:
 
         `count` is called after each step that sends requests to a registry, with True if the step
         succeeded. One step resolves a tag, the other fetches a configuration. Cached results are
-        not counted. `resolver` resolves the registries' names, with a share of its look-ups for
-        each namespace. `new_context` is called once, in a thread, and returns the context that
-        verifies TLS certificates; that of the default trusts the system's CAs.
+        not counted. `resolver` resolves the registries' names. `new_context` is called once, in a
+        thread, and returns the context that verifies TLS certificates; that of the default trusts
+        the system's CAs.
         """
-        self._resolver = resolver or new_resolver()
+        self._resolver = resolver
         self._pull_secrets = pull_secrets
         self._new_context = new_context
         self._limits = limits
-        self._client: RegistryClient | None = None
+        self._session: HttpSession | None = None
+        self._new_client: Callable[[Registry, Credential | None], RepositoryClient] | None = None
         self._opening = asyncio.Lock()
         self._count = count
         self._fingerprint_key = secrets.token_bytes(16)
 
-        def new_cache(
-            ttl: Callable[[T], float], size_of: Callable[[T], int], max_bytes: int
-        ) -> SingleFlightCache[tuple[object, ...], T]:
-            return SingleFlightCache(
-                ttl,
-                max_entries=limits.max_cache_entries,
-                size_of=size_of,
-                max_bytes=max_bytes,
-                max_in_flight=_MAX_CONCURRENT,
-                max_per_owner=_MAX_CONCURRENT_PER_NAMESPACE,
-                clock=clock,
-            )
-
-        self._keyrings = new_cache(
-            self._keyring_ttl, lambda found: found.bytes, MAX_CACHED_KEYRING_BYTES
+        self.cache: SingleFlightCache[tuple[object, ...], Any] = SingleFlightCache(
+            self._ttl,
+            max_entries=limits.max_cache_entries,
+            size_of=lambda found: found.bytes if isinstance(found, Keyring) else bytes_of(found),
+            max_bytes=MAX_CACHED_BYTES,
+            max_in_flight=_MAX_CONCURRENT,
+            max_per_owner=_MAX_CONCURRENT_PER_NAMESPACE,
+            clock=clock,
         )
-        self._digests = new_cache(self._digest_ttl, bytes_of, _MAX_CACHED_DIGEST_BYTES)
-        self.configs = new_cache(self._config_ttl, bytes_of, MAX_CACHED_CONFIG_BYTES)
-        """The cached configurations, by credentials and digest."""
+        """The keyrings of pods, the digests of tags and the configurations of digests."""
         self.detached: set[LookupTask] = set()
         """Look-ups that continue after their caller's timeout."""
-
-    @property
-    def stuck_dns_lookups(self) -> int:
-        """The number of DNS look-ups that have taken more than 5 s so far."""
-        return self._resolver.stuck
 
     async def find(
         self,
@@ -146,13 +126,21 @@ class ImageLookup:
             return {}
         semaphore = asyncio.Semaphore(MAX_IMAGES_PER_POD)
         first = distinct[:max_images]
-        tasks = {query: asyncio.create_task(self._find_one(query, semaphore)) for query in first}
+        tasks = {query: asyncio.create_task(self._find_safely(query, semaphore)) for query in first}
+        late = Unavailable(f"the registry did not answer within {seconds:.2g} s")
         try:
             await asyncio.wait(tasks.values(), timeout=seconds)
-            results = {query: self._result_by_now(task, seconds) for query, task in tasks.items()}
+            results = {
+                query: task.result() if task.done() else late for query, task in tasks.items()
+            }
         finally:
+            # Unfinished look-ups continue, so that their results are cached for the next pod.
             for task in tasks.values():
-                self._detach(task)
+                if not task.done() and len(self.detached) < _MAX_DETACHED:
+                    self.detached.add(task)
+                    task.add_done_callback(self.detached.discard)
+                else:
+                    task.cancel()
         too_many = Unavailable(f"no more than {max_images} images of a pod are looked up")
         return results | dict.fromkeys(distinct[len(first) :], too_many)
 
@@ -162,61 +150,35 @@ class ImageLookup:
         for task in detached:
             task.cancel()
         await asyncio.gather(*detached, return_exceptions=True)
-        for cache in (self._keyrings, self._digests, self.configs):
-            await cache.aclose()
-        if self._client is not None:
-            await self._client.aclose()
+        await self.cache.aclose()
+        if self._session is not None:
+            await self._session.aclose()
 
-    def _detach(self, task: LookupTask) -> None:
-        """Let an unfinished look-up continue, so that its result is cached for the next pod."""
-        if task.done():
-            return
-        if len(self.detached) < _MAX_DETACHED:
-            self.detached.add(task)
-            task.add_done_callback(self._on_detached_done)
-        else:
-            task.cancel()
-
-    def _on_detached_done(self, task: LookupTask) -> None:
-        self.detached.discard(task)
-        if not task.cancelled():
-            self._result(task)
-
-    def _result_by_now(self, task: LookupTask, seconds: float) -> ImageConfig | Unavailable:
-        if task.done() and not task.cancelled():
-            return self._result(task)
-        return Unavailable(f"the registry did not answer within {seconds:.2g} s")
-
-    @staticmethod
-    def _result(task: LookupTask) -> ImageConfig | Unavailable:
-        error = task.exception()
-        if error is None:
-            return task.result()
-        log.error("image look-up: internal error", exc_info=error)
-        return Unavailable(f"internal error: {type(error).__name__}")
-
-    async def _find_one(
+    async def _find_safely(
         self, query: ImageQuery, semaphore: asyncio.Semaphore
     ) -> ImageConfig | Unavailable:
+        try:
+            async with semaphore:
+                return await self._find_one(query)
+        except Exception as error:
+            log.exception("image look-up: internal error")
+            return Unavailable(f"internal error: {type(error).__name__}")
+
+    async def _find_one(self, query: ImageQuery) -> ImageConfig | Unavailable:
         try:
             reference = parse_reference(query.image)
             registry = registry_of(reference, query.rules)
         except (ValueError, LookupFailedError) as error:
             return Unavailable(str(error))
         try:
-            async with semaphore:
-                keyring = await self._keyring(query)
-                credentials: tuple[Credential, ...] = ()
-                if keyring.entries:
-                    credentials = await asyncio.to_thread(keyring.matching, registry.name)
-                trials = CredentialTrials(
-                    await self._open_client(),
-                    registry,
-                    credentials,
-                    _owner(query),
-                    self._limits.step_timeout,
-                )
-                found = await self._fetch(trials, reference, query)
+            keyring = await self._keyring(query)
+            credentials: tuple[Credential, ...] = ()
+            if keyring.entries:
+                credentials = await asyncio.to_thread(keyring.matching, registry.name)
+            trials = CredentialTrials(
+                await self._client_factory(), registry, credentials, self._limits.step_timeout
+            )
+            found = await self._fetch(trials, reference, query)
         except (ValueError, TooManyError) as error:
             return Unavailable(f"{reference}: {error}")
         if isinstance(found, Unavailable):
@@ -232,20 +194,21 @@ class ImageLookup:
         key = (trials.registry, self._fingerprint(trials.credentials))
         digest: str | Unavailable = reference.digest
         if not digest:
-            digest = await self._digests.get(
+            digest = await self.cache.get(
                 (*key, reference.tag),
                 lambda: self._counted(trials.run(lambda client: client.digest(reference.tag))),
                 owner,
             )
         if isinstance(digest, Unavailable):
             return digest
-        return await self.configs.get(
+        config: ImageConfig | Unavailable = await self.cache.get(
             (*key, digest, architectures),
             lambda: self._counted(
                 trials.run(lambda client: fetch_config(client, digest, architectures))
             ),
             owner,
         )
+        return config
 
     async def _counted(self, step: Awaitable[T | Unavailable]) -> T | Unavailable:
         found = await step
@@ -262,17 +225,17 @@ class ImageLookup:
             # Parse in a thread, because tenants write the secrets, up to 1 MiB for one pod.
             return await asyncio.to_thread(read_keyring, await reader.read(*key))
 
-        return await self._keyrings.get(key, read, _owner(query))
+        keyring: Keyring = await self.cache.get(key, read, _owner(query))
+        return keyring
 
-    async def _open_client(self) -> RegistryClient:
-        """Return the connections to registries. The first look-up opens them."""
+    async def _client_factory(self) -> Callable[[Registry, Credential | None], RepositoryClient]:
+        """Return what makes clients of repositories. The first look-up opens their session."""
         async with self._opening:
-            if self._client is None:
-                new_client, context = await asyncio.to_thread(_load_client, self._new_context)
-                self._client = new_client(
-                    self._resolver, context, request_timeout_seconds=self._limits.request_timeout
-                )
-            return self._client
+            if self._new_client is None:
+                client, session, context = await asyncio.to_thread(_load, self._new_context)
+                self._session = session(self._resolver, context, self._limits.request_timeout)
+                self._new_client = partial(client, self._session)
+            return self._new_client
 
     def _fingerprint(self, credentials: tuple[Credential, ...]) -> bytes:
         """Return a keyed hash, so that the caches do not keep passwords."""
@@ -282,28 +245,27 @@ class ImageLookup:
             digest.update(len(encoded).to_bytes(8, "big") + encoded)
         return digest.digest()
 
-    def _digest_ttl(self, found: str | Unavailable) -> float:
-        failed = isinstance(found, Unavailable)
-        return self._limits.failure_ttl if failed else self._limits.tag_ttl
-
-    def _config_ttl(self, found: ImageConfig | Unavailable) -> float:
-        return self._limits.failure_ttl if isinstance(found, Unavailable) else inf
-
-    def _keyring_ttl(self, found: Keyring) -> float:
-        return self._limits.broken_keyring_ttl if found.problems else self._limits.keyring_ttl
+    def _ttl(self, found: object) -> float:
+        limits = self._limits
+        if isinstance(found, Keyring):
+            return limits.broken_keyring_ttl if found.problems else limits.keyring_ttl
+        if isinstance(found, Unavailable):
+            return limits.failure_ttl
+        return inf if isinstance(found, ImageConfig) else limits.tag_ttl
 
 
-def _load_client(
+def _load(
     new_context: Callable[[], ssl.SSLContext],
-) -> tuple[type[RegistryClient], ssl.SSLContext]:
-    """Return the client's class and a new TLS context.
+) -> tuple[type[RepositoryClient], type[HttpSession], ssl.SSLContext]:
+    """Return the classes of clients and of their session, and a new TLS context.
 
     Call this in a thread: reading the system's CAs takes 40 ms. A server without a cluster also
     imports aiohttp here, which takes 0.1 to 0.4 s and 9 MiB, because few policies look images up.
     """
-    from webhook.images.client import RegistryClient
+    from webhook.images.client import RepositoryClient
+    from webhook.images.http_session import HttpSession
 
-    return RegistryClient, new_context()
+    return RepositoryClient, HttpSession, new_context()
 
 
 def _owner(query: ImageQuery) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from tests.support.server_fixtures import UNHURRIED
 from webhook.images.lookup import ImageLookup
 from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.route import preview_router
-from webhook.server.reviews.load_shedding import MemoryBudget
 
 
 def new_pod(registry: RunningRegistry) -> dict[str, Any]:
@@ -43,12 +41,9 @@ async def post_preview(
     app = FastAPI()
     seen = view(policy(**(in_force or image_policy(registry.host))))
     previewer = Previewer(lambda: seen, SETTINGS, lookup, UNHURRIED)
-    app.include_router(preview_router(previewer, MemoryBudget(), UNHURRIED))
+    app.include_router(preview_router(previewer, lambda _result: None))
     transport = httpx.ASGITransport(app)
-    async with (
-        aclosing(previewer),
-        httpx.AsyncClient(transport=transport, base_url="http://podsettle") as client,
-    ):
+    async with httpx.AsyncClient(transport=transport, base_url="http://podsettle") as client:
         answer = await client.post("/preview", content=body or json.dumps(new_pod(registry)))
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["pods"][0]

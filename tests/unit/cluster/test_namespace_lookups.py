@@ -93,3 +93,15 @@ def test_failed_look_up_of_one_client_does_not_count_for_another() -> None:
         assert lookup is NamespaceLookup.FOUND
 
     run(test())
+
+
+def test_failed_look_up_is_not_repeated_at_once() -> None:
+    async def test() -> None:
+        server = SlowApiServer()
+        source = KubernetesSource(cast(ApiServer, server))
+        for _ in range(3):
+            lookup = await source.fetch_namespace("ci-7", API_SERVER, SECONDS)
+            assert lookup is NamespaceLookup.MISSING
+        assert server.requests == 1
+
+    run(test())

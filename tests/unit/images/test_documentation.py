@@ -14,7 +14,7 @@ from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import parse_policy
 from webhook.images.errors import LookupFailedError
-from webhook.images.lookup import MAX_CACHED_CONFIG_BYTES, LookupLimits
+from webhook.images.lookup import MAX_CACHED_BYTES, LookupLimits
 from webhook.images.registry import registry_of
 from webhook.server.reviews.handler import IMAGE_LOOKUP_SHARE
 from webhook.server.reviews.request import answer_seconds
@@ -49,8 +49,8 @@ def test_times_and_limits_on_the_page_match_the_code() -> None:
     share = f"and uses at most\n{for_images:.2g} s of this time for look-ups"
     assert f"answers within {deadline:.2g} s, {share}" in section
     assert f"for up to {LookupLimits().step_timeout:.2g} s" in section
-    assert f"({LookupLimits().max_cache_entries})" in section
-    assert f"{MAX_CACHED_CONFIG_BYTES >> 20} MiB for all of them" in section
+    assert f"at most {LookupLimits().max_cache_entries} results" in section
+    assert f"{MAX_CACHED_BYTES >> 20} MiB" in section
     assert f"| a failure | {LookupLimits().failure_ttl:.2g} s |" in section
     assert f"the registry did not answer within {for_images:.2g} s" in PAGE.text
 

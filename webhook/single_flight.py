@@ -1,16 +1,50 @@
-"""A bounded cache. Concurrent callers that need the same missing value share one fetch."""
+"""Calls that concurrent callers with the same key share, and a bounded cache of their results."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
-from sys import getsizeof
+from collections.abc import Callable, Coroutine, Hashable
 from time import monotonic
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class SingleFlight(Generic[K, V]):
+    """The calls that are under way, at most one for each key."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[K, asyncio.Task[V]] = {}
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._tasks
+
+    async def run(self, key: K, call: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """Return the result of the call that is under way for a key, or else of a new one.
+
+        The call continues if its callers are cancelled.
+        """
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.create_task(call())
+            task.add_done_callback(lambda done: self._on_done(key, done))
+        return await asyncio.shield(task)
+
+    async def aclose(self) -> None:
+        """Cancel all calls."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _on_done(self, key: K, task: asyncio.Task[V]) -> None:
+        del self._tasks[key]
+        # If all callers were cancelled, none retrieves the exception, and asyncio would log it.
+        if not task.cancelled():
+            task.exception()
 
 
 class TooManyError(Exception):
@@ -25,17 +59,13 @@ class _Entry(NamedTuple, Generic[V]):
     """The first owner that fetched the value."""
 
 
-class _InFlight(NamedTuple, Generic[V]):
-    task: asyncio.Task[V]
-    owner: Hashable
-
-
 class SingleFlightCache(Generic[K, V]):
     """An LRU cache whose values expire, with at most one fetch in flight for each key.
 
-    `ttl` returns the seconds for which a value is valid. To cache failures too, return them as
-    values. `size_of` returns the memory of a value in bytes. All cached values together take at
-    most `max_bytes`, because tenants and registries choose the values and their sizes.
+    `ttl` returns the seconds for which a value is valid, or 0 for a value that is not cached. To
+    cache failures too, return them as values. `size_of` returns the memory of a value in bytes. All
+    cached values together take at most `max_bytes`, because tenants and registries choose the
+    values and their sizes.
 
     If the cache is full, the least recently used value of the owner with the largest share of it is
     evicted. So an owner cannot evict the values of others that have fewer.
@@ -48,10 +78,10 @@ class SingleFlightCache(Generic[K, V]):
         ttl: Callable[[V], float],
         *,
         max_entries: int,
-        size_of: Callable[[V], int],
-        max_bytes: int,
-        max_in_flight: int,
-        max_per_owner: int,
+        size_of: Callable[[V], int] = lambda _: 0,
+        max_bytes: int = 1,
+        max_in_flight: int = sys.maxsize,
+        max_per_owner: int = sys.maxsize,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._ttl = ttl
@@ -65,12 +95,16 @@ class SingleFlightCache(Generic[K, V]):
         self._cached_bytes = 0
         self._shares: Counter[Hashable] = Counter()
         """The share of the cache that each owner has, without a unit."""
-        self._in_flight: dict[K, _InFlight[V]] = {}
+        self._fetches: SingleFlight[K, V] = SingleFlight()
+        self._in_flight: Counter[Hashable] = Counter()
+        """The number of fetches under way for each owner."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def get(self, key: K, fetch: Callable[[], Awaitable[V]], owner: Hashable = None) -> V:
+    async def get(
+        self, key: K, fetch: Callable[[], Coroutine[Any, Any, V]], owner: Hashable = None
+    ) -> V:
         """Return the cached value, or call `fetch`. The fetch counts against the limit of `owner`.
 
         All callers with the same key wait for one fetch. The fetch continues if they are cancelled,
@@ -79,60 +113,47 @@ class SingleFlightCache(Generic[K, V]):
         Raises TooManyError if another fetch would exceed a limit. Errors of `fetch` are raised too,
         and are not cached.
         """
-        while True:
-            entry = self._entries.get(key)
-            if entry is not None:
-                if entry.expires > self._clock():
-                    self._entries.move_to_end(key)
-                    return entry.value
-                self._evict(key)
-            in_flight = self._in_flight.get(key)
-            if in_flight is None:
-                self._check_capacity(owner)
-                in_flight = _InFlight(
-                    asyncio.create_task(self._fetch_and_cache(key, fetch, owner)), owner
-                )
-                self._in_flight[key] = in_flight
-                in_flight.task.add_done_callback(lambda task: self._on_done(key, task))
-            try:
-                return await asyncio.shield(in_flight.task)
-            except TooManyError:
-                if in_flight.owner == owner:
-                    raise
-                # The limit of another owner was reached. Fetch again, counted for this owner.
+        entry = self._entries.get(key)
+        if entry is not None and entry.expires > self._clock():
+            self._entries.move_to_end(key)
+            return entry.value
+        if key not in self._fetches:
+            self._check_capacity(owner)
+            self._in_flight[owner] += 1
+        return await self._fetches.run(key, lambda: self._fetch_and_cache(key, fetch, owner))
 
     async def aclose(self) -> None:
         """Cancel all fetches."""
-        tasks = [in_flight.task for in_flight in self._in_flight.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._fetches.aclose()
 
     def _check_capacity(self, owner: Hashable) -> None:
         """Raise TooManyError if one more fetch for `owner` would exceed a limit.
 
         An owner without a fetch may always start one, so that other owners cannot block it.
         """
-        owned = sum(in_flight.owner == owner for in_flight in self._in_flight.values())
-        if owned and len(self._in_flight) >= self._max_in_flight:
-            raise TooManyError(f"{len(self._in_flight)} look-ups are under way")
+        owned, total = self._in_flight[owner], self._in_flight.total()
+        if owned and total >= self._max_in_flight:
+            raise TooManyError(f"{total} look-ups are under way")
         if owned >= self._max_per_owner:
             raise TooManyError(f"{owned} look-ups for {owner} are under way")
 
     async def _fetch_and_cache(
-        self, key: K, fetch: Callable[[], Awaitable[V]], owner: Hashable
+        self, key: K, fetch: Callable[[], Coroutine[Any, Any, V]], owner: Hashable
     ) -> V:
         """Fetch a value and cache it. Do not cache a value that is larger than the cache."""
-        value = await fetch()
+        try:
+            value = await fetch()
+        finally:
+            self._in_flight -= Counter((owner,))  # An owner without a fetch is forgotten.
         now = self._clock()
         for expired in [key for key, entry in self._entries.items() if entry.expires <= now]:
             self._evict(expired)
         if key in self._entries:
             self._evict(key)
-        size = self._size_of(value)
-        if size > self._max_bytes:
+        size, ttl = self._size_of(value), self._ttl(value)
+        if size > self._max_bytes or ttl <= 0:
             return value
-        self._entries[key] = _Entry(value, now + self._ttl(value), size, owner)
+        self._entries[key] = _Entry(value, now + ttl, size, owner)
         self._cached_bytes += size
         self._shares[owner] += self._share_of(size)
         while len(self._entries) > self._max_entries or self._cached_bytes > self._max_bytes:
@@ -151,14 +172,8 @@ class SingleFlightCache(Generic[K, V]):
         """Return size / max_bytes + 1 / max_entries, times a constant that makes it whole."""
         return size * self._max_entries + self._max_bytes
 
-    def _on_done(self, key: K, task: asyncio.Task[V]) -> None:
-        del self._in_flight[key]
-        # If all callers were cancelled, none retrieves the exception, and asyncio would log it.
-        if not task.cancelled():
-            task.exception()
-
 
 def bytes_of(value: object) -> int:
     """Return the bytes of memory of nested tuples of strings. A repeated string counts again."""
     inner = sum(map(bytes_of, value)) if isinstance(value, tuple) else 0
-    return getsizeof(value) + inner
+    return sys.getsizeof(value) + inner

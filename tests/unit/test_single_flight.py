@@ -1,4 +1,4 @@
-"""Tests of the single-flight cache of image look-ups."""
+"""Tests of the single-flight cache of images, tokens and namespaces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import asyncio
 import pytest
 
 from tests.support.image_fixtures import Clock
-from webhook.images.cache import SingleFlightCache, TooManyError
+from webhook.single_flight import SingleFlightCache, TooManyError
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 class Asked:
@@ -220,3 +225,17 @@ async def test_closing_cancels_fetches(clock: Clock) -> None:
     await memory.aclose()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_value_without_a_time_is_not_cached_and_evicts_no_other(clock: Clock) -> None:
+    memory: SingleFlightCache[str, int] = SingleFlightCache(float, max_entries=1, clock=clock)
+
+    async def fetch(key: str, value: int) -> int:
+        async def found() -> int:
+            return value
+
+        return await memory.get(key, found)
+
+    assert await fetch("a", 9) == 9
+    assert [await fetch("b", 0), await fetch("b", 0)] == [0, 0]
+    assert await fetch("a", 1) == 9
