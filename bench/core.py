@@ -23,8 +23,8 @@ from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.apply_plan import apply_plan
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import Decider, OperatorSettings
+from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit
-from webhook.core.admission.rendered_decision import RenderedDecision, texts_of
 from webhook.core.admission.response import encode_patch, encode_review
 from webhook.core.admission.review import REVIEW_API_VERSION, Request, decode_review
 from webhook.core.cluster.view import ClusterFacts
@@ -34,7 +34,7 @@ from webhook.core.patch.builder import PodPatch
 from webhook.core.policy.plan import Plan
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies.base import Context
-from webhook.process_memory import tune_gc_for_server
+from webhook.process_memory import tune_memory_for_server
 
 NAME = "core"
 # A pass takes only milliseconds, so this part runs more rounds than other parts.
@@ -86,7 +86,7 @@ def measure(run: Run) -> ReportTable:
 
 def _measure_times(run: Run, view: Snapshot) -> dict[str, Measurement]:
     """Return the CPU time of each measured function, in microseconds per review."""
-    tune_gc_for_server()
+    tune_memory_for_server()
     cluster = ClusterFacts(
         view.nodes,
         view.runtime_classes,
@@ -115,12 +115,12 @@ def _measure_times(run: Run, view: Snapshot) -> dict[str, Measurement]:
                 pass
         return patch
 
-    def encode(rendered: RenderedDecision) -> bytes:
-        texts = texts_of(rendered.decision.outcomes)
-        return encode_review(REVIEW_API_VERSION, "", rendered.patch, texts.texts_json)
+    def encode(decision: Decision) -> bytes:
+        made = Decision(decision.outcomes, patch=decision.patch)
+        return encode_review(REVIEW_API_VERSION, "", made.patch, made.texts.texts_json)
 
-    def answer(body: bytes, decider: Decider) -> RenderedDecision:
-        return admit(body, decider, view.policies, view).rendered
+    def answer(body: bytes, decider: Decider) -> Decision:
+        return admit(body, decider, view).decision
 
     unlike, alike = reviews.distinct_templates(), reviews.variants(reviews.tekton())
     no_cache = Decider(_SETTINGS)
@@ -164,7 +164,7 @@ def _measure_times(run: Run, view: Snapshot) -> dict[str, Measurement]:
     return {name: Measurement(tuple(values), "µs") for name, values in results.items()}
 
 
-def require_misses(decide: Callable[[bytes], RenderedDecision], bodies: Sequence[bytes]) -> None:
+def require_misses(decide: Callable[[bytes], Decision], bodies: Sequence[bytes]) -> None:
     """Decide twice on the bodies, in turn. Raise BenchError unless each decision was newly made.
 
     It also raises BenchError if a decision has no patch. The cache is full afterwards.
@@ -172,7 +172,7 @@ def require_misses(decide: Callable[[bytes], RenderedDecision], bodies: Sequence
     first = [decide(body) for body in bodies]
     again = [decide(body) for body in bodies]
     hits = sum(old is new for old, new in zip(first, again, strict=True))
-    unpatched = sum(not rendered.patch for rendered in first)
+    unpatched = sum(not decision.patch for decision in first)
     if hits or unpatched:
         raise BenchError(
             f"of {len(bodies):,} pods without a template in common, {hits} were found in the cache "

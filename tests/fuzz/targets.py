@@ -25,7 +25,7 @@ from webhook.images.errors import LookupFailedError
 from webhook.images.keyring import read_keyring
 from webhook.images.registry import registry_of
 from webhook.images.www_authenticate import parse_challenges
-from webhook.server.preview.frames import MAX_PODS
+from webhook.server.limits import PreviewLimits
 
 
 class Target(NamedTuple):
@@ -39,13 +39,13 @@ class Target(NamedTuple):
     milliseconds: float = 50.0
     milliseconds_per_kib: float = 2.0
     milliseconds_per_pod: float = 0.0
-    """For each of the first MAX_PODS: a decision and a diff have a price, however short the pod."""
+    """For each of the first pods: a decision and a diff have a price, however short the pod."""
     max_bytes: int = 512 * 1024
     """The maximum length of its inputs."""
 
     def allowed_seconds(self, body: bytes) -> float:
         """CPU seconds for an input."""
-        pods = min(body.count(b"spec"), MAX_PODS)
+        pods = min(body.count(b"spec"), PreviewLimits().max_pods)
         allowed = (
             self.milliseconds
             + self.milliseconds_per_kib * len(body) / 1024
@@ -82,7 +82,7 @@ def _admit(body: bytes) -> None:
     with suppress(UnreadableReviewError):
         # The second time it may be answered from the cache.
         for decider in (Decider(SETTINGS), _CACHING):
-            answer = admit(body, decider, SEEN.policies, SEEN)
+            answer = admit(body, decider, SEEN)
             if answer.error is not None:
                 raise answer.error
 
@@ -95,7 +95,7 @@ def _preview(body: bytes) -> None:
                 document.value, SEEN.policies, SEEN, SETTINGS, namespace_labels={"team": "a"}
             ):
                 count += isinstance(found, Preview)
-                if count > MAX_PODS:
+                if count > PreviewLimits().max_pods:
                     return
                 if isinstance(found, Preview):
                     render(found).model_dump_json(by_alias=True)

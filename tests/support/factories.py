@@ -16,7 +16,6 @@ from tests.support.reviews import make_request
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.core.admission.decider import Decider, OperatorSettings
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.response import warnings_for
 from webhook.core.admission.summary import unmet_outcomes
 from webhook.core.cluster.nodes import Nodes
@@ -146,19 +145,19 @@ def view(
 class Decided:
     """A decision as users see it."""
 
-    rendered: RenderedDecision
+    decision: Decision
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        return self.rendered.decision.outcomes
+        return self.decision.outcomes
 
     @property
     def policies(self) -> tuple[str, ...]:
-        return self.rendered.decision.policies
+        return self.decision.policies
 
     @property
     def missing_images(self) -> tuple[ImageQuery, ...]:
-        return self.rendered.decision.missing_images
+        return self.decision.missing_images
 
     @property
     def unmet(self) -> tuple[Outcome, ...]:
@@ -167,11 +166,11 @@ class Decided:
 
     @property
     def applied_pairs(self) -> tuple[tuple[str, str], ...]:
-        return self.rendered.texts.applied_pairs
+        return self.decision.texts.applied_pairs
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        return self.rendered.operations
+        return self.decision.operations
 
     @property
     def warnings(self) -> list[str]:
@@ -179,7 +178,7 @@ class Decided:
 
     @property
     def audit_annotations(self) -> dict[str, str]:
-        return self.rendered.texts.audit_annotations
+        return self.decision.texts.audit_annotations
 
 
 def decide_pod(
@@ -193,7 +192,7 @@ def decide_pod(
     """Return the decision, and check that the answer with a cache is equal."""
     admit_both_ways(json.dumps(review(pod, namespace=namespace)).encode(), view, settings, images)
     request = make_request(pod, namespace)
-    return Decided(Decider(settings).decide(request, view.policies, view, images))
+    return Decided(Decider(settings).decide(request, view, images))
 
 
 def review(document: Any, **request: Any) -> Json:
@@ -204,7 +203,7 @@ def review(document: Any, **request: Any) -> Json:
     return made
 
 
-def patched(pod: Json, decision: Decided | RenderedDecision) -> Json:
+def patched(pod: Json, decision: Decided | Decision) -> Json:
     """Return the pod to which the API server has applied the patch."""
     after: Json = jsonpatch.apply_patch(pod, list(decision.operations))
     return after

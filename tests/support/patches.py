@@ -9,7 +9,7 @@ import jsonpatch
 
 from tests.support.factories import Decided, Json, container
 from tests.support.reviews import make_request
-from webhook.core.admission.rendered_decision import RenderedDecision
+from webhook.core.admission.decision import Decision
 from webhook.core.decision_input import facts_of
 from webhook.core.patch.builder import PodPatch
 
@@ -61,6 +61,6 @@ def without_pod_notes(pod: Json) -> Json:
     return pod | {"metadata": rest | ({"annotations": kept} if kept else {})}
 
 
-def changes(decision: Decided | RenderedDecision) -> list[Json]:
+def changes(decision: Decided | Decision) -> list[Json]:
     """Return the operations of a decision that change more than the notes for people."""
     return without_notes(decision.operations)

@@ -63,3 +63,8 @@ def _escape(line: str, escape: Callable[[str], str]) -> str:
     if is_printable(line):
         return line
     return "".join(each if is_printable(each) else escape(each) for each in line)
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number and a noun, such as `1 pod` and `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -77,7 +77,7 @@ def check_kubeconfig(body: bytes) -> None:
 def _operations(body: bytes, seen: Snapshot) -> Any:
     """The patch of a review, or `_UNREADABLE` for a body that is no review."""
     with suppress(UnreadableReviewError):
-        answer = admit(body, _DECIDER, seen.policies, seen)
+        answer = admit(body, _DECIDER, seen)
         if answer.error is not None:
             raise answer.error
         response = json.loads(answer.body)["response"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.response import encode_patch
 from webhook.core.admission.summary import kept_entries, notes_for, unmet_outcomes
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.constants import (
@@ -23,7 +24,6 @@ from webhook.core.constants import (
 from webhook.core.decision_input import DecisionInput, PodFacts
 from webhook.core.images import Images
 from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.self_check import Operation
 from webhook.core.policy.plan import Plan, Step
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
@@ -42,15 +42,14 @@ def apply_plan(
     images: Images | None = None,
     *,
     with_notes: bool = True,
-) -> tuple[Decision, tuple[Operation, ...]]:
-    """Return the decision about a pod that policies cover, and the operations of its patch.
+) -> Decision:
+    """Return the decision about a pod that policies cover.
 
     Without `images`, no image is known.
 
     `with_notes` says whether the patch may set the annotations for people.
 
-    The result does not consider the length of annotations that the pod has of others. Its missing
-    images are incomplete queries (see `PullIdentity.complete`).
+    The result does not consider the length of annotations that the pod has of others.
 
     Raises one of DECODE_ERRORS for a pod that Kubernetes would not send, and PatchError if the
     self-check rejects the patch.
@@ -74,8 +73,13 @@ def apply_plan(
         audited: list[Outcome] = []
         _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
         outcomes += map(_audit_outcome, audited)
-    decision = Decision(tuple(outcomes), plan.policies, tuple(images.missing), patch.annotations)
-    return decision, patch.verified_operations(plan.settable_fields)
+    return Decision(
+        tuple(outcomes),
+        plan.policies,
+        encode_patch(patch.verified_operations(plan.settable_fields)),
+        patch.annotations,
+        tuple(images.missing),
+    )
 
 
 def skipped_remedies(annotations: Mapping[str, str] | None) -> frozenset[str]:
@@ -113,20 +117,14 @@ def _run_steps(
             continue
         if policy.image_rules is not context.image_rules:
             context = replace(context, image_rules=policy.image_rules)
-        outcomes += [
-            Outcome(
-                outcome.reason,
-                remedy.name,
-                policy.name,
-                outcome.container,
-                outcome.changed,
-                outcome.message,
-                outcome.effect or effect
-                if outcome.changed or outcome.reason is Reason.ALREADY_SETTLED
-                else "",
-            )
-            for outcome in remedy.apply(pod, settings, context, patch)
-        ]
+        for outcome in remedy.apply(pod, settings, context, patch):
+            force_setattr(outcome, "remedy", remedy.name)
+            force_setattr(outcome, "policy", policy.name)
+            if not outcome.changed and outcome.reason is not Reason.ALREADY_SETTLED:
+                force_setattr(outcome, "effect", "")
+            elif not outcome.effect:
+                force_setattr(outcome, "effect", effect)
+            outcomes.append(outcome)
         patch.check_declared(remedy.edits, remedy.fields)
 
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from webhook.core.admission.annotation_limit import annotations_fit
 from webhook.core.admission.apply_plan import apply_plan
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered_decision import RenderedDecision, render
+from webhook.core.admission.decision import Decision, pod_decision
 from webhook.core.admission.review import Request
 from webhook.core.cluster.helper_version import helper_version
 from webhook.core.cluster.nodes import runs_on_windows
-from webhook.core.cluster.view import ClusterFacts, ClusterView
+from webhook.core.cluster.view import ClusterFacts
 from webhook.core.constants import ANNOTATION_MIRROR, ANNOTATION_SKIP
 from webhook.core.decision_input import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.defects.versions import Version
 from webhook.core.images import NO_IMAGES, Images, KnownImages, PullIdentity
 from webhook.core.pod import DECODE_ERRORS, Pod
-from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.coverage import Coverage
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS, MAX_PULL_SECRETS
-from webhook.core.reasons import Outcome, Reason
+from webhook.core.reasons import Reason
 
 _MAX_CONTAINERS = 500
 """The maximum number of containers in a pod that is evaluated. Webhooks run before API validation,
@@ -50,39 +52,28 @@ class Decider:
         self.settings = settings
         self._helper_version = helper_version(settings.linger_image, settings.linger_version)
         self._cache = cache
-        self._view: ClusterView | None = None
-
-    def decide_safely(
-        self,
-        request: Request[Any],
-        policies: PolicySet,
-        view: ClusterView,
-        images: KnownImages = NO_IMAGES,
-    ) -> tuple[RenderedDecision, Exception | None]:
-        """Return a decision, and the exception that caused it if its reason is `InternalError`.
-
-        Raises nothing: after an error the decision leaves the pod unchanged.
-        """
-        try:
-            return self.decide(request, policies, view, images), None
-        except DECODE_ERRORS as error:
-            message = f"the pod was admitted unchanged: {error}"
-            covered = self._covers_malformed(request, policies, view)
-            return pod_decision(Reason.MALFORMED_POD, message, covered=covered), None
-        except Exception as error:
-            message = f"the pod was admitted unchanged: {error!r}"
-            return pod_decision(Reason.INTERNAL_ERROR, message), error
+        self._snapshot: Snapshot | None = None
 
     def decide(
-        self,
-        request: Request[Any],
-        policies: PolicySet,
-        view: ClusterView,
-        images: KnownImages = NO_IMAGES,
-    ) -> RenderedDecision:
-        """Decide about one request. `images` are the results of earlier image lookups.
+        self, request: Request[Any], snapshot: Snapshot, images: KnownImages = NO_IMAGES
+    ) -> Decision:
+        """Return the decision about one request. `images` are the results of earlier look-ups.
 
-        A decision that uses results of image lookups is never cached.
+        Raises nothing: after an error the decision leaves the pod unchanged. A decision that uses
+        results of look-ups is never cached.
+        """
+        try:
+            return self._decide(request, snapshot, images)
+        except DECODE_ERRORS as error:
+            message = f"the pod was admitted unchanged: {error}"
+            covered = self._covers_malformed(request, snapshot)
+            return pod_decision(Reason.MALFORMED_POD, message, covered=covered)
+        except Exception as error:
+            message = f"the pod was admitted unchanged: {error!r}"
+            return replace(pod_decision(Reason.INTERNAL_ERROR, message), error=error)
+
+    def _decide(self, request: Request[Any], snapshot: Snapshot, images: KnownImages) -> Decision:
+        """Return the decision about one request.
 
         Raises one of DECODE_ERRORS for a pod that Kubernetes would not send, and PatchError if the
         self-check rejects the patch.
@@ -95,25 +86,19 @@ class Decider:
             or request.sub_resource
         ):
             return pod_decision(Reason.NOT_POD_CREATE)
-        settings = self.settings
-        namespace = view.namespace(request.namespace or "")
+        name = request.namespace or ""
+        namespace = snapshot.namespace(name)
         if namespace is None:
             message = f"namespace {request.namespace!r} is not known"
-            return pod_decision(Reason.NAMESPACE_UNKNOWN, message)
-        coverage = policies.coverage_for(namespace, settings.own_namespace)
-        coverage_outcomes: tuple[Outcome, ...] = ()
-        if coverage.missing_policy:
-            message = f"namespace {namespace.name!r} asks for policy {coverage.missing_policy!r}"
-            coverage_outcomes = (
-                Outcome(Reason.POLICY_NOT_FOUND, message=f"{message}, which does not exist"),
-            )
+            unknown = pod_decision(Reason.NAMESPACE_UNKNOWN, message)
+            return replace(unknown, missing_namespace=name)
+        coverage = snapshot.policies.coverage_for(namespace, self.settings.own_namespace)
         if coverage.disabled:
             return pod_decision(Reason.NAMESPACE_DISABLED)
         if coverage.protected:
             return pod_decision(Reason.PROTECTED_NAMESPACE)
         if not coverage.policies:
-            return render(Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),)))
-
+            return _without_policy(coverage, name)
         if request.is_too_large:
             # To decode the labels, on which a policy may depend, would take too long.
             return pod_decision(Reason.POD_TOO_LARGE, covered=True)
@@ -124,36 +109,34 @@ class Decider:
             covered = plan is not None and reason is not Reason.POD_OPTED_OUT
             return pod_decision(reason, covered=covered)
         if plan is None:
-            return render(Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),)))
+            return _without_policy(coverage, name)
         decision_input = DecisionInput(
             facts_of(pod),
             namespace_facts_of(namespace.name, fixed_selinux_level=namespace.fixed_selinux_level),
         )
-        cluster = self._cluster_facts(view)
-        if self._cache is not None and not images:
-            rendered = self._cache.get_or_decide(namespace.name, decision_input, plan, cluster)
-        else:
-            known = _known(images, pod, namespace.name)
-            rendered = render(*apply_plan(decision_input, plan, cluster, known))
-        # The rest depends on the request, so no cached decision contains it.
-        if not annotations_fit(pod.annotations, rendered.decision.annotations):
-            # A remedy is worth more than the sentences about it.
-            known = _known(images, pod, namespace.name)
-            rendered = render(*apply_plan(decision_input, plan, cluster, known, with_notes=False))
-            if not annotations_fit(pod.annotations, rendered.decision.annotations):
-                return pod_decision(Reason.ANNOTATIONS_FULL, covered=True)
-        if rendered.decision.missing_images:
-            identity = _pull_identity(pod, namespace.name)
-            missing = tuple(identity.complete(query) for query in rendered.decision.missing_images)
-            rendered = rendered.with_decision(missing_images=missing)
-        if coverage_outcomes:
-            outcomes = (*coverage_outcomes, *rendered.decision.outcomes)
-            rendered = rendered.with_decision(outcomes=outcomes)
-        return rendered
+        cluster = self._cluster_facts(snapshot)
 
-    def _cluster_facts(self, view: ClusterView) -> ClusterFacts:
-        """Return the facts about the cluster. They are kept until there is another view."""
-        if view is not self._view:
+        def known() -> Images:
+            return Images(images, lambda: _pull_identity(pod, name))
+
+        if self._cache is not None and not images:
+            decision = self._cache.get_or_decide(decision_input, plan, cluster, known)
+        else:
+            decision = apply_plan(decision_input, plan, cluster, known())
+        # The rest depends on the request, so no cached decision contains it.
+        if not annotations_fit(pod.annotations, decision.annotations):
+            # A remedy is worth more than the sentences about it.
+            decision = apply_plan(decision_input, plan, cluster, known(), with_notes=False)
+            if not annotations_fit(pod.annotations, decision.annotations):
+                return pod_decision(Reason.ANNOTATIONS_FULL, covered=True)
+        if coverage.missing_policy:
+            outcomes = (*_without_policy(coverage, name).outcomes, *decision.outcomes)
+            decision = replace(decision, outcomes=outcomes)
+        return decision
+
+    def _cluster_facts(self, view: Snapshot) -> ClusterFacts:
+        """Return the facts about the cluster. They are kept until there is another snapshot."""
+        if view is not self._snapshot:
             self._facts = ClusterFacts(
                 view.nodes,
                 view.runtime_classes,
@@ -162,31 +145,32 @@ class Decider:
                 self._helper_version,
                 self.settings.docs_url,
             )
-            self._view = view
+            self._snapshot = view
         return self._facts
 
-    def _covers_malformed(
-        self, request: Request[Any], policies: PolicySet, view: ClusterView
-    ) -> bool:
+    def _covers_malformed(self, request: Request[Any], snapshot: Snapshot) -> bool:
         """Return whether policies cover a pod that cannot be decoded, as far as it can be read.
 
         If its labels cannot be read, the policies of its namespace count.
         """
-        namespace = view.namespace(request.namespace or "")
+        namespace = snapshot.namespace(request.namespace or "")
         if namespace is None:
             return False
-        coverage = policies.coverage_for(namespace, self.settings.own_namespace)
+        coverage = snapshot.policies.coverage_for(namespace, self.settings.own_namespace)
         if isinstance(request.object, Pod):
             return coverage.group.plan(request.object.labels or {}) is not None
         return bool(coverage.policies)
 
 
-def pod_decision(reason: Reason, message: str = "", *, covered: bool = False) -> RenderedDecision:
-    """Return a decision with one reason for the whole pod, which leaves the pod unchanged.
+_NO_POLICY = pod_decision(Reason.NO_POLICY)
 
-    `covered` says whether policies cover the pod.
-    """
-    return render(Decision((Outcome(reason, message=message),), leaves_unevaluated=covered))
+
+def _without_policy(coverage: Coverage, namespace: str) -> Decision:
+    """Return the decision about a pod that no policy covers."""
+    if not coverage.missing_policy:
+        return _NO_POLICY
+    asks = f"namespace {namespace!r} asks for policy {coverage.missing_policy!r}"
+    return pod_decision(Reason.POLICY_NOT_FOUND, f"{asks}, which does not exist")
 
 
 def _exclusion_reason(pod: Pod) -> Reason | None:
@@ -201,11 +185,6 @@ def _exclusion_reason(pod: Pod) -> Reason | None:
     if len(spec.init_containers or ()) + len(spec.containers or ()) > _MAX_CONTAINERS:
         return Reason.POD_TOO_LARGE
     return Reason.WINDOWS_POD if runs_on_windows(spec) else None
-
-
-def _known(images: KnownImages, pod: Pod, namespace: str) -> Images:
-    # The identity completes queries whose results are known. Most decisions know none.
-    return Images() if images is NO_IMAGES else Images(images, _pull_identity(pod, namespace))
 
 
 def _pull_identity(pod: Pod, namespace: str) -> PullIdentity:

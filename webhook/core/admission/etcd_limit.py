@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from webhook.core.admission.decider import pod_decision
-from webhook.core.admission.rendered_decision import RenderedDecision
+from webhook.core.admission.decision import Decision, pod_decision
 from webhook.core.admission.review import object_bytes
 from webhook.core.reasons import Reason
 
@@ -14,18 +13,18 @@ long. etcd stores a pod in a shorter form than JSON, but the fields of a schedul
 added to it."""
 
 
-def within_etcd_limit(rendered: RenderedDecision, review: bytes) -> RenderedDecision:
+def within_etcd_limit(decision: Decision, review: bytes) -> Decision:
     """Return a decision, or one that leaves the pod unchanged if the patch makes it too long.
 
     `review` is the AdmissionReview with the pod. It has been decoded before.
     """
-    patch_bytes = len(rendered.patch) * 3 // 4  # It is in base64.
+    patch_bytes = len(decision.patch) * 3 // 4  # It is in base64.
     # Few reviews are so long that the length of their pod matters.
     if not patch_bytes or len(review) + patch_bytes <= MAX_PATCHED_BYTES:
-        return rendered
+        return decision
     patched_bytes = object_bytes(review) + patch_bytes
     if patched_bytes <= MAX_PATCHED_BYTES:
-        return rendered
+        return decision
     return pod_decision(
         Reason.POD_TOO_LARGE,
         f"the pod and its patch have {patched_bytes} bytes; the limit is {MAX_PATCHED_BYTES}, "

@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from webhook.core.admission.decider import Decider, pod_decision
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.decider import Decider
+from webhook.core.admission.decision import Decision, pod_decision
 from webhook.core.admission.etcd_limit import within_etcd_limit
-from webhook.core.admission.rendered_decision import RenderedDecision
 from webhook.core.admission.response import encode_review
 from webhook.core.admission.review import (
     REVIEW_API_VERSION,
@@ -23,11 +22,10 @@ from webhook.core.admission.review import (
     decode_review,
     uid_of,
 )
-from webhook.core.cluster.view import ClusterView
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.pod import DECODE_ERRORS
-from webhook.core.policy.coverage import PolicySet
-from webhook.core.reasons import Reason
+from webhook.core.policy.snapshot import Snapshot
+from webhook.core.reasons import Outcome, Reason
 
 _REVIEW_GROUP = "admission.k8s.io/"
 
@@ -40,57 +38,69 @@ class Answer(msgspec.Struct, frozen=True):
     """The bytes to send, and the decision that they encode."""
 
     body: bytes
-    rendered: RenderedDecision
-    request: Request[Any] | None
-    error: Exception | None
-    """The exception behind an `InternalError`, for the log."""
+    decision: Decision
+    review: bytes
+    """The received bytes of the review."""
+    request: Request[Any] | None = None
+    """The decoded request. None if the review cannot be decoded."""
 
     @property
-    def decision(self) -> Decision:
-        """The decision without what is rendered of it."""
-        return self.rendered.decision
+    def missing(self) -> bool:
+        """Whether a look-up of the namespace or of images may lead to a better answer."""
+        return self.request is not None and self.decision.missing
 
     @property
-    def unknown_namespace(self) -> str | None:
-        """The name of the pod's namespace, if no decision was possible because it is unknown."""
-        if self.request is None or not self.decision.lacks_namespace:
-            return None
-        return self.request.namespace
+    def error(self) -> Exception | None:
+        """The exception behind an `InternalError`, for the log."""
+        return self.decision.error
 
 
-def admit(
-    body: bytes,
-    decider: Decider,
-    policies: PolicySet,
-    view: ClusterView,
-    images: KnownImages = NO_IMAGES,
-) -> Answer:
-    """Answer one AdmissionReview. `images` are the results of earlier image lookups.
-
-    Raises only UnreadableReviewError.
-    """
+def admit(body: bytes, decider: Decider, snapshot: Snapshot) -> Answer:
+    """Answer one AdmissionReview. Raises only UnreadableReviewError."""
     try:
         review = decode_review(body)
     except DECODE_ERRORS as error:
+        message = f"podsettle cannot read it: {error}"
         uid = uid_of(body)
         if uid is None:
             raise UnreadableReviewError(f"not an AdmissionReview: {error}") from None
-        rendered = pod_decision(Reason.UNSUPPORTED_REVIEW, f"podsettle cannot read it: {error}")
-        return _answer(REVIEW_API_VERSION, uid, rendered)
+        return _answer(REVIEW_API_VERSION, uid, pod_decision(_UNSUPPORTED, message), body)
     request = review.request
     if review.kind != "AdmissionReview" or review.api_version != REVIEW_API_VERSION:
-        rendered = pod_decision(
-            Reason.UNSUPPORTED_REVIEW,
+        decision = pod_decision(
+            _UNSUPPORTED,
             f"{review.kind or 'no kind'} of {review.api_version or 'no apiVersion'}; "
             f"podsettle answers AdmissionReview of {REVIEW_API_VERSION}",
         )
-        return _answer(_response_version(review), request.uid, rendered, request)
-    rendered, failure = decider.decide_safely(request, policies, view, images)
-    rendered = within_etcd_limit(rendered, body)
-    return _answer(REVIEW_API_VERSION, request.uid, rendered, request, failure)
+        return _answer(_response_version(review), request.uid, decision, body, request)
+    return _admit(request, body, decider, snapshot, NO_IMAGES)
 
 
-def allow_unread(head: bytes, reason: Reason, message: str) -> Answer:
+def admit_again(
+    answer: Answer, decider: Decider, snapshot: Snapshot, images: KnownImages = NO_IMAGES
+) -> Answer:
+    """Return a better answer after a look-up of what an answer is `missing`. Raises nothing.
+
+    The review is not decoded again. `images` are the results of image look-ups.
+    """
+    if not answer.missing or answer.request is None:
+        return answer
+    return _admit(answer.request, answer.review, decider, snapshot, images)
+
+
+_UNSUPPORTED = Reason.UNSUPPORTED_REVIEW
+
+
+def _admit(
+    request: Request[Any], body: bytes, decider: Decider, snapshot: Snapshot, images: KnownImages
+) -> Answer:
+    decision = within_etcd_limit(decider.decide(request, snapshot, images), body)
+    return _answer(REVIEW_API_VERSION, request.uid, decision, body, request)
+
+
+def allow_unread(
+    head: bytes, reason: Reason, message: str, error: Exception | None = None
+) -> Answer:
     """Admit a pod unchanged without decoding its review.
 
     `head` may be a truncated body. Raises UnreadableReviewError if it has no uid.
@@ -98,8 +108,8 @@ def allow_unread(head: bytes, reason: Reason, message: str) -> Answer:
     uid = uid_of(head)
     if uid is None:
         raise UnreadableReviewError(message)
-    rendered = pod_decision(reason, message)
-    return _answer(REVIEW_API_VERSION, uid, rendered)
+    decision = Decision((Outcome(reason, message=message),), error=error)
+    return _answer(REVIEW_API_VERSION, uid, decision, head)
 
 
 def _response_version(review: Review[Any]) -> str:
@@ -111,9 +121,9 @@ def _response_version(review: Review[Any]) -> str:
 def _answer(
     api_version: str,
     uid: str,
-    rendered: RenderedDecision,
+    decision: Decision,
+    review: bytes,
     request: Request[Any] | None = None,
-    error: Exception | None = None,
 ) -> Answer:
-    body = encode_review(api_version, uid, rendered.patch, rendered.texts.texts_json)
-    return Answer(body, rendered, request, error)
+    body = encode_review(api_version, uid, decision.patch, decision.texts.texts_json)
+    return Answer(body, decision, review, request)

@@ -64,8 +64,8 @@ def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
         subject = f"{policy}/{remedy}" if policy and remedy else policy or remedy
         if outcome.container:
             is_valid = DNS_LABEL_NAME.fullmatch(outcome.container)
-            subject += f"[{outcome.container if is_valid else '?'}]"
-        entry = f"{subject}={outcome.reason}" if subject else str(outcome.reason)
+            subject = f"{subject}[{outcome.container if is_valid else '?'}]"
+        entry = f"{subject}={outcome.reason}" if subject else outcome.reason
         (applied if outcome.changed else skipped).append(entry)
     annotations = {}
     if applied:

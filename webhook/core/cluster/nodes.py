@@ -167,8 +167,13 @@ class Nodes:
         remedy costs less than the defect. Return True as well if the catalogue has no defect that
         the remedy cures, because its purpose is not known.
         """
-        affected = self._by_remedy.get(remedy)
-        return affected is None or self.any_fits(pod, affected) or not self.any_fits(pod)
+        answers = self._search_for(pod).needs
+        needed = answers.get(remedy)
+        if needed is None:
+            affected = self._by_remedy.get(remedy)
+            needed = affected is None or self.any_fits(pod, affected) or not self.any_fits(pod)
+            answers[remedy] = needed
+        return needed
 
     def may_have_label(self, key: str, value: str, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node with a label.
@@ -201,8 +206,11 @@ class Nodes:
         A feature gate may switch them off on older nodes. If no known node fits, return False.
         Cordoned nodes count, because a node may be uncordoned before the pod is scheduled.
         """
-        uncertain = self._lacking_image_volumes[IMAGE_VOLUMES_LOCKED_ON]
-        return not self.any_fits(pod, uncertain) and self.any_fits(pod)
+        search = self._search_for(pod)
+        if search.mounts_image_volumes is None:
+            uncertain = self._lacking_image_volumes[IMAGE_VOLUMES_LOCKED_ON]
+            search.mounts_image_volumes = not self.any_fits(pod, uncertain) and self.any_fits(pod)
+        return search.mounts_image_volumes
 
     def may_lack_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a known node that does not mount image volumes."""
@@ -240,10 +248,14 @@ class Nodes:
 
     def _search_for(self, pod: SpecFields) -> _Search:
         """Return the last search if the pod requires the same of its node, else a new one."""
-        placement = _placement(pod, len(self.all))
-        if placement != self._search.placement:
-            object.__setattr__(self, "_search", _Search(placement))
-        return self._search
+        search = self._search
+        if pod is not search.pod:
+            placement = _placement(pod, len(self.all))
+            if placement != search.placement:
+                search = _Search(placement)
+                object.__setattr__(self, "_search", search)
+            search.pod = pod
+        return search
 
 
 class _Placement(NamedTuple):
@@ -262,10 +274,16 @@ _NOWHERE = _Placement(node_name="")
 class _Search:
     """A search for nodes that fit a pod. It evaluates each node at most once."""
 
-    __slots__ = ("_found", "_matches", "placement")
+    __slots__ = ("_found", "_matches", "mounts_image_volumes", "needs", "placement", "pod")
 
     def __init__(self, placement: _Placement) -> None:
         self.placement = placement
+        self.pod: SpecFields | None = None
+        """The last pod with the placement."""
+        self.needs: dict[str, bool] = {}
+        """The answers of `Nodes.need`, by remedy."""
+        self.mounts_image_volumes: bool | None = None
+        """The answer of `Nodes.mount_image_volumes`."""
         self._matches = _matcher(placement)
         self._found: dict[Pool, bool] = {}
 
@@ -290,6 +308,8 @@ def runs_on_windows(pod: SpecFields) -> bool:
         return pod.os.name == "windows"
     if pod.security_context is not None and pod.security_context.windows_options is not None:
         return True
+    if pod.node_selector is None and pod.affinity is None:
+        return False  # As most pods.
     for key in _OS_LABELS:
         if pod.node_selector and key in pod.node_selector:
             return pod.node_selector[key] == "windows"

@@ -39,8 +39,7 @@ def apply_operations(document: Any, operations: Sequence[dict[str, Any]]) -> Non
 
     Raises ApplyError if an operation does not apply.
     """
-    # A copy, because a later operation may change a list that an earlier one has added.
-    for operation in msgspec.to_builtins(operations):
+    for operation in operations:
         try:
             _apply(document, operation)
         except ApplyError as error:
@@ -60,6 +59,9 @@ def _apply(document: Any, operation: dict[str, Any]) -> None:
     name, path = operation["op"], operation["path"]
     if name == "add" or name == "replace":
         value = operation["value"]
+        if type(value) is not str:
+            # A copy, because a later operation may change a list that an earlier one has added.
+            value = msgspec.to_builtins(value)
     elif name == "move":
         source = operation["from"]
         if path.startswith(f"{source}/"):

@@ -44,13 +44,17 @@ class PodPatch:
     """
 
     __slots__ = (
-        "_added_volumes", "_annotations", "_created_parents", "_edited_containers", "_edits",
-        "_fields", "_image_commands", "_init_container_ops", "_init_order", "_inserted",
+        "_added_volumes", "_annotations", "_containers", "_created_parents", "_edited_containers",
+        "_edits", "_fields", "_image_commands", "_init_container_ops", "_init_order", "_inserted",
         "_mounted_paths", "_pod", "_single_edits", "_unchecked", "_wrappers",
     )  # fmt: skip
 
     def __init__(self, pod: PodFacts) -> None:
         self._pod = pod
+        self._containers: dict[ContainerList, Sequence[ContainerFacts]] = {
+            "initContainers": pod.init_containers or (),
+            "containers": pod.containers or (),
+        }
         self._unchecked: set[str] = set()
         """The kinds of edits since the last call of `check_declared`, and the paths of fields."""
         self._single_edits: set[str] = set()
@@ -135,7 +139,7 @@ class PodPatch:
     def wrap(self, where: ContainerList, index: int, wrapper: Sequence[str]) -> None:
         """Put a wrapper in front of a container's command. Raise PatchError if it has one."""
         self._unchecked.add(Edit.COMMAND)
-        command = self._container(where, index).command
+        command = self._containers[where][index].command
         path = f"/spec/{where}/{index}/command"
         self._forbid_second(path)
         self._edits.append({"op": "replace", "path": path, "value": [*wrapper, *(command or ())]})
@@ -157,7 +161,7 @@ class PodPatch:
 
         Raise PatchError if the container may have a command.
         """
-        if self._container(where, index).entrypoint_image is None:
+        if self._containers[where][index].entrypoint_image is None:
             raise PatchError(f"patch self-check failed: command of {where}/{index} would change")
         self._unchecked.add(Edit.COMMAND)
         path = f"/spec/{where}/{index}"
@@ -187,7 +191,7 @@ class PodPatch:
         Raise PatchError for any other mount, and if the container's mounts are unknown or are at
         the helper's path.
         """
-        container = self._container(where, index)
+        container = self._containers[where][index]
         if (
             mount.get("name") != HELPER
             or container.omits_command_and_mounts
@@ -229,11 +233,25 @@ class PodPatch:
         self._insert(container, 0)
 
     def inserted_init_container(self, name: str) -> dict[str, Any] | None:
-        """Return the init container with a name that the patch inserts, or None.
-
-        A caller may change it, and so make one container of two.
-        """
+        """Return the init container with a name that the patch inserts, or None."""
         return self._inserted.get(name)
+
+    def replace_inserted(self, name: str, container: dict[str, Any]) -> None:
+        """Insert a container in the place of one that the patch inserts.
+
+        Raises PatchError if the patch inserts none with this name, or one with the new name.
+        """
+        replaced = self._inserted.pop(name, None)
+        if replaced is None:
+            raise PatchError(f"patch self-check failed: no init container {name} is inserted")
+        self._unchecked.add(Edit.INIT_CONTAINER)
+        self._forbid_second(f"init container {container['name']}")
+        for operation in self._init_container_ops:
+            if operation["op"] == "add" and operation["value"] in (replaced, [replaced]):
+                is_list = type(operation["value"]) is list
+                operation["value"] = [container] if is_list else container
+        self._init_order[self._init_order.index(name)] = container["name"]
+        self._inserted[container["name"]] = container
 
     def move_init_container(self, index: int, before: int | None) -> None:
         """Move the received init container at `index` before the one at `before`, or to the end."""
@@ -363,7 +381,7 @@ class PodPatch:
             if containers is not None:
                 spec[where] = [container.name for container in containers]
         for where, index in self._edited_containers:
-            spec[where][index] = _container_part(self._container(where, index))
+            spec[where][index] = _container_part(self._containers[where][index])
         for where, index, command, args in self._image_commands:
             container = spec[where][index]
             container.setdefault("command", command)
@@ -383,11 +401,6 @@ class PodPatch:
             {"op": "add", "path": _ANNOTATION_PATHS[key], "value": value}
             for key, value in self._annotations.items()
         ]
-
-    def _container(self, where: ContainerList, index: int) -> ContainerFacts:
-        pod = self._pod
-        containers = pod.init_containers if where == "initContainers" else pod.containers
-        return (containers or ())[index]
 
 
 def _add(path: str, value: Any) -> Operation:

@@ -86,8 +86,8 @@ def _check_metadata(old: dict[str, Any], new: dict[str, Any]) -> None:
     if not new.keys() <= _METADATA_KEYS:
         raise _forbidden("metadata")
     received, patched = old.get("annotations") or {}, new.get("annotations") or {}
-    for key in received.keys() | patched.keys():
-        if key not in OWN_ANNOTATIONS and received.get(key) != patched.get(key):
+    for key in (received.keys() | patched.keys()) - OWN_ANNOTATIONS:
+        if received.get(key) != patched.get(key):
             raise _forbidden("foreign annotations")
     for key, max_bytes in MAX_NOTE_BYTES.items():
         note = patched.get(key, "")
@@ -109,11 +109,11 @@ def _check_fields(
     if not old.keys() <= new.keys():
         raise _forbidden(path)
     for key, value in new.items():
-        field = f"{path}/{key}"
-        if field in _CHECKED_LISTS:
-            continue
         present = old.get(key)
-        if present == value or (present is None and field in settable_fields):
+        if present == value:
+            continue
+        field = f"{path}/{key}"
+        if field in _CHECKED_LISTS or (present is None and field in settable_fields):
             continue
         if present is None:
             inner = f"{field}/"
@@ -195,9 +195,10 @@ def _check_containers(old: list[Any], new: list[Any], *, may_restart: bool) -> N
     """
     if len(old) != len(new):
         raise _forbidden("names of containers")
-    for before, after in zip(old, new, strict=True):
-        if before != after:
-            _check_container(before, after, may_restart)
+    if old != new:
+        for before, after in zip(old, new, strict=True):
+            if before != after:
+                _check_container(before, after, may_restart)
 
 
 def _check_container(before: Any, after: Any, may_restart: bool) -> None:
@@ -207,24 +208,28 @@ def _check_container(before: Any, after: Any, may_restart: bool) -> None:
     name = before["name"]
     if after["name"] != name:
         raise _forbidden("names of containers")
-    if not after.keys() <= _CHECKED_KEYS:
+    if not before.keys() <= after.keys() <= _CHECKED_KEYS:
         raise _forbidden(f"container {name}")
-    old, new = before.get, after.get
-    policy, rules = old("restartPolicy"), old("restartPolicyRules")
-    if policy != new("restartPolicy") or rules != new("restartPolicyRules"):
-        newly_set = may_restart and not policy and not rules
-        if not newly_set or new("restartPolicy") != "Never":
+    received = before.get
+    for key, value in after.items():
+        old = received(key)
+        if value == old:
+            continue
+        if key == "command":
+            if old is None or value[len(value) - len(old) :] != old:
+                raise _forbidden(f"command of {name}")
+        elif key == "volumeMounts":
+            if not _is_append(old or [], value):
+                raise _forbidden(f"mounts of {name}")
+        elif key == "args":
+            raise _forbidden(f"args of {name}")
+        elif (
+            not may_restart
+            or received("restartPolicy")
+            or received("restartPolicyRules")
+            or after.get("restartPolicy") != "Never"
+        ):
             raise _forbidden(f"restartPolicy of {name}")
-    if old("args") != new("args"):
-        raise _forbidden(f"args of {name}")
-    command, wrapped = old("command"), new("command")
-    if command is None or wrapped is None:
-        if command is not wrapped:
-            raise _forbidden(f"command of {name}")
-    elif wrapped[len(wrapped) - len(command) :] != command:
-        raise _forbidden(f"command of {name}")
-    if not _is_append(old("volumeMounts", []), new("volumeMounts", [])):
-        raise _forbidden(f"mounts of {name}")
 
 
 _CHECKED_KEYS = frozenset(

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.core.admission.decider import Decider, OperatorSettings, pod_decision
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.decider import Decider, OperatorSettings
+from webhook.core.admission.decision import Decision, pod_decision
 from webhook.core.admission.etcd_limit import within_etcd_limit
 from webhook.core.admission.response import warnings_for
 from webhook.core.admission.review import Request, decode_review, encode_creation
 from webhook.core.admission.summary import summary_of
-from webhook.core.cluster.view import ClusterView, Namespace
+from webhook.core.cluster.view import Namespace
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.labels import Labels
 from webhook.core.patch.self_check import Operation
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.policy_matches import PolicyMatch, match_policies, shown_outcomes
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.runtime_class_fields import class_fields, with_fields
 from webhook.core.reasons import Outcome, Reason
 
@@ -127,7 +128,7 @@ class PodDecider:
     def __init__(
         self,
         policies: PolicySet,
-        view: ClusterView,
+        view: Snapshot,
         settings: OperatorSettings,
         *,
         namespace_labels: Mapping[str, str] | None = None,
@@ -140,11 +141,11 @@ class PodDecider:
         # Clients choose the labels, so their previews must not evict results that reviews have
         # cached.
         self._policies = policies.with_own_caches()
-        self._view = view
+        self._view = replace(view, policies=self._policies)
         self._decider = Decider(settings)
         self._namespace_labels = namespace_labels
         self._namespaces_read = namespaces_read
-        self._relabelled_views: dict[str, ClusterView] = {}
+        self._relabelled_views: dict[str, Snapshot] = {}
 
     def decide(self, pod: object, namespace: str, images: KnownImages = NO_IMAGES) -> PodDecision:
         """Return the decision on a pod: an object, or its JSON as `msgspec.Raw`. Raises nothing.
@@ -157,11 +158,10 @@ class PodDecider:
         request = decode_review(review).request
         if of_class.refusal:
             # The API server refuses the pod before it calls a webhook.
-            rendered = pod_decision(Reason.RUNTIME_CLASS_CONFLICT, of_class.refusal)
+            decision = pod_decision(Reason.RUNTIME_CLASS_CONFLICT, of_class.refusal)
         else:
-            rendered, _ = self._decider.decide_safely(request, self._policies, view, images)
-            rendered = within_etcd_limit(rendered, review)
-        decision, settings = rendered.decision, self._decider.settings
+            decision = within_etcd_limit(self._decider.decide(request, view, images), review)
+        settings = self._decider.settings
         outcomes = decision.outcomes
         namespace_seen = view.namespace(namespace)
         labels = _labels_of(request)
@@ -175,7 +175,7 @@ class PodDecider:
             namespace,
             decision,
             outcomes,
-            rendered.operations,
+            decision.operations,
             labels,
             plan.policies if plan else (),
             self._policies,
@@ -187,7 +187,7 @@ class PodDecider:
             of_class.note,
         )
 
-    def _view_for(self, namespace: str) -> ClusterView:
+    def _view_for(self, namespace: str) -> Snapshot:
         """Return the view in which the namespace has the labels that the caller gave, if any."""
         if self._namespace_labels is None:
             return self._view

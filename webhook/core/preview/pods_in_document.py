@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webhook.core.constants import KIND
 from webhook.core.json_path import json_path
@@ -20,6 +20,9 @@ from webhook.core.preview.controller_fields import (
 )
 from webhook.core.preview.list_items import Steps, find_objects
 from webhook.core.preview.unsupported_kinds import alternative_to, pods_selector, with_article
+
+if TYPE_CHECKING:
+    from webhook.core.policy.model import SettlePolicy
 
 NODE_NAME_NOTE = (
     "the pod has a node already, so spec.nodeName is left out: a new pod may be scheduled to any "
@@ -91,6 +94,8 @@ class PassedOver:
     with an error."""
     pods_selector: str = ""
     """The label selector of the pods that another system creates for the object."""
+    policy: SettlePolicy | None = None
+    """The object, if it is a valid policy."""
 
 
 def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload | PassedOver]:
@@ -118,14 +123,14 @@ def _find_policy_errors(document: Mapping[str, Any], object_steps: Steps) -> Ite
 
     name = _name_of(document)
     try:
-        parse_policy(document)
+        policy = parse_policy(document)
     except InvalidPolicyError as error:
         for each in error.errors:
             steps = (*object_steps, *each.path)
             yield PassedOver("SettlePolicy", name, None, steps, str(each), True)
     else:
         message = "a policy: this preview uses it as if it were applied"
-        yield PassedOver("SettlePolicy", name, None, object_steps, message, False)
+        yield PassedOver("SettlePolicy", name, None, object_steps, message, False, policy=policy)
 
 
 class _NoPodError(Exception):

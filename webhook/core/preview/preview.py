@@ -8,10 +8,10 @@ from typing import Any
 
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.decision import Decision
-from webhook.core.cluster.view import ClusterView
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.patch.self_check import Operation
 from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.pod_before_and_after import diff_of, patched, render_pod
 from webhook.core.preview.pod_decider import (
@@ -64,7 +64,7 @@ class Preview:
 def preview_all(
     document: object,
     policies: PolicySet,
-    view: ClusterView,
+    view: Snapshot,
     settings: OperatorSettings,
     *,
     namespace: str | None = None,

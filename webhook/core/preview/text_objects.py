@@ -18,7 +18,11 @@ from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.document import Document, DocumentError
 from webhook.core.preview.list_items import Steps, find_objects
-from webhook.core.preview.yaml_documents import iterate_documents, iterate_items
+from webhook.core.preview.yaml_documents import (
+    SEVERAL_DOCUMENTS,
+    iterate_documents,
+    iterate_items,
+)
 
 Json: TypeAlias = bytes | msgspec.Raw
 """A value as JSON. A Raw is a part of its text."""
@@ -27,9 +31,6 @@ _MAX_MALFORMED_BYTES = 1024 * 1024
 """A longer text that begins as JSON and is not valid is not read as YAML, which takes a second for
 each megabyte."""
 
-_KEY_OR_BRACKET = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")([ \t\n\r]*:)?|[][{}]')
-"""A bracket, or a string with the colon that makes it a key."""
-_BEGIN_LIST = re.compile(rb"[ \t\n\r]*\[")
 _SEPARATOR = re.compile(rb"[ \t\n\r,]*")
 
 
@@ -125,7 +126,8 @@ def _json_list(text: bytes, source: str) -> _List | None:
         # A short text may be YAML, and the errors of its parser have a line.
         if len(text) <= _MAX_MALFORMED_BYTES or not beginning[1:].lstrip().startswith(b'"'):
             return None
-        raise DocumentError(source, 0, f"not JSON: {error}") from None
+        why = SEVERAL_DOCUMENTS if "trailing characters" in str(error) else error
+        raise DocumentError(source, 0, f"not JSON: {why}") from None
     return found if found.kind.endswith("List") and found.items is not None else None
 
 
@@ -199,7 +201,9 @@ class _Lines:
     def line_of(self, index: int) -> int:
         """Return the line where an item begins."""
         if self._end < 0:
-            self._end = _begin_of_items(self._text)
+            # The value of `items` as it is in the text. Only its bracket stands before an item.
+            members = msgspec.json.decode(self._text, type=dict[str, msgspec.Raw])
+            self._end = self._text.find(bytes(members["items"])) + 1
         for raw in self._items[len(self._known) : index + 1]:
             separator = _SEPARATOR.match(self._text, self._end)
             begin = separator.end() if separator else self._end
@@ -207,20 +211,6 @@ class _Lines:
             self._known.append(self._line)
             self._counted, self._end = begin, begin + len(raw)
         return self._known[index]
-
-
-def _begin_of_items(text: bytes) -> int:
-    """Return the position behind the bracket with which the items of a list in JSON begin."""
-    depth = 0
-    for token in _KEY_OR_BRACKET.finditer(text):
-        string, colon = token.groups()
-        if string is None:
-            depth += 1 if token[0] in b"[{" else -1
-        elif depth == 1 and colon and msgspec.json.decode(string) == "items":
-            begin = _BEGIN_LIST.match(text, token.end())
-            if begin:
-                return begin.end()
-    return 0
 
 
 class _JsonItem:

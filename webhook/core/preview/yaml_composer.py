@@ -5,15 +5,14 @@ the C stack on deep nesting, which kills the process. It builds the nodes of a w
 a limit applies: 4 MiB of short values take 603 MiB and 10.6 s, and 50 MiB and 3 s with events. And
 it refuses a second anchor of the same name, which YAML permits.
 
-The builder's time and memory are in proportion to the length of the text. For that, it counts the
-size of an anchor's value while it reads the value, and bounds the copies that aliases and merge
-keys make in the whole text.
+The builder's time and memory are in proportion to the length of the text. For that, it bounds the
+copies that aliases and merge keys make in the whole text.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -22,7 +21,6 @@ from webhook.core.preview.document import (
     DocumentError,
     LineMap,
     ValuePath,
-    copy_value,
 )
 from webhook.core.preview.yaml_scalars import (
     json_key,
@@ -33,6 +31,7 @@ from webhook.core.preview.yaml_scalars import (
 
 _MAX_DEPTH = 200
 """The maximum nesting. Recursive functions, such as `copy_value`, rely on it."""
+_TOO_DEEP = "nested too deeply"
 _MAX_VALUES = 500_000
 """The maximum number of values in one document."""
 _MAX_COPIED_VALUES = 10_000
@@ -44,16 +43,6 @@ _TEMPLATE_MESSAGE = (
     "a key has to be a plain value; text with '{{' is a template, not YAML: give the template's "
     "output, such as that of helm template"
 )
-
-
-class _Size(NamedTuple):
-    """The size of a value, itself included."""
-
-    values: int
-    characters: int
-    """The total length of its texts and keys."""
-    depth: int
-    """The number of its nesting levels. A scalar has 0."""
 
 
 @dataclass(slots=True)
@@ -71,35 +60,39 @@ class _OpenCollection:
     has_merge_key: bool = False
     merged_values: dict[str, Any] = field(default_factory=dict)
     """The values to merge. Keys of the mapping itself take precedence."""
-    # The size of the inner values so far, as in _Size.
-    values: int = 1
-    characters: int = 0
-    depth: int = 1
-
-    def add(self, value: Any, size: _Size | None) -> None:
-        """Add the size of an inner value. `size` is None for a scalar."""
-        if size is None:
-            self.values += 1
-            if isinstance(value, str):
-                self.characters += len(value)
-            return
-        self.values += size.values
-        self.characters += size.characters
-        self.depth = max(self.depth, size.depth + 1)
 
 
 @dataclass(slots=True)
 class CopyBudget:
-    """The total size of the copies that aliases and merge keys of a text have made."""
+    """Makes the copies of aliases and merge keys in a text, and bounds their total size."""
 
     values: int = 0
     characters: int = 0
 
-    def add(self, size: _Size) -> bool:
-        """Add the size of a copy. Return False if the copy must not be made."""
-        self.values += size.values
-        self.characters += size.characters
-        return self.values <= _MAX_COPIED_VALUES and self.characters <= _MAX_COPIED_CHARACTERS
+    def copy(self, value: Any, depth: int) -> Any:
+        """Return a deep copy of a value around which `depth` levels are open.
+
+        Raises ValueError for a copy that is too large or nests too deeply.
+        """
+        self.count(1, value if isinstance(value, str) else "")
+        if not isinstance(value, dict | list):
+            return value
+        if depth == _MAX_DEPTH:
+            raise ValueError(_TOO_DEEP)
+        if isinstance(value, list):
+            return [self.copy(inner, depth + 1) for inner in value]
+        self.count(0, *value)
+        return {key: self.copy(inner, depth + 1) for key, inner in value.items()}
+
+    def count(self, values: int, *texts: str) -> None:
+        """Count a part of a copy. Raises ValueError if the copies are too large."""
+        self.values += values
+        self.characters += sum(map(len, texts))
+        if self.values > _MAX_COPIED_VALUES or self.characters > _MAX_COPIED_CHARACTERS:
+            raise ValueError(
+                f"aliases and merge keys copy more than {_MAX_COPIED_VALUES} values or "
+                f"{_MAX_COPIED_CHARACTERS} characters"
+            )
 
 
 class DocumentBuilder:
@@ -116,36 +109,36 @@ class DocumentBuilder:
         self._by_item = by_item
         self._item_count = 0
         self._stack: list[_OpenCollection] = []
-        self._anchors: dict[str, tuple[Any, _Size] | _OpenCollection] = {}
-        """The latest value with each anchor, and its size. An _OpenCollection if its end has not
-        been read yet."""
+        self._anchors: dict[str, Any] = {}
+        """The latest value with each anchor. An _OpenCollection if its end is not read yet."""
         self._value_count = 0
 
     def feed(self, event: yaml.Event) -> None:
-        """Add the next event of the document."""
+        """Add the next event of the document. Raises DocumentError."""
         line = event.start_mark.line + 1 if event.start_mark else 0
-        if isinstance(event, yaml.CollectionEndEvent):
-            self._close()
-        elif isinstance(event, yaml.AliasEvent):
-            self._append(*self._copy_alias(event, line), line)
-        elif isinstance(event, yaml.ScalarEvent):
-            self._add_scalar(event, line)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._open(event, line)
+        try:
+            if isinstance(event, yaml.CollectionEndEvent):
+                self._close()
+            elif isinstance(event, yaml.AliasEvent):
+                self._append(self._copy_alias(event), line)
+            elif isinstance(event, yaml.ScalarEvent):
+                self._add_scalar(event, line)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                self._open(event, line)
+        except ValueError as error:
+            raise self._make_error(line, str(error)) from None
 
     def _open(self, event: yaml.CollectionStartEvent, line: int) -> None:
         """Start a list or mapping."""
         if self._expects_key():
             in_braces = isinstance(event, yaml.MappingStartEvent) and event.flow_style
-            raise self._make_error(
-                line, _TEMPLATE_MESSAGE if in_braces else "a key has to be a plain value"
-            )
+            raise ValueError(_TEMPLATE_MESSAGE if in_braces else "a key has to be a plain value")
         if len(self._stack) == _MAX_DEPTH:
-            raise self._make_error(line, "nested too deeply")
+            raise ValueError(_TOO_DEEP)
         if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
-            raise self._make_error(line, unknown_tag_message(event.tag))
+            raise ValueError(unknown_tag_message(event.tag))
         value: list[Any] | dict[str, Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
-        self._count_value(line)
+        self._count_value()
         opened = _OpenCollection(value, line, event.anchor)
         if opened.anchor is not None:
             self._anchors[opened.anchor] = opened
@@ -156,79 +149,50 @@ class DocumentBuilder:
         closed = self._stack.pop()
         value = closed.value
         if isinstance(value, dict) and closed.merged_values:
-            for key, inner in closed.merged_values.items():
-                if key not in value:
-                    closed.characters += len(key)
-                    closed.add(inner, _measure(inner))
             value = closed.merged_values | value
-        size = _Size(closed.values, closed.characters, closed.depth)
         if closed.anchor is not None and self._anchors[closed.anchor] is closed:
-            self._anchors[closed.anchor] = value, size
-        self._append(value, size, closed.line, closed.lines)
+            self._anchors[closed.anchor] = value
+        self._append(value, closed.line, closed.lines)
 
     def _add_scalar(self, event: yaml.ScalarEvent, line: int) -> None:
-        """Add a scalar, which is a key or a value."""
+        """Add a scalar, which is a key or a value. Raises ValueError."""
         plain = event.implicit[0] and event.tag in (None, "!")
         if self._expects_key():
             top = self._stack[-1]
             if plain and event.value == "<<":
                 if top.has_merge_key:
-                    raise self._make_error(line, "duplicate key '<<'")
+                    raise ValueError("duplicate key '<<'")
                 top.merging = top.has_merge_key = True
                 top.key, top.key_line = "<<", line
                 return
-            key = json_key(self._resolve_plain(event.value, line) if plain else event.value)
+            key = json_key(resolve_scalar(event.value) if plain else event.value)
             if key in top.value:
-                raise self._make_error(line, f"duplicate key {key!r}")
+                raise ValueError(f"duplicate key {key!r}")
             top.key, top.key_line = key, line
-            top.characters += len(key)
-            self._set_anchor(event.anchor, key)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = key
             return
-        value = (
-            self._resolve_plain(event.value, line) if plain else self._resolve_tagged(event, line)
-        )
-        self._count_value(line)
-        self._set_anchor(event.anchor, value)
-        self._append(value, None, line)
+        value = resolve_scalar(event.value) if plain else resolve_tagged(event)
+        self._count_value()
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
+        self._append(value, line)
 
-    def _resolve_plain(self, text: str, line: int) -> Any:
-        try:
-            return resolve_scalar(text)
-        except ValueError as error:
-            raise self._make_error(line, str(error)) from None
-
-    def _resolve_tagged(self, event: yaml.ScalarEvent, line: int) -> Any:
-        try:
-            return resolve_tagged(event)
-        except ValueError as error:
-            raise self._make_error(line, str(error)) from None
-
-    def _copy_alias(self, event: yaml.AliasEvent, line: int) -> tuple[Any, _Size]:
-        """Return a copy of the value to which an alias refers, and its size."""
+    def _copy_alias(self, event: yaml.AliasEvent) -> Any:
+        """Return a copy of the value to which an alias refers. Raises ValueError."""
         if self._expects_key():
-            raise self._make_error(line, "a key has to be a plain value")
-        anchored = self._anchors.get(event.anchor or "")
-        if anchored is None:
-            raise self._make_error(line, f"not YAML: found undefined alias {event.anchor!r}")
+            raise ValueError("a key has to be a plain value")
+        if event.anchor not in self._anchors:
+            raise ValueError(f"not YAML: found undefined alias {event.anchor!r}")
+        anchored = self._anchors[event.anchor]
         if isinstance(anchored, _OpenCollection):
-            raise self._make_error(line, "an alias that contains itself")
-        value, size = anchored
-        self._count_copy(size, line)
-        if len(self._stack) + size.depth > _MAX_DEPTH:
-            raise self._make_error(line, "nested too deeply")
-        return copy_value(value), size
+            raise ValueError("an alias that contains itself")
+        return self._copies.copy(anchored, len(self._stack))
 
     def _append(
-        self,
-        value: Any,
-        size: _Size | None,
-        line: int,
-        lines: dict[str | int, LineMap | int] | None = None,
+        self, value: Any, line: int, lines: dict[str | int, LineMap | int] | None = None
     ) -> None:
-        """Add a finished value to the innermost open collection, or make it the document.
-
-        `size` is None for a scalar.
-        """
+        """Add a finished value to the innermost open collection, or make it the document."""
         if not self._stack:
             self.root, self.lines = value, LineMap(line, lines) if lines else line
             return
@@ -246,10 +210,7 @@ class DocumentBuilder:
         if isinstance(top.value, list):
             top.lines[len(top.value)] = LineMap(line, lines) if lines else line
             top.value.append(value)
-            top.add(value, size)
         elif top.merging:
-            # A merge reads the value a second time, so it counts as a copy.
-            self._count_copy(size or _measure(value), line)
             self._merge(top, value, line)
             for key, inner in (lines or {}).items():
                 top.lines.setdefault(key, inner)
@@ -257,7 +218,6 @@ class DocumentBuilder:
             key = top.key or ""
             top.lines[key] = LineMap(top.key_line, lines) if lines else top.key_line
             top.value[key] = value
-            top.add(value, size)
         top.key, top.merging = None, False
 
     def _merge(self, top: _OpenCollection, value: Any, line: int) -> None:
@@ -265,6 +225,8 @@ class DocumentBuilder:
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
                 raise self._make_error(line, "`<<` merges mappings only")
+            # A merge reads the keys a second time, at each level if merges are nested.
+            self._copies.count(len(part))
             for key, inner in part.items():
                 top.merged_values.setdefault(key, inner)
 
@@ -285,37 +247,10 @@ class DocumentBuilder:
             and (self._stack[-1].key is None)
         )
 
-    def _set_anchor(self, anchor: str | None, scalar: Any) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = scalar, _measure(scalar)
-
-    def _count_value(self, line: int) -> None:
+    def _count_value(self) -> None:
         self._value_count += 1
         if self._value_count > _MAX_VALUES:
-            raise self._make_error(line, f"more than {_MAX_VALUES} values")
-
-    def _count_copy(self, size: _Size, line: int) -> None:
-        if not self._copies.add(size):
-            message = (
-                f"aliases and merge keys copy more than {_MAX_COPIED_VALUES} values or "
-                f"{_MAX_COPIED_CHARACTERS} characters"
-            )
-            raise self._make_error(line, message)
+            raise ValueError(f"more than {_MAX_VALUES} values")
 
     def _make_error(self, line: int, message: str) -> DocumentError:
         return DocumentError(self._source, line, message)
-
-
-def _measure(value: Any) -> _Size:
-    """Return the size of a finished value."""
-    if isinstance(value, dict):
-        opened = _OpenCollection(value, 0, None, characters=sum(map(len, value)))
-        for inner in value.values():
-            opened.add(inner, _measure(inner))
-        return _Size(opened.values, opened.characters, opened.depth)
-    if isinstance(value, list):
-        opened = _OpenCollection(value, 0, None)
-        for inner in value:
-            opened.add(inner, _measure(inner))
-        return _Size(opened.values, opened.characters, opened.depth)
-    return _Size(1, len(value) if isinstance(value, str) else 0, 0)

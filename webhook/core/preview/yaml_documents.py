@@ -21,6 +21,10 @@ _MAX_DIRECTIVES = 16
 """The maximum number of lines that begin with `%`. libyaml compares each `%TAG` directive with all
 earlier ones."""
 _DIRECTIVE = re.compile("(?:^|[\\n\\r\\x85\\u2028\\u2029])%")
+SEVERAL_DOCUMENTS = (
+    "another document begins, without a line `---` before it; of JSON lines, `jq -s "
+    """'{apiVersion: "v1", kind: "List", items: .}'` makes one document"""
+)
 _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
@@ -100,6 +104,8 @@ def _build_documents(
 def _parse_error(error: yaml.YAMLError, source: str) -> DocumentError:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    if problem == "did not find expected <document start>":
+        problem = SEVERAL_DOCUMENTS
     context = getattr(error, "context", None)
     message = f"not YAML: {problem}" + (f" ({context})" if context else "")
     return DocumentError(source, mark.line + 1 if mark else 0, message)

@@ -290,6 +290,15 @@ def selected_containers(
                 yield "containers", index, container
 
 
+def starts_wrapper(strings: Sequence[str]) -> bool:
+    """Return whether strings begin with a wrapper of podsettle, of any version."""
+    # Almost no command has the third test.
+    return bool(strings) and (
+        strings[0] == HELPER_PATH
+        or (len(strings) > 3 and strings[3] == SCRIPT_NAME and shell_wrapper.is_wrapped(strings))
+    )
+
+
 def layers(strings: Sequence[str]) -> Sequence[list[str]]:
     """Return the wrappers of podsettle, of any version, in strings that begin with one.
 
@@ -297,8 +306,8 @@ def layers(strings: Sequence[str]) -> Sequence[list[str]]:
     most MAX_LAYERS are read, because a client may write any number. A helper without a command,
     which has no `--`, is the last one.
     """
-    if not strings or (strings[0] != HELPER_PATH and not shell_wrapper.is_wrapped(strings)):
-        return ()  # As almost all commands.
+    if not starts_wrapper(strings):
+        return ()
     return [layer for _, layer in _layers_at(strings)]
 
 

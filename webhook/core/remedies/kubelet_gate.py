@@ -65,8 +65,8 @@ def apply(
 ) -> Iterator[Outcome]:
     """Add the gate after the other init containers, or before the one that sets up a mesh.
 
-    If the patch inserts a start gate, that container becomes the gate instead. It costs the time of
-    one container, and waits for both side by side.
+    If the patch inserts a start gate, one gate for both takes its place. It costs the time of one
+    container, and waits for both side by side.
     """
     outcome = outcome_without_new_gate(KUBELET_GATE, pod, context, patch)
     if outcome is not None:
@@ -75,14 +75,22 @@ def apply(
     timeout = format_duration(settings.timeout)
     start_gate = patch.inserted_init_container(START_GATE)
     if start_gate is not None:
-        start_gate["name"] = KUBELET_GATE
-        start_gate["args"] += [_WITH_TARGETS_OPTION, timeout]
-        start_gate["env"] = [HOST_IP_VARIABLE]
+        patch.replace_inserted(START_GATE, _merged_gate(start_gate, timeout))
     else:
         gate = _gate_container(pod, settings, context, patch)
         patch.put_init_container(gate, service_mesh.redirect_index(pod))
     message = f"held until the kubelet has a certificate, for up to {timeout}"
     yield Outcome(Reason.APPLIED, changed=True, message=message)
+
+
+def _merged_gate(start_gate: dict[str, Any], timeout: str) -> dict[str, Any]:
+    """Return the init container that waits for what a start gate waits for, and the certificate."""
+    return {
+        **start_gate,
+        "name": KUBELET_GATE,
+        "args": [*start_gate["args"], _WITH_TARGETS_OPTION, timeout],
+        "env": [HOST_IP_VARIABLE],
+    }
 
 
 def _gate_container(

@@ -183,9 +183,7 @@ def test_the_skip_annotation_excludes_single_remedies(skip: str, expected: list[
 def test_a_request_other_than_pod_creation_is_unchanged(request_fields: dict[str, str]) -> None:
     seen = view(policy())
     request = replace(make_request(pod(QUICK), "ci"), **request_fields)
-    assert reasons(Decider(SETTINGS).decide(request, seen.policies, seen).decision) == [
-        "NotPodCreate"
-    ]
+    assert reasons(Decider(SETTINGS).decide(request, seen)) == ["NotPodCreate"]
 
 
 @pytest.mark.parametrize(
@@ -196,9 +194,7 @@ def test_a_resource_other_than_core_pods_is_unchanged(group: str, resource: str)
     request = replace(
         make_request(pod(QUICK), "ci"), resource=GroupVersionResource(group, "v1", resource)
     )
-    assert reasons(Decider(SETTINGS).decide(request, seen.policies, seen).decision) == [
-        "NotPodCreate"
-    ]
+    assert reasons(Decider(SETTINGS).decide(request, seen)) == ["NotPodCreate"]
 
 
 def test_policies_apply_by_priority_and_then_by_name() -> None:

@@ -36,7 +36,7 @@ SLEEP = view(policy())
 
 
 def ask(document: Json, seen: Snapshot = SLEEP, options: OperatorSettings = SETTINGS) -> Decision:
-    return decide_pod(document, seen, settings=options).rendered.decision
+    return decide_pod(document, seen, settings=options).decision
 
 
 def sleep(document: Json, **settings: Any) -> Decision:
@@ -57,7 +57,7 @@ def labelled(labels: Json) -> Decision:
 
 def updated() -> Decision:
     request = replace(make_request(pod(QUICK), "ci"), operation="UPDATE")
-    return Decider(SETTINGS).decide(request, SLEEP.policies, SLEEP).decision
+    return Decider(SETTINGS).decide(request, SLEEP)
 
 
 def admitted(pod_: Any = None, kind: str = "AdmissionReview", seen: Snapshot = SLEEP) -> Decision:
@@ -104,7 +104,7 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.NAMESPACE_DISABLED: lambda: labelled({"podsettle.dev/enabled": "false"}),
     Reason.NAMESPACE_UNKNOWN: lambda: ask(pod(QUICK), Snapshot(invents_namespaces=False)),
     Reason.PROTECTED_NAMESPACE: lambda: (
-        decide_pod(pod(QUICK), SLEEP, namespace="kube-system").rendered.decision
+        decide_pod(pod(QUICK), SLEEP, namespace="kube-system").decision
     ),
     Reason.NOT_POD_CREATE: updated,
     Reason.POD_OPTED_OUT: lambda: ask(pod(QUICK, annotations={"podsettle.dev/skip": "true"})),

@@ -65,7 +65,7 @@ def test_a_review_is_answered_with_a_patch_that_settles_the_pod() -> None:
     assert response["patchType"] == "JSONPatch"
     operations = json.loads(base64.b64decode(response["patch"]))
     assert jsonpatch.apply_patch(document, operations) == mutate_pod(document, SEEN)
-    assert operations == list(answer.rendered.operations)
+    assert operations == list(answer.decision.operations)
     assert response["auditAnnotations"] == {"applied": "p/postInitSleep[prepare]=Applied"}
     assert "warnings" not in response
     assert answer.error is None
@@ -82,7 +82,7 @@ def test_a_covered_pod_without_outcomes_is_allowed() -> None:
     seen = view(policy())
     found = admit_both_ways(json.dumps(review(pod())).encode(), seen, SETTINGS)
     assert found.decision.outcomes == ()
-    assert found.unknown_namespace is None
+    assert not found.missing
     assert json.loads(found.body)["response"] == {"uid": UID, "allowed": True}
 
 
@@ -218,7 +218,7 @@ def test_a_review_without_a_pod_is_allowed() -> None:
 def test_a_pod_that_is_not_utf_8_is_left_unchanged(field: Json, text: bytes) -> None:
     document = pod({**container("a", "/a"), **field})
     body = json.dumps(review(document)).encode()
-    assert ask(body)[0].rendered.patch
+    assert ask(body)[0].decision.patch
     answer, _ = unpatched(body.replace(b"TEXT", text))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.UNSUPPORTED_REVIEW]
     assert answer.error is None
@@ -294,7 +294,7 @@ def test_a_patch_with_an_undeclared_edit_is_not_sent(monkeypatch: pytest.MonkeyP
     assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
     assert "undeclared edits: InitContainer, Mount, Volume" in str(answer.error)
     shell = pod(container("prepare", "/bin/sh", "-c", "x"))
-    assert ask(review(shell), view(policy()))[0].rendered.operations
+    assert ask(review(shell), view(policy()))[0].decision.operations
 
 
 @pytest.mark.parametrize(("length", "fits"), [(500_000, True), (650_000, True), (660_000, False)])
@@ -305,7 +305,7 @@ def test_a_pod_that_etcd_may_refuse_with_the_patch_is_left_unchanged(
     document = pod(container("c", "/c", "x" * length))
     # Only the pod counts, not the rest of the review.
     answer, _ = ask(json.dumps(review(document)).encode().ljust(2_000_000))
-    assert bool(answer.rendered.patch) is fits
+    assert bool(answer.decision.patch) is fits
     if not fits:
         assert [outcome.reason for outcome in answer.decision.outcomes] == [Reason.POD_TOO_LARGE]
         assert "etcd could refuse the pod" in answer.decision.outcomes[0].message
@@ -318,4 +318,4 @@ def test_an_unusual_quantity_is_copied_unchanged() -> None:
     operations = json.loads(base64.b64decode(found["response"]["patch"]))
     after = jsonpatch.apply_patch(document, operations)
     assert after["spec"]["initContainers"][0]["resources"] == huge
-    assert after == patched(document, answer.rendered)
+    assert after == patched(document, answer.decision)

@@ -44,7 +44,7 @@ def body_of(path: str, item: str) -> bytes:
 
 
 def decide(body: bytes) -> None:
-    admit(body, Decider(SETTINGS), SEEN.policies, SEEN)
+    admit(body, Decider(SETTINGS), SEEN)
 
 
 @pytest.mark.parametrize(("path", "item"), LONG_FIELDS)
@@ -78,7 +78,7 @@ def test_an_answer_is_as_long_as_what_it_copies(
     for path in in_all_containers(field[0]):
         set_field(document, path, long_value(*field, times))
     answer = admit_both_ways(json.dumps(review(document)).encode(), seen, options)
-    after = jsonpatch.apply_patch(document, answer.rendered.operations)
+    after = jsonpatch.apply_patch(document, answer.decision.operations)
     changed, copied = 0, 0
     for key in ("initContainers", "containers"):
         before = {each.get("name"): each for each in document["spec"].get(key) or ()}
@@ -92,10 +92,10 @@ def test_an_answer_is_as_long_as_what_it_copies(
 
 def test_a_pod_of_very_many_values_is_not_decoded() -> None:
     document = pod(container("a", "/a", args=["x"] * 149_000))
-    assert admit_both_ways(json.dumps(review(document)).encode(), SEEN, SETTINGS).rendered.patch
+    assert admit_both_ways(json.dumps(review(document)).encode(), SEEN, SETTINGS).decision.patch
     document = pod(container("a", "/a", args=["x"] * 150_001))
     answer = admit_both_ways(json.dumps(review(document)).encode(), SEEN, SETTINGS)
     assert [each.reason for each in answer.decision.outcomes] == [Reason.POD_TOO_LARGE]
     # The limit is that of the pod, not that of the review.
     body = {**review(pod(container("a", "/a"))), "x": ["x"] * 150_001}
-    assert admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS).rendered.patch
+    assert admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS).decision.patch

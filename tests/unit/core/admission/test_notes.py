@@ -327,7 +327,7 @@ def test_pod_with_little_space_is_changed_by_the_first_call_only(spare: int) -> 
 def test_answer_for_many_containers_has_one_warning_and_only_notes() -> None:
     document = pod(*(container(f"c{n}") for n in range(40)))
     answer = admit_both_ways(json.dumps(review(document)).encode(), view(SLEEP), SETTINGS)
-    decided = Decided(answer.rendered)
+    decided = Decided(answer.decision)
     assert changes(decided) == []
     (warning,) = json.loads(answer.body)["response"]["warnings"]
     assert "c0, c1, c2 and 37 more" in warning

@@ -42,7 +42,7 @@ def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
 def test_preview_is_the_decision_of_the_webhook() -> None:
     document = pod(QUICK)
     found = preview(document)
-    assert found.decision == decide_pod(document, SEEN).rendered.decision
+    assert found.decision == decide_pod(document, SEEN).decision
     assert found.before == document
     assert found.after == mutate_pod(document, SEEN)
 
@@ -236,7 +236,7 @@ def test_pod_of_a_cluster_is_previewed_without_its_node() -> None:
 def test_unknown_namespace_is_a_note_and_does_not_change_the_decision(invents: bool) -> None:
     seen = replace(SEEN, invents_namespaces=invents)
     found = preview(pod(QUICK), seen, namespace="no-such")
-    assert found.decision == decide_pod(pod(QUICK), seen, namespace="no-such").rendered.decision
+    assert found.decision == decide_pod(pod(QUICK), seen, namespace="no-such").decision
     assert not found.decided.namespace_known
     (note,) = found.notes
     assert note.startswith("namespace 'no-such' is not in the ")

@@ -201,6 +201,7 @@ TEMPLATE = (
         ("a:\n\t- b\n", 2, "not YAML: found character that cannot start any token"),
         ("a: *nowhere\n", 1, "not YAML: found undefined alias"),
         ("a: 'x\n", 2, "not YAML: "),
+        ('{"a": 1}\n{"b": 2}\n', 2, "not YAML: another document begins, without a line `---`"),
         ("a: !!python/object:os.system x\n", 1, "not YAML: could not determine a constructor"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tests of what channels derive from outcomes, which may come from a cache."""
+"""Tests of what channels derive from the outcomes of a decision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from webhook.core.admission.rendered_decision import OutcomeTexts, texts_of
+from webhook.core.admission.decision import Decision
 from webhook.core.admission.response import audit_annotations_for, encode_texts, warnings_for
 from webhook.core.reasons import Outcome, Reason
 
@@ -26,16 +26,15 @@ OUTCOMES = st.builds(
 
 @given(st.lists(OUTCOMES, max_size=25))
 def test_texts_are_those_of_the_outcomes(outcomes: list[Outcome]) -> None:
-    for _ in range(2):
-        found = texts_of(outcomes)
-        annotations = audit_annotations_for(outcomes)
-        assert found.audit_annotations == annotations
-        assert found.texts_json == encode_texts(warnings_for(outcomes), annotations)
-        assert found.log_summary == "; ".join(f"{k}: {v}" for k, v in annotations.items())
-        pairs = {(each.policy, each.remedy) for each in outcomes if each.changed}
-        assert sorted(found.applied_pairs) == sorted(pairs)
-        counted = [(each.remedy, each.reason) for each in outcomes]
-        assert dict(found.reason_counts) == {pair: counted.count(pair) for pair in counted}
+    found = Decision(tuple(outcomes)).texts
+    annotations = audit_annotations_for(outcomes)
+    assert found.audit_annotations == annotations
+    assert found.texts_json == encode_texts(warnings_for(outcomes), annotations)
+    assert found.log_summary == "; ".join(f"{k}: {v}" for k, v in annotations.items())
+    pairs = {(each.policy, each.remedy) for each in outcomes if each.changed}
+    assert sorted(found.applied_pairs) == sorted(pairs)
+    counted = [(each.remedy, each.reason) for each in outcomes]
+    assert dict(found.reason_counts) == {pair: counted.count(pair) for pair in counted}
 
 
 def test_outcomes_that_differ_in_one_field_have_texts_of_their_own() -> None:
@@ -49,7 +48,7 @@ def test_outcomes_that_differ_in_one_field_have_texts_of_their_own() -> None:
         Outcome(Reason.NO_SHELL, "postInitSleep", "p", "a", message="one"),
         Outcome(Reason.NO_SHELL, "postInitSleep", "p", "a", message="two"),
     ]
-    found: list[OutcomeTexts] = [texts_of([each]) for each in (first, *others)]
+    found = [Decision((each,)).texts for each in (first, *others)]
     assert all(each not in found[:index] for index, each in enumerate(found))
 
 
@@ -57,8 +56,11 @@ def test_texts_of_any_pods_occupy_little_memory() -> None:
     tracemalloc.start()
     for number in range(1000):
         for count, length in ((20, 10_000), (50, 10), (20, 10)):
-            names = (f"{number}-{index}-" + "x" * length for index in range(count))
-            texts_of([Outcome(Reason.APPLIED, "postInitSleep", "p", name, True) for name in names])
+            names = [f"{number}-{index}-" + "x" * length for index in range(count)]
+            outcomes = [
+                Outcome(Reason.APPLIED, "postInitSleep", "p", name, changed=True) for name in names
+            ]
+            assert Decision(tuple(outcomes)).texts
     used_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used_bytes < 4 * 1024 * 1024
