@@ -37,25 +37,24 @@ _NICENESS = 10
 
 
 def bodies() -> dict[str, bytes]:
-    """Return ordinary and hostile texts by name. None is larger than the limit of 4 MiB."""
+    """Return ordinary and hostile texts by name. None is above the limits of /preview."""
     pod = reviews.tekton()["request"]["object"]
-    tekton = json.dumps({"kind": "List", "items": [pod] * 490}).encode()
-    limit = 4 * 1024 * 1024 - 1024
-    nested = "a: " + "".join(f"&a{n} [" for n in range(190)) + "1," * 200_000 + "]" * 190
-    containers = [{"name": f"c{n}", "image": "a", "env": [{"name": "x"}] * 20} for n in range(990)]
+    limit = 256 * 1024 - 1024
+    nested = "a: " + "".join(f"&a{n} [" for n in range(190)) + "1," * 120_000 + "]" * 190
+    containers = [{"name": f"c{n}", "image": "a", "env": [{"name": "x"}] * 20} for n in range(300)]
     wide = {"kind": "Pod", "metadata": pod["metadata"], "spec": {"initContainers": containers}}
     return {
-        "490 Tekton pods": tekton[:limit] if len(tekton) <= limit else _pod_list(pod, limit),
+        "Tekton pods": _pod_list(pod, limit),
         "190 nested anchors": nested.encode(),
-        "500,000 values": b"[" + b"1," * 480_000 + b"1]",
-        "990 init containers": json.dumps(wide).encode(),
+        "120,000 values": b"[" + b"1," * 120_000 + b"1]",
+        "300 init containers": json.dumps(wide).encode(),
         "4,900 objects without a pod": b"kind: Service\n---\n" * 4_900 + json.dumps(pod).encode(),
     }
 
 
 def _pod_list(pod: reviews.Json, limit: int) -> bytes:
-    """Return a List with as many copies of a pod as fit into `limit` bytes."""
-    count = limit // (len(json.dumps(pod)) + 2)
+    """Return a List with as many copies of a pod as fit into `limit` bytes, at most 50."""
+    count = min(limit // (len(json.dumps(pod)) + 2), 50)
     return json.dumps({"kind": "List", "items": [pod] * count}).encode()
 
 
@@ -146,15 +145,17 @@ def monitored_server(
     run: Run, manifests: Path, stalls: Path, code: Code = THIS_CODE
 ) -> Iterator[Server]:
     """Run podsettle with the stall monitor of the same commit while the block runs."""
-    port = free_port()
+    port, web_port = free_port(), free_port()
     url = f"https://127.0.0.1:{port}"
+    web_url = f"https://127.0.0.1:{web_port}" if code.has_web_port else ""
     monitor = [*code.python_command, "-m", "bench.stall_monitor"]
     command: list[str | Path] = [*monitor, run.certs, str(port), manifests, stalls]
+    command.append(str(web_port))  # An older commit ignores it.
     log = run.directory / "previewed.log"
     core, env = run.cores.server, code.environment
     with running_process(command, log, core=core, env=env) as process:
         wait_until_ready(process, f"{url}/readyz", run.certs / "ca.crt")
-        yield Server("podsettle", f"{url}/mutate", run.certs / "ca.crt", process)
+        yield Server("podsettle", f"{url}/mutate", run.certs / "ca.crt", process, web_url)
 
 
 @contextmanager
@@ -162,18 +163,15 @@ def _send_previews(server: Server, text: bytes | None, core: int) -> Iterator[li
     """Send a text repeatedly while the block runs. Yield the list of the answers' statuses."""
     answered: list[int] = []
     finished = threading.Event()
-    client = server.connect()
 
     def send() -> None:
         # On Linux, both settings affect only this thread.
         os.sched_setaffinity(0, {core})
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while not finished.is_set():
-            client.request("POST", "/preview", text)
-            response = client.getresponse()
-            response.read()
+            status, _ = server.preview(text or b"")
             if not finished.is_set():
-                answered.append(response.status)
+                answered.append(status)
 
     thread = threading.Thread(target=send)
     if text is not None:
@@ -186,4 +184,3 @@ def _send_previews(server: Server, text: bytes | None, core: int) -> Iterator[li
             thread.join(60)
             if thread.is_alive():
                 raise BenchError("a preview was not answered within a minute")
-        client.close()

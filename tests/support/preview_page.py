@@ -63,8 +63,8 @@ def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
     chromium.emulate()
     chromium.open("about:blank")
     chromium.console()  # A page of another test may have lost its server since.
-    chromium.open(f"{server.url}/")
-    wait_for_policies(chromium)
+    chromium.open(f"{server.web_url}/")
+    leave_example(chromium)
     yield chromium
     # The browser logs a refused preview as a resource that failed to load.
     logged = [entry for entry in chromium.console() if entry["source"] != "network"]
@@ -72,7 +72,7 @@ def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
     elsewhere = [
         request["url"]
         for request in chromium.requests()
-        if not request["url"].startswith((f"{server.url}/", "data:", "about:"))
+        if not request["url"].startswith((f"{server.web_url}/", "data:", "about:"))
     ]
     assert elsewhere == []
 
@@ -89,6 +89,14 @@ def wait_for_answer(page: Chromium) -> None:
         "document.querySelector('#results').getAttribute('aria-busy') === 'false' &&"
         "document.querySelector('.pod:not(.stale *), #error:not([hidden])')"
     )
+
+
+def leave_example(page: Chromium) -> None:
+    """Wait for the result of the example with which the page opens, and empty the input."""
+    wait_for_policies(page)
+    wait_for_answer(page)
+    page.paste("#workload", "")
+    page.requests()
 
 
 def wait_for_policies(page: Chromium) -> None:

@@ -32,7 +32,9 @@ from tests.support.preview_page import (
     page,
     preview,
     server,
+    value_of,
     wait_for_answer,
+    wait_for_policies,
 )
 from webhook.core.printable import printable
 
@@ -110,6 +112,42 @@ def test_example_shows_reasons_and_diff(page: Chromium) -> None:
     added = page.texts("[role=tabpanel] ins")
     assert "+    podsettle.dev/applied: tekton-on-crio/postInitSleep\n" in added
     assert all(line.startswith("+") for line in added)
+
+
+def test_page_opens_on_its_first_example_with_the_result(page: Chromium) -> None:
+    page.open(page.run("return location.href"))
+    wait_for_policies(page)
+    wait_for_answer(page)
+    assert page.text("#example-note").startswith('An example. Tekton: "prepare" exited with')
+    assert page.texts("#example-mark") == ["Of an example"]
+    assert page.texts(".pod h3") == ["Pod/echo-run-pod"]
+    assert value_of(page, "#namespace") == "ci"
+    assert page.run("return document.activeElement.id") == "workload"
+    # An edit keeps the example, and another workload leaves nothing of it.
+    page.paste("#workload", value_of(page, "#workload").replace("restartPolicy: Never", ""))
+    assert value_of(page, "#labels") == "team=ci"
+    assert page.texts(".policy.edited .name") == ["tekton-on-crio"]
+    preview(page, UNCHANGED)
+    assert page.texts("#example-note, #example-mark, .policy.edited") == []
+    assert value_of(page, "#namespace") + value_of(page, "#labels") == ""
+    assert page.texts(".pod h3") == ["Pod/unchanged"]
+
+
+@pytest.mark.parametrize(
+    ("text", "selected"), [("kind: Pod", True), ('{"kind": "Pod"}', True), ("busybox:1", False)]
+)
+def test_workload_that_is_pasted_into_an_example_replaces_it(
+    page: Chromium, text: str, selected: bool
+) -> None:
+    open_example(page, "Tekton")
+    found = page.run(
+        "const area = document.querySelector('#workload'); area.setSelectionRange(9, 9);"
+        "const data = new DataTransfer(); data.setData('text', arguments[0]);"
+        "area.dispatchEvent(new ClipboardEvent('paste', {clipboardData: data}));"
+        "return area.selectionEnd - area.selectionStart === area.value.length",
+        text,
+    )
+    assert found is selected
 
 
 def test_states_are_shown_as_words(page: Chromium) -> None:
@@ -243,10 +281,11 @@ def test_error_is_shown_below_the_input_with_its_line(page: Chromium, http: http
     assert page.run(selected) == "  labels: {a: b: c}"
 
 
-def test_error_removes_the_earlier_result(page: Chromium) -> None:
+def test_error_keeps_the_earlier_result_and_says_so(page: Chromium) -> None:
     preview(page, UNCHANGED)
     preview(page, BROKEN)
-    assert page.texts(".pod") == []
+    assert page.texts(".stale .pod h3") == ["Pod/unchanged"]
+    assert page.text("#status") == "Result of an earlier input"
     preview(page, UNCHANGED)
     assert page.texts("#error") == []
     assert page.run("return document.querySelector('[aria-invalid]')") is None
@@ -263,6 +302,7 @@ def test_empty_input_shows_the_servers_error(page: Chromium) -> None:
     [
         (401, "Enter a valid bearer token below (401 Refused)"),
         (403, "The token does not allow previews (403 Refused)"),
+        (429, "The server makes other previews"),
         (502, "The server failed (502 Refused)"),
     ],
 )

@@ -74,6 +74,7 @@ def show_tab(page: Chromium, name: str) -> None:
 STATES: dict[str, Callable[[Chromium], None]] = {
     "empty": open_nothing,
     "examples": open_examples,
+    "example": lambda page: open_example(page, "Tekton"),
     "warned": lambda page: preview(page, WARNED),
     "unchanged": lambda page: preview(page, UNCHANGED),
     "broken": lambda page: preview(page, BROKEN),

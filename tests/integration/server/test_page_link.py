@@ -73,19 +73,21 @@ def content(link: str) -> Any:
 
 def test_link_restores_the_input_and_previews_it(page: Chromium) -> None:
     page.type("#namespace", "nightly")
-    page.type("#labels", "team=é")
+    page.type("#labels", "team=build")
     edit_policy(page, "tekton-on-crio", "500ms", "1750ms")
     page.click("#add-policy")
-    preview(page, WARNED)
+    workload = f"# é\n{WARNED}"
+    preview(page, workload)
     expected = verdicts(page)
+    assert expected
     link = copied_link(page)
     page.open("about:blank")
     page.open(link)
     wait_for_answer(page)
     assert verdicts(page) == expected
-    assert value_of(page, "#workload") == WARNED
+    assert value_of(page, "#workload") == workload
     assert value_of(page, "#namespace") == "nightly"
-    assert value_of(page, "#labels") == "team=é"
+    assert value_of(page, "#labels") == "team=build"
     assert page.texts(".policy.edited .name") == ["new-policy-1", "tekton-on-crio"]
     assert "1750ms" in value_of(page, open_policy(page, "tekton-on-crio"))
     assert copied_link(page) == link
@@ -199,7 +201,7 @@ def test_hostile_link_cannot_run_scripts(page: Chromium) -> None:
 def guarded(source: ManifestsSource, chromium: Chromium) -> Iterator[Chromium]:
     """The page of a server that requires tokens."""
     with in_process(make_components(source, authorizer=Known())) as server:
-        host, port = server.address
+        host, port = server.web_address
         chromium.emulate()
         chromium.open(f"https://{host}:{port}/")
         yield chromium
@@ -218,12 +220,12 @@ def test_token_is_in_no_link(guarded: Chromium) -> None:
 def test_token_shows_the_policies(guarded: Chromium) -> None:
     guarded.wait_for("document.querySelector('#policies-status').textContent")
     assert guarded.text("#policies-status") == "Shown with a token"
-    assert guarded.texts(".policy") == []
+    assert guarded.texts(".policy .name") == ["tekton-on-crio"]  # That of the example.
     guarded.click("#enter-token")
     assert guarded.run("return document.activeElement.id") == "token"
     guarded.paste("#token", "good")
     guarded.run("document.querySelector('#token').dispatchEvent(new Event('change'))")
-    guarded.wait_for("document.querySelector('.policy')")
+    guarded.wait_for("document.querySelectorAll('.policy').length > 1")
     assert guarded.texts("#enter-token") == []
 
 

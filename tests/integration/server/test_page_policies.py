@@ -258,7 +258,7 @@ def explained(source: ManifestsSource, chromium: Chromium) -> Iterator[Chromium]
         linger_image=SETTINGS.linger_image, docs_url="https://docs.example/why"
     )
     with in_process(make_components(source, settings=settings)) as server:
-        host, port = server.address
+        host, port = server.web_address
         chromium.emulate()
         chromium.open(f"https://{host}:{port}/")
         wait_for_policies(chromium)

@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import copy
+import base64
 import json
 import os
 import signal
-import ssl
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from http.client import HTTPResponse
-from itertools import count
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.factories import pod
-from tests.support.http_client import (
-    Client,
-    InProcess,
-    RequestClient,
-    in_process,
-    mutate,
-    review_in,
-)
 from tests.support.paths import EXAMPLES
-from tests.support.process import process_status, start_server
-from tests.support.reviews import PODS, load_pod, review
+from tests.support.process import process_status
+from tests.support.reviews import PODS, load_pod
 from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_components
-from tests.support.waiting import await_that
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.policy.snapshot import Snapshot
-from webhook.server.components import Components
+from webhook.server.app import create_app
 from webhook.server.limits import PreviewLimits
-from webhook.server.preview.answer_memory import PreviewError
-from webhook.server.preview.preview_run import PreviewOptions
-from webhook.server.preview.previewer import Previewer
-from webhook.server.preview.worker_process import worker_niceness
 
 pytestmark = pytest.mark.slow
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
-SMALL = json.dumps(TEKTON).encode()
+SMALL = json.dumps(TEKTON)
+HEAVY = f"a: {'&a [' * 60}{'1,' * 120_000}{']' * 60}"
+"""Takes the worker more than a second."""
+NO_LIMIT = "use `podsettle preview`, which has no limit"
 POLICY = """\
 apiVersion: podsettle.dev/v1alpha1
 kind: SettlePolicy
@@ -60,38 +45,10 @@ spec:
 """
 
 
-def large(pods: int = 490) -> bytes:
-    """Tekton pods, 4 MiB of JSON, which take the worker seconds."""
-    items = [copy.deepcopy(TEKTON) for _ in range(pods)]
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
-
-
-def request(body: bytes) -> bytes:
-    return b"POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-
-
-def body_of(answer: HTTPResponse) -> Any:
-    return json.loads(answer.body)  # type: ignore[attr-defined]
-
-
-def detail(client: Client | RequestClient, status: int) -> str:
-    answer = client.answer()
-    assert answer.status == status, answer.body  # type: ignore[attr-defined]
-    text: str = body_of(answer)["detail"]
-    return text
-
-
-def pods_in(client: Client | RequestClient) -> list[dict[str, Any]]:
-    answer = client.answer()
-    assert answer.status == 200, answer.body  # type: ignore[attr-defined]
-    found: list[dict[str, Any]] = body_of(answer)["pods"]
-    return found
-
-
-def workers(parent: int | None = None) -> list[int]:
-    """The worker processes of a process, by default of this one."""
+def workers() -> list[int]:
+    """The worker processes of this process that have not ended."""
     found = []
-    for task in Path(f"/proc/{parent or os.getpid()}/task").iterdir():
+    for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):
             found += [int(pid) for pid in (task / "children").read_text().split()]
     return [pid for pid in found if is_worker(pid)]
@@ -100,110 +57,82 @@ def workers(parent: int | None = None) -> list[int]:
 def is_worker(pid: int) -> bool:
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return (
+            b"webhook.server.preview.worker" in command and process_status(pid, "State")[0] != "Z"
+        )
     except OSError:
         return False
-    return b"webhook.server.preview.worker" in command and not is_gone(pid)
 
 
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended. Its command line disappears before its files are closed."""
-    try:
-        return process_status(pid, "State")[0] == "Z"
-    except OSError:
-        return True
+class Previews:
+    """The application without sockets, and its metrics."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+
+    async def post(self, body: str = SMALL) -> httpx.Response:
+        return await self.client.post("/preview", content=body)
+
+    async def pods(self, body: str = SMALL) -> list[dict[str, Any]]:
+        answer = await self.post(body)
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["pods"]
+        return found
+
+    async def error(self, status: int, body: str = SMALL) -> str:
+        answer = await self.post(body)
+        assert answer.status_code == status, answer.text
+        assert answer.headers.get("Retry-After") == ("5" if status == 429 else None)
+        detail: str = answer.json()["detail"]
+        return detail
+
+    async def counted(self, result: str) -> bool:
+        text = (await self.client.get("/metrics")).text
+        return f'podsettle_previews_total{{result="{result}"}} 1.0' in text
+
+    async def start(self, body: str = SMALL) -> tuple[asyncio.Task[httpx.Response], int]:
+        """Ask for a preview, and stop its worker before it answers. Return its process ID."""
+        task = asyncio.create_task(self.post(body))
+        while not (found := workers()):
+            assert not task.done(), task.result().text
+            await asyncio.sleep(0.001)
+        (pid,) = found
+        os.kill(pid, signal.SIGSTOP)
+        return task, pid
 
 
-BUSY_KIB = 45 * 1024
-"""A worker that has read a large text takes more memory than this."""
-
-
-def resident_kib(pid: int) -> int:
-    """The resident memory of a process, 0 after its end."""
-    with suppress(OSError, KeyError):
-        return int(process_status(pid, "VmRSS").split()[0])
-    return 0
-
-
-def start_preview(client: RequestClient, body: bytes = SMALL) -> int:
-    """Ask for a preview, and return the process ID of its worker."""
-    client.send(request(body))
-    await_that(workers, "the worker is starting")
-    (pid,) = workers()
-    return pid
-
-
-def has_lower_priority(pid: int) -> bool:
-    return os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def cpu_ticks(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """Stop a worker until it is killed or the block ends."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-
-Serve = Callable[..., tuple[Components, InProcess]]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Start servers with other limits, sources or settings."""
-    contexts = []
-
-    def start(
-        limits: PreviewLimits = UNHURRIED,
-        source: ManifestsSource | None = None,
-        settings: OperatorSettings = SETTINGS,
-    ) -> tuple[Components, InProcess]:
-        if source is None:
-            source = ManifestsSource(EXAMPLES)
-            source.refresh()
-        components = make_components(
-            source, settings=settings, limits=replace(STEADY, preview=limits)
-        )
-        running = in_process(components)
-        server = running.__enter__()
-        contexts.append(running)
-        return components, server
-
-    yield start
-    for running in contexts:
-        running.__exit__(None, None, None)
-    await_that(lambda: not workers(), "the workers end with their servers")
-
-
-def counted(server: InProcess, result: str) -> bool:
-    text = server.connect().get("/metrics").body  # type: ignore[attr-defined]
-    return f'podsettle_previews_total{{result="{result}"}} 1.0' in text.decode()
-
-
-def in_flight(components: Components, number: int) -> Callable[[], bool]:
-    return lambda: components.in_flight.requests == number
+@asynccontextmanager
+async def previews(
+    source: ManifestsSource | None = None,
+    settings: OperatorSettings = SETTINGS,
+    **limits: Any,
+) -> AsyncIterator[Previews]:
+    if source is None:
+        source = ManifestsSource(EXAMPLES)
+        source.refresh()
+    components = make_components(
+        source, settings=settings, limits=replace(STEADY, preview=replace(UNHURRIED, **limits))
+    )
+    transport = httpx.ASGITransport(create_app(components))
+    async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
+        yield Previews(client)
+    assert workers() == []
 
 
 # Lifetime
 
 
-def test_each_preview_has_a_worker_of_its_own_with_a_lower_priority(serve: Serve) -> None:
-    _, server = serve()
-    client = RequestClient(server.connect)
+async def test_each_preview_has_a_worker_of_its_own_with_a_lower_priority() -> None:
     pids = set()
-    for _ in range(2):
-        pid = start_preview(client)
-        pids.add(pid)
-        with stopped(pid):
-            await_that(partial(has_lower_priority, pid), "its priority is lower")
-        assert pods_in(client)[0]["outcomes"][0]["reason"] == "Applied"
-        assert workers() == []
+    async with previews() as made:
+        for _ in range(2):
+            task, pid = await made.start()
+            pids.add(pid)
+            await asyncio.sleep(0.1)
+            assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+            os.kill(pid, signal.SIGCONT)
+            assert (await task).json()["pods"][0]["outcomes"][0]["reason"] == "Applied"
+            assert workers() == []
     assert len(pids) == 2
 
 
@@ -213,212 +142,151 @@ def test_worker_without_a_server_ends() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_busy_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
-    with start_server(EXAMPLES, tmp_path) as server:
-        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-        context = ssl.create_default_context(cafile=server.ca)
-        client = RequestClient(lambda: Client(address, context))
-        with closing(client):
-            client.send(request(large()))
-            await_that(lambda: workers(server.process.pid), "the worker is starting")
-            (pid,) = workers(server.process.pid)
-            await_that(lambda: resident_kib(pid) > BUSY_KIB, "the worker is busy")
-            used = [cpu_ticks(pid)]
-            server.process.kill()
-
-            def ended() -> bool:
-                with suppress(OSError):
-                    used.append(cpu_ticks(pid))
-                return is_gone(pid)
-
-            await_that(ended, "the worker ends")
-        # The whole preview takes more than a hundred ticks.
-        assert used[-1] - used[0] < 50
+def test_busy_worker_without_a_server_ends_by_its_limit_of_cpu_time() -> None:
+    command = [sys.executable, "-m", "webhook.server.preview.worker", str(128 * 1024 * 1024), "1"]
+    line = json.dumps(
+        [base64.b64encode("\n---\n".join([HEAVY] * 6).encode()).decode(), None]
+    ).encode()
+    done = subprocess.run(command, input=line, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL
 
 
 # Limits
 
 
-def test_preview_beyond_the_deadline_is_killed_and_the_next_succeeds(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, server = serve(replace(UNHURRIED, deadline_seconds=5))
-    client = RequestClient(server.connect)
-    pid = start_preview(client, large())
-    # On a busy machine, it may reach the deadline before.
-    await_that(lambda: is_gone(pid) or resident_kib(pid) > BUSY_KIB, "the worker is busy")
-    with suppress(ProcessLookupError), ExitStack() as stack:
-        with suppress(ProcessLookupError):
-            stack.enter_context(stopped(pid))
-        text = detail(client, 422)
-    assert text.startswith("this preview takes longer than 5 s: send the input in parts, or use ")
-    assert "preview: worker killed after 5 s" in caplog.text
-    assert counted(server, "deadline")
-    assert workers() == []
-    client.send(request(b"kind: Service"))
-    assert "a Service holds no pod" in detail(client, 422)
+async def test_preview_beyond_the_deadline_is_killed_and_the_next_succeeds() -> None:
+    async with previews(deadline_seconds=5) as made:
+        task, _ = await made.start()
+        answer = await task
+        assert answer.status_code == 422
+        assert answer.json()["detail"] == f"this preview takes longer than 5 s: {NO_LIMIT}"
+        assert workers() == []
+        assert await made.counted("deadline")
+        assert await made.pods()
 
 
-def test_worker_that_is_not_ready_in_time_is_an_error(serve: Serve) -> None:
-    _, server = serve(replace(UNHURRIED, start_seconds=0))
-    client = RequestClient(server.connect)
-    client.send(request(SMALL))
-    assert "the preview process was not ready within 0 s" in detail(client, 503)
-    assert counted(server, "deadline")
-    assert workers() == []
+async def test_busy_worker_is_killed_at_the_deadline() -> None:
+    async with previews(deadline_seconds=1) as made:
+        assert "takes longer than 1 s" in await made.error(422, HEAVY)
+        assert workers() == []
 
 
-def test_preview_beyond_the_memory_limit_is_refused_and_the_next_succeeds(
-    serve: Serve,
-) -> None:
-    _, server = serve(replace(UNHURRIED, memory_bytes=32 * 1024 * 1024))
-    client = RequestClient(server.connect)
-    client.send(request(large()))
-    assert "needs more than 32 MiB of memory: send the input in parts" in detail(client, 422)
-    assert counted(server, "memory")
-    client.send(request(SMALL))
-    assert pods_in(client)
+async def test_preview_beyond_the_memory_limit_is_refused_and_the_next_succeeds() -> None:
+    async with previews(memory_bytes=24 * 1024 * 1024) as made:
+        detail = await made.error(422, HEAVY)
+        assert detail == f"this preview needs more than 24 MiB of memory: {NO_LIMIT}"
+        assert await made.counted("memory")
+        assert await made.pods()
 
 
-def test_answer_that_is_too_long_is_refused(serve: Serve) -> None:
-    _, server = serve(replace(UNHURRIED, answer_bytes=1024 * 1024))
-    client = RequestClient(server.connect)
-    client.send(request(large(100)))
-    assert detail(client, 422) == "the answer is longer than 1 MiB: send the input in parts"
-    assert counted(server, "refused")
-    client.send(request(SMALL))
-    assert pods_in(client)
+async def test_answer_that_is_too_long_is_refused_and_the_next_succeeds() -> None:
+    many = json.dumps({"kind": "List", "items": [TEKTON] * 20})
+    async with previews(answer_bytes=200 * 1024) as made:
+        detail = await made.error(413, many)
+        assert detail == f"the answer is longer than 0 MiB: {NO_LIMIT}"
+        assert await made.counted("refused")
+        assert await made.pods()
 
 
-def test_490_tekton_pods_are_within_the_limits(serve: Serve) -> None:
-    _, server = serve()
-    client = server.connect()
-    client.socket.settimeout(UNHURRIED.deadline_seconds)
-    client.send(request(large()))
-    found = pods_in(client)
-    assert len(found) == 490
-    assert all(each["patch"] for each in found)
+async def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered() -> None:
+    async with previews() as made:
+        first, pid = await made.start()
+        queued = [asyncio.create_task(made.post()) for _ in range(8)]
+        await asyncio.sleep(0.1)
+        assert workers() == [pid]
+        assert await made.error(429) == "other previews are waiting; try again"
+        assert await made.counted("overloaded")
+        os.kill(pid, signal.SIGCONT)
+        answers = await asyncio.gather(first, *queued)
+        assert [answer.status_code for answer in answers] == [200] * 9
+        assert await made.pods()
 
 
-def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
-    serve: Serve,
-) -> None:
-    components, server = serve(replace(UNHURRIED, max_pending=2))
-    first, second, third = (RequestClient(server.connect) for _ in range(3))
-    pid = start_preview(first)
-    with stopped(pid):
-        second.send(request(SMALL))
-        await_that(in_flight(components, 2), "both wait")
-        third.send(request(SMALL))
-        assert detail(third, 503) == "2 previews are already waiting; try again in a minute"
-        # Reviews are still answered.
-        third.send(mutate(review(TEKTON)))
-        assert "patch" in review_in(third.answer())
-    assert pods_in(first)
-    assert pods_in(second)
-    assert counted(server, "overloaded")
+async def test_preview_is_refused_after_the_queue_timeout() -> None:
+    async with previews(queue_seconds=0.2) as made:
+        first, pid = await made.start()
+        assert await made.error(429) == "another preview takes long; try again"
+        os.kill(pid, signal.SIGCONT)
+        assert (await first).status_code == 200
 
 
-def test_preview_is_refused_after_the_queue_timeout(serve: Serve) -> None:
-    _, server = serve(replace(UNHURRIED, queue_seconds=0.2))
-    first, second = RequestClient(server.connect), RequestClient(server.connect)
-    pid = start_preview(first)
-    with stopped(pid):
-        second.send(request(SMALL))
-        assert detail(second, 503) == "other previews take too long; try again in a minute"
-    assert pods_in(first)
+async def test_body_that_is_not_complete_in_time_is_refused_and_the_next_succeeds() -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"kind: "
+        await asyncio.sleep(600)
+
+    async with previews(body_timeout_seconds=0.1, max_requests=1) as made:
+        answer = await made.client.post("/preview", content=body())
+        assert answer.status_code == 408
+        assert answer.json()["detail"] == "the body was not complete within 0.1 s"
+        assert await made.pods()
+
+
+def test_limits_of_a_preview_are_those_of_the_documentation() -> None:
+    limits = PreviewLimits()
+    assert (limits.max_requests, limits.queue_seconds, limits.deadline_seconds) == (9, 5, 10)
 
 
 # Errors
 
 
-def test_crash_of_the_worker_fails_only_one_preview(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    components, server = serve()
-    client, waiting = RequestClient(server.connect), RequestClient(server.connect)
-    pid = start_preview(client)
-    with stopped(pid):
-        waiting.send(request(SMALL))
-        await_that(in_flight(components, 2), "another one waits")
+async def test_crash_of_the_worker_fails_only_one_preview(caplog: pytest.LogCaptureFixture) -> None:
+    async with previews() as made:
+        first, pid = await made.start()
+        waiting = asyncio.create_task(made.post())
         os.kill(pid, signal.SIGKILL)
-        assert "the preview process ended unexpectedly" in detail(client, 500)
-    assert pods_in(waiting)
-    assert counted(server, "crashed")
-    assert "preview: the worker process failed: it ended (exit code -9)" in caplog.text
-
-
-@pytest.mark.parametrize("at_work", [True, False], ids=["busy", "idle"])
-def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -> None:
-    components, server = serve(replace(UNHURRIED, max_pending=2))
-    clients = [RequestClient(server.connect) for _ in range(3)]
-    pid = start_preview(clients[0])
-    with stopped(pid):
-        clients[1].send(request(SMALL))
-        await_that(in_flight(components, 2), "another one waits")
-        clients[0 if at_work else 1].close()
-        await_that(in_flight(components, 1), "the preview has ended")
-        assert counted(server, "disconnected")
-        if at_work:
-            await_that(lambda: pid not in workers(), "its worker has ended")
-        clients[2].send(request(SMALL))
-        await_that(lambda: at_work or in_flight(components, 2)(), "it is queued")
-    assert pods_in(clients[1 if at_work else 0])
-    assert pods_in(clients[2])
+        answer = await first
+        assert answer.status_code == 500
+        assert "the preview process ended unexpectedly" in answer.json()["detail"]
+        assert (await waiting).status_code == 200
+        assert await made.counted("crashed")
+    assert "(exit code -9)" in caplog.text
 
 
 # Input
 
 
-def test_changes_of_the_cluster_reach_previews(serve: Serve, tmp_path: Path) -> None:
+async def test_changes_of_the_cluster_reach_previews(tmp_path: Path) -> None:
     source = ManifestsSource(tmp_path)
     source.refresh()
-    _, server = serve(source=source)
-    client = RequestClient(server.connect)
-    names = count()
 
-    def reasons(**files: str) -> set[str]:
+    async def reasons(**files: str) -> set[str]:
         for name, text in files.items():
             (tmp_path / f"{name}.yaml").write_text(text)
         source.refresh()
-        changed = copy.deepcopy(TEKTON)
-        changed["metadata"]["name"] = f"p{next(names)}"
-        client.send(request(json.dumps(changed).encode()))
-        return {outcome["reason"] for outcome in pods_in(client)[0]["outcomes"]}
+        async with previews(source) as made:
+            return {outcome["reason"] for outcome in (await made.pods())[0]["outcomes"]}
 
     namespace = TEKTON["metadata"]["namespace"]
     labels = "{podsettle.dev/enabled: 'false'}"
     head = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}, labels: "
-    assert reasons() == {"NoPolicy"}
-    assert "Applied" in reasons(policy=POLICY)
-    assert reasons(namespace=f"{head}{labels}}}") == {"NamespaceDisabled"}
-    assert "Applied" in reasons(namespace=f"{head}{{}}}}")
+    assert await reasons() == {"NoPolicy"}
+    assert "Applied" in await reasons(policy=POLICY)
+    assert await reasons(namespace=f"{head}{labels}}}") == {"NamespaceDisabled"}
+    assert "Applied" in await reasons(namespace=f"{head}{{}}}}")
     modern = "{kubeletVersion: v1.36.0, containerRuntimeVersion: 'containerd://2.1.0'}"
     nodes = (
         f"apiVersion: v1\nkind: Node\nmetadata: {{name: node-1}}\nstatus: {{nodeInfo: {modern}}}"
     )
-    assert "NotNeeded" in reasons(node=nodes)
+    assert "NotNeeded" in await reasons(node=nodes)
     wanted = POLICY.replace("postInitSleep: {}", "runtimeClass: {name: fast}")
-    assert reasons(policy=wanted) == {"RuntimeClassMissing"}
+    assert await reasons(policy=wanted) == {"RuntimeClassMissing"}
     fast = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: fast}\nhandler: f"
-    assert reasons(fast=fast) == {"Applied"}
+    assert await reasons(fast=fast) == {"Applied"}
 
 
-def test_settings_reach_previews(serve: Serve) -> None:
-    namespace = TEKTON["metadata"]["namespace"]
-    _, server = serve(settings=OperatorSettings(own_namespace=namespace))
-    client = RequestClient(server.connect)
-    client.send(request(SMALL))
-    (outcome,) = pods_in(client)[0]["outcomes"]
-    assert outcome["reason"] == "ProtectedNamespace"
+async def test_settings_reach_previews() -> None:
+    own = OperatorSettings(own_namespace=TEKTON["metadata"]["namespace"])
+    async with previews(settings=own) as made:
+        (outcome,) = (await made.pods())[0]["outcomes"]
+        assert outcome["reason"] == "ProtectedNamespace"
 
 
-@pytest.mark.parametrize("length", [64, 300, 1024 * 1024])
-def test_invalid_namespace_of_any_length_is_unknown(serve: Serve, length: int) -> None:
-    _, server = serve()
-    client = RequestClient(server.connect)
-    client.send(request(json.dumps(pod() | {"metadata": {"namespace": "n" * length}}).encode()))
-    assert pods_in(client)[0]["namespace"] == "n" * length
+@pytest.mark.parametrize("length", [64, 300, 200 * 1024])
+async def test_invalid_namespace_of_any_length_is_unknown(length: int) -> None:
+    async with previews() as made:
+        body = json.dumps(pod() | {"metadata": {"namespace": "n" * length}})
+        assert (await made.pods(body))[0]["namespace"] == "n" * length
 
 
 @pytest.mark.parametrize(
@@ -434,14 +302,12 @@ def test_server_with_lower_limits_of_its_own_starts_a_worker(limits: str) -> Non
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.limits import MIB, PreviewLimits
-from webhook.server.preview.preview_run import PreviewOptions
 from webhook.server.preview.previewer import Previewer
 async def main():
     {limits}
-    previewer = Previewer(Snapshot, OperatorSettings(), limits=PreviewLimits(start_seconds=600))
-    answer = await previewer.preview(PreviewOptions(), [{SMALL!r}])
-    print(len(b"".join(answer.pieces)))
-    await previewer.aclose()
+    limits = PreviewLimits(deadline_seconds=600)
+    previewer = Previewer(Snapshot, OperatorSettings(), None, limits)
+    print(len(await previewer.preview({SMALL.encode()!r}, None, None, None)))
 asyncio.run(main())
 """
     # Without the capability that allows root to raise priorities.
@@ -453,79 +319,11 @@ asyncio.run(main())
     assert int(done.stdout) > len(SMALL)
 
 
-@pytest.mark.parametrize(("servers", "workers_own"), [(0, 10), (9, 10), (10, 11), (19, 19)])
-def test_worker_has_a_lower_priority_than_its_server(servers: int, workers_own: int) -> None:
-    assert worker_niceness(servers) == workers_own
-
-
-def test_disconnect_before_the_end_of_the_body_is_not_logged(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    components, server = serve()
-    client = RequestClient(server.connect)
-    client.send(request(SMALL)[:-100])
-    await_that(lambda: components.preview_budget.used_bytes > 0, "the body is being read")
-    client.close()
-    await_that(lambda: components.in_flight.requests == 0, "the preview has ended")
-    assert components.preview_budget.used_bytes == 0
-    assert caplog.records == []
-
-
-def test_preview_is_no_review_in_metrics_and_logs(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, server = serve()
-    client = RequestClient(server.connect)
-    client.send(request(SMALL))
-    assert pods_in(client)[0]["patch"]
-    text = server.connect().get("/metrics").body.decode()  # type: ignore[attr-defined]
+async def test_preview_is_no_review_in_metrics_and_logs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "webhook")
+    async with previews() as made:
+        assert (await made.pods())[0]["patch"]
+        text = (await made.client.get("/metrics")).text
     reviews = [line for line in text.splitlines() if line.startswith("podsettle_review")]
     assert [line for line in reviews if not line.endswith(" 0.0") and "_created" not in line] == []
     assert caplog.records == []
-
-
-async def test_body_of_a_preview_that_takes_too_long_is_dropped_at_once() -> None:
-    """The exception refers to frames with the body, until a garbage collection."""
-    limits = replace(UNHURRIED, deadline_seconds=0.001)
-    previewer = Previewer(Snapshot, OperatorSettings(), limits=limits)
-    body = [large()]
-    with pytest.raises(PreviewError, match="takes longer than"):
-        await previewer.preview(PreviewOptions(), body)
-    assert not body
-
-
-@pytest.mark.parametrize("deadline_seconds", [0.001, UNHURRIED.deadline_seconds])
-async def test_preview_trims_the_heap(
-    monkeypatch: pytest.MonkeyPatch, deadline_seconds: float
-) -> None:
-    trims: list[int] = []
-    monkeypatch.setattr("webhook.server.preview.previewer.malloc_trim", lambda: trims.append(1))
-    limits = replace(UNHURRIED, deadline_seconds=deadline_seconds)
-    previewer = Previewer(Snapshot, OperatorSettings(), limits=limits)
-    with suppress(PreviewError):
-        (await previewer.preview(PreviewOptions(), [SMALL])).release()
-    assert trims == [1]
-
-
-async def test_preview_whose_client_leaves_at_its_end_keeps_no_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alone = Previewer(Snapshot, OperatorSettings(), limits=UNHURRIED)
-    length = sum(map(len, (await alone.preview(PreviewOptions(), [SMALL])).pieces))
-    limits = replace(UNHURRIED, answer_bytes=length * 3 // 2)
-    previewer = Previewer(Snapshot, OperatorSettings(), limits=limits)
-    begun, ended = threading.Event(), threading.Event()
-
-    def trim() -> None:
-        begun.set()
-        ended.wait()
-
-    monkeypatch.setattr("webhook.server.preview.previewer.malloc_trim", trim)
-    left = asyncio.create_task(previewer.preview(PreviewOptions(), [SMALL]))
-    await asyncio.to_thread(begun.wait)
-    left.cancel()
-    ended.set()
-    with pytest.raises(asyncio.CancelledError):
-        await left
-    # The answers of both do not fit.
-    (await previewer.preview(PreviewOptions(), [SMALL])).release()

@@ -16,7 +16,6 @@ from webhook.core.types import CamelCaseModel
 from webhook.server.limits import ViewLimits
 from webhook.server.preview.route import Problem
 from webhook.server.response_in_pieces import PacedResponse
-from webhook.server.reviews.http_answer import PIECE_BYTES
 
 _DEFAULT_LIMITS = ViewLimits()
 
@@ -144,10 +143,6 @@ def view_router(answers: ViewAnswers) -> APIRouter:
         },
     )
     async def get_view() -> Response:
-        answer = answers.take()
-        pieces = (
-            answer[start : start + PIECE_BYTES] for start in range(0, len(answer), PIECE_BYTES)
-        )
-        return PacedResponse(pieces, answers.release)
+        return PacedResponse(answers.take(), answers.release)
 
     return router

@@ -1,196 +1,203 @@
-"""The queue of previews. One preview is made at a time, each with a worker process of its own.
+"""The making of previews, one at a time, each with a worker process of its own.
 
 A preview is a review that a person asks for: the function that decides on pods for /mutate decides
-on those of a preview, in this process, one at a time between reviews (`preview_run`). The worker
-process does all work on text.
+on those of a preview, one at a time between reviews. The worker does all work on text.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+from fastapi import HTTPException
 
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.images import ImageResolver
+from webhook.core.images import NO_IMAGES, ImageQuery, ImageResolver, KnownImages, Unavailable
+from webhook.core.labels import Labels
+from webhook.core.pod import DECODE_ERRORS
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.plan import compile_policy
 from webhook.core.policy.snapshot import Snapshot
-from webhook.process_memory import malloc_trim
+from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE, PodDecider, PodDecision
 from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.metric_labels import PreviewResult
-from webhook.server.preview.answer_memory import PreviewAnswerText, PreviewError
-from webhook.server.preview.frames import OUT_OF_MEMORY_EXIT_CODE
-from webhook.server.preview.preview_run import PreviewOptions, PreviewRun
-from webhook.server.preview.worker_process import WorkerError, WorkerProcess
-from webhook.server.reviews.load_shedding import MemoryBudget
+from webhook.server.preview.worker import OUT_OF_MEMORY_EXIT_CODE, Found
 
+MAX_IMAGES = 50
+"""The maximum number of images that are looked up for one preview."""
 log = logging.getLogger(__name__)
 
-_DEFAULT_LIMITS = PreviewLimits()
+_RULES_NOT_IN_FORCE = Unavailable(
+    "the image was not looked up: no policy in force has this imageConfig, and a preview on the "
+    "server asks no other registries; `podsettle preview --look-up-images` does"
+)
 
 
+class PreviewError(HTTPException):
+    """An HTTP error for a preview, with a sentence that says what to do."""
+
+    def __init__(self, result: PreviewResult, status: int, detail: str) -> None:
+        super().__init__(status, detail, {"Retry-After": "5"} if status == 429 else None)
+        self.result = result
+
+
+def above_limit(status: int, problem: str, result: PreviewResult = "refused") -> PreviewError:
+    """Return the error for a preview that exceeds a limit of the server."""
+    return PreviewError(result, status, f"{problem}: use `podsettle preview`, which has no limit")
+
+
+@dataclass(slots=True)
 class Previewer:
-    """A queue of previews. The caller closes it. Use it on one event loop only."""
+    """Makes previews. Use it on one event loop only."""
 
-    def __init__(
-        self,
-        view: Callable[[], Snapshot],
-        settings: OperatorSettings,
-        images: ImageResolver | None = None,
-        limits: PreviewLimits = _DEFAULT_LIMITS,
-        count: Callable[[PreviewResult], None] = lambda _result: None,
-    ) -> None:
-        """`count` is called with the result of each preview.
+    view: Callable[[], Snapshot]
+    settings: OperatorSettings
+    images: ImageResolver | None
+    """It must have no pull secrets: see `look_up_images`."""
+    limits: PreviewLimits
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _worker: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
-        `images` must have no pull secrets: see `image_lookups`.
+    async def preview(
+        self, body: bytes, namespace: str | None, labels: Labels | None, template_path: str | None
+    ) -> bytes:
+        """Return the answer as JSON. Raises PreviewError.
+
+        `namespace` and `labels` replace the pod's namespace, and the labels of that namespace.
         """
-        self._view = view
-        self._settings = settings
-        self._images = images
-        self._limits = limits
-        self._count = count
-        self._budget = MemoryBudget(limits.answer_bytes)
-        self._worker_lock = asyncio.Lock()
-        self._waiting_count = 0
-        self._running: WorkerProcess | None = None
-
-    async def preview(self, options: PreviewOptions, body: list[bytes]) -> PreviewAnswerText:
-        """Return the answer. The caller must release it. Raises PreviewError.
-
-        The body is empty afterwards. Otherwise the frames that an exception refers to would keep
-        its megabytes until a garbage collection.
-        """
+        limits = self.limits
         try:
-            answer = await self._preview(options, body)
-        except PreviewError as error:
-            self._count(error.result)
-            raise
-        except asyncio.CancelledError:
-            self._count("disconnected")
-            raise
-        self._count("answered")
-        return answer
-
-    async def aclose(self) -> None:
-        """Kill the worker, and wait until it has ended."""
-        if self._running is not None:
-            await self._running.end(kill=True)
-
-    async def _preview(self, options: PreviewOptions, body: list[bytes]) -> PreviewAnswerText:
-        """Return the answer. Raises as `preview` does."""
-        if self._waiting_count >= self._limits.max_pending:
-            detail = f"{self._waiting_count} previews are already waiting; try again in a minute"
-            raise PreviewError("overloaded", 503, detail)
-        self._waiting_count += 1
-        answer = PreviewAnswerText(self._budget)
-        try:
-            try:
-                async with self._exclusive(), self._worker() as worker:
-                    await self._make(worker, options, body, answer)
-            finally:
-                body.clear()
-                self._waiting_count -= 1
-                # Decisions that end in between reviews leave holes in the heap.
-                await asyncio.to_thread(malloc_trim)
-        except BaseException:
-            answer.release()
-            raise
-        return answer
-
-    @asynccontextmanager
-    async def _exclusive(self) -> AsyncIterator[None]:
-        """Wait until no other preview is made. Raises PreviewError after a timeout."""
-        try:
-            async with asyncio.timeout(self._limits.queue_seconds):
-                await self._worker_lock.acquire()
+            async with asyncio.timeout(limits.queue_seconds):
+                await self._turn.acquire()
         except TimeoutError:
-            detail = "other previews take too long; try again in a minute"
-            raise PreviewError("overloaded", 503, detail) from None
+            raise PreviewError("overloaded", 429, "another preview takes long; try again") from None
         try:
-            yield
-        finally:
-            self._worker_lock.release()
-
-    @asynccontextmanager
-    async def _worker(self) -> AsyncIterator[WorkerProcess]:
-        """Yield a worker that has started. It has ended when the block has."""
-        cpu_seconds = round(self._limits.deadline_seconds) + 1
-        try:
-            worker = await WorkerProcess.start(self._limits.memory_bytes, cpu_seconds)
-        except OSError as error:
-            raise self._crashed(f"it cannot be started: {error}") from None
-        self._running = worker
-        try:
-            await self._wait_for_start(worker)
-            yield worker
-        except WorkerError as error:
-            code = await worker.end(kill=False)
+            async with asyncio.timeout(limits.deadline_seconds), self._worker_process() as ask:
+                found = msgspec.json.decode(await ask((body, template_path)), type=Found)
+                if found.refused:
+                    raise PreviewError("refused", 422, found.refused)
+                if len(found.pods) > limits.max_pods:
+                    raise above_limit(413, f"more than {limits.max_pods} pods")
+                if sum(map(len, found.policies)) > limits.policies_bytes:
+                    kib = limits.policies_bytes >> 10
+                    raise above_limit(413, f"the policies are longer than {kib} KiB as JSON")
+                return await ask(await self._decide(found, namespace, labels))
+        except TimeoutError:
+            problem = f"this preview takes longer than {limits.deadline_seconds:g} s"
+            raise above_limit(422, problem, "deadline") from None
+        except asyncio.LimitOverrunError:
+            mib = limits.answer_bytes // MIB
+            raise above_limit(413, f"the answer is longer than {mib} MiB") from None
+        except (OSError, EOFError, ValueError, *DECODE_ERRORS) as error:
+            # The worker has ended, or has sent what it must not send.
+            code = None if self._worker is None else self._worker.returncode
             if code == OUT_OF_MEMORY_EXIT_CODE:
-                raise PreviewError(
-                    "memory",
-                    422,
-                    f"this preview needs more than {self._limits.memory_bytes // MIB} MiB of "
-                    "memory: send the input in parts, or use `podsettle preview`, which has no "
-                    "such limit",
-                ) from None
-            raise self._crashed(f"{error} (exit code {code})") from None
-        except BaseException:
-            await worker.end(kill=True)
-            raise
-        else:
-            await worker.end(kill=False)
+                problem = f"this preview needs more than {limits.memory_bytes // MIB} MiB of memory"
+                raise above_limit(422, problem, "memory") from None
+            log.error("preview: the worker process failed: %s (exit code %s)", error, code)
+            raise above_limit(500, "the preview process ended unexpectedly", "crashed") from None
         finally:
-            self._running = None
+            self._turn.release()
 
-    async def _wait_for_start(self, worker: WorkerProcess) -> None:
-        """Wait for the first frame of a worker. Raises WorkerError and PreviewError."""
+    async def _decide(
+        self, found: Found, namespace: str | None, labels: Labels | None
+    ) -> list[msgspec.Raw]:
+        """Return the decisions on the pods. Between two of them, reviews are answered."""
+        view = self.view()
+        compiled = []
+        for text in found.policies:
+            document = SettlePolicy.model_validate_json(bytes(text))
+            await asyncio.sleep(0)
+            compiled.append((document, compile_policy(document)))
+            await asyncio.sleep(0)
+        policies = view.policies.replaced(compiled) if compiled else view.policies
+        decider = PodDecider(policies, view, self.settings, namespace_labels=labels)
+
+        async def decide(images: KnownImages) -> AsyncIterator[PodDecision]:
+            for namespace_found, pod in found.pods:
+                yield decider.decide(pod, namespace or namespace_found or DEFAULT_NAMESPACE, images)
+                await asyncio.sleep(0)
+
+        known, seconds = NO_IMAGES, self.limits.image_seconds
+        missing = [query async for each in decide(known) for query in each.decision.missing_images]
+        if missing and self.images is not None:
+            known = await look_up_images(self.images, missing, view.policies, seconds)
+        return [
+            msgspec.Raw(msgspec.json.encode((decided.class_fields, decided.render())))
+            async for decided in decide(known)
+        ]
+
+    @asynccontextmanager
+    async def _worker_process(self) -> AsyncIterator[Callable[[object], Awaitable[bytes]]]:
+        """Start a worker, and kill it at the end of the block. Raises OSError.
+
+        Yields a function that sends a message to the worker and returns its answer. It raises
+        EOFError if the worker ends, and LimitOverrunError if the answer is too long.
+        """
+        limits, self._worker = self.limits, None
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=limits.answer_bytes)
+
+        async def ask(message: object) -> bytes:
+            writer.write(msgspec.json.encode(message) + b"\n")
+            await writer.drain()
+            return await reader.readuntil(b"\n")
+
         try:
-            async with asyncio.timeout(self._limits.start_seconds):
-                await worker.receive(_expect_empty)
-        except TimeoutError:
-            raise PreviewError(
-                "deadline",
-                503,
-                f"the preview process was not ready within {self._limits.start_seconds:g} s: "
-                "the machine is overloaded; try again later",
-            ) from None
+            # In a thread, not with asyncio.create_subprocess_exec: uvloop forks, and reviews would
+            # wait 12 ms while the kernel copies the server's page tables.
+            values = limits.memory_bytes, round(limits.deadline_seconds) + 1
+            self._worker = await asyncio.to_thread(_spawn, theirs, *map(str, values))
+            yield ask
+        finally:
+            # If `_spawn` was cancelled, the worker still starts, and the closed socket ends it.
+            writer.close()
+            if self._worker is not None:
+                self._worker.kill()
+                await asyncio.shield(asyncio.to_thread(self._worker.wait))
 
-    def _crashed(self, problem: str) -> PreviewError:
-        """Log a failed worker, and return its error."""
-        log.error("preview: the worker process failed: %s", problem)
-        return PreviewError(
-            "crashed",
-            500,
-            "the preview process ended unexpectedly; try again, and if this happens "
-            "again, send the input in parts or use `podsettle preview`",
+
+async def look_up_images(
+    images: ImageResolver, missing: list[ImageQuery], in_force: PolicySet, seconds: float
+) -> KnownImages:
+    """Return a result for each query within `seconds`.
+
+    The author of a text with policies could choose the registries. The server would send requests
+    from inside the cluster to addresses of this author's choice, and the answer would show the
+    results (SSRF). So only the look-up rules of policies in force count.
+
+    A client can name any namespace, and could read images with the pull secrets of that namespace,
+    and use up its share of the look-ups. So look-ups have no namespace and no pull secrets, and all
+    previews together have one share.
+    """
+    rules = {document.spec.image_config.rules for document in in_force.documents}
+    plain = {query: ImageQuery(query.image, query.rules, query.architectures) for query in missing}
+    allowed = [query for query in plain.values() if query.rules in rules]
+    # Hundreds of concurrent tasks would block the event loop.
+    found = await images.find(allowed, seconds, max_images=MAX_IMAGES)
+    return {query: found.get(each, _RULES_NOT_IN_FORCE) for query, each in plain.items()}
+
+
+def _spawn(connection: socket.socket, *limits: str) -> subprocess.Popen[bytes]:
+    """Start a new interpreter, not a copy of this process. Raises OSError."""
+    with connection:
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-P", "-m", "webhook.server.preview.worker", *limits],
+            stdin=connection.fileno(),
+            stdout=connection.fileno(),
+            # Ctrl-C in a terminal then reaches only the server, which ends the worker.
+            process_group=0,
         )
-
-    async def _make(
-        self,
-        worker: WorkerProcess,
-        options: PreviewOptions,
-        body: list[bytes],
-        answer: PreviewAnswerText,
-    ) -> None:
-        """Make a preview within the deadline. Raises PreviewError and WorkerError."""
-        byte_count = sum(map(len, body))
-        run = PreviewRun(worker, options, self._view, self._settings, self._images, self._limits)
-        try:
-            async with asyncio.timeout(self._limits.deadline_seconds) as deadline:
-                await run.make(body, answer, deadline)
-        except TimeoutError:
-            limit = f"{self._limits.deadline_seconds:g} s"
-            log.warning(
-                "preview: worker killed after %s; the input has %d bytes", limit, byte_count
-            )
-            raise PreviewError(
-                "deadline",
-                422,
-                f"this preview takes longer than {limit}: send the input in parts, or use "
-                "`podsettle preview`, which has no such limit",
-            ) from None
-
-
-def _expect_empty(byte_count: int) -> None:
-    if byte_count:
-        raise WorkerError("its first frame is not empty")
+    # With 19 always, the worker would not start in time beside others with niceness 0.
+    niceness = max(10, os.getpriority(os.PRIO_PROCESS, 0) + 1)
+    os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
+    return process

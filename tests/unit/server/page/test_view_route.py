@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
-
 import httpx
 import pytest
 from fastapi import HTTPException
@@ -102,11 +100,7 @@ async def test_answers_beyond_the_limit_are_refused_until_one_is_sent() -> None:
 
 
 async def test_sent_answers_do_not_count_against_the_limit(source: ManifestsSource) -> None:
-    components = make_components(source)
-    transport = httpx.ASGITransport(create_app(components))
-    async with (
-        aclosing(components.previewer),
-        httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client,
-    ):
+    transport = httpx.ASGITransport(create_app(make_components(source)))
+    async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
         for _ in range(LIMITS.max_answers + 1):
             assert (await client.get("/view")).status_code == 200

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from tests.support.factories import policy
 from tests.support.image_factories import image_policy
-from webhook.core.images import ImageConfig, ImageQuery, KnownImages, LookupRules, Unavailable
+from webhook.core.images import ImageConfig, ImageQuery, KnownImages, LookupRules
 from webhook.core.policy.coverage import PolicySet
-from webhook.server.preview.image_lookups import MAX_IMAGES, look_up_images, lookup_rules_of
+from webhook.server.preview.previewer import MAX_IMAGES, look_up_images
 
 IN_FORCE = PolicySet([policy(**image_policy("registry.example"))])
-(RULES,) = lookup_rules_of(IN_FORCE)
+RULES = IN_FORCE.documents[0].spec.image_config.rules
+assert RULES is not None
 CONFIG = ImageConfig(("/app",), ())
 
 
@@ -26,7 +27,7 @@ class Resolver:
     async def find(
         self, queries: Iterable[ImageQuery], _seconds: float, *, max_images: int | None = 1
     ) -> KnownImages:
-        assert max_images is None
+        assert max_images == MAX_IMAGES
         found = list(queries)
         self.queries += found
         return dict.fromkeys(found, CONFIG)
@@ -35,35 +36,22 @@ class Resolver:
         """Do nothing."""
 
 
-def query(image: str = "registry.example/a:1", rules: LookupRules = RULES) -> ImageQuery:
+def query(rules: LookupRules | None = RULES) -> ImageQuery:
+    assert rules is not None
+    image = "registry.example/a:1"
     return ImageQuery(image, rules, frozenset({"amd64"}), "ci", ("secret",), "builder")
 
 
 async def test_preview_looks_images_up_without_pull_secrets_and_share_of_a_namespace() -> None:
     resolver = Resolver()
     images = await look_up_images(resolver, [query()], IN_FORCE, 60)
-    assert resolver.queries == [ImageQuery("registry.example/a:1", RULES, frozenset({"amd64"}))]
+    assert resolver.queries == [ImageQuery(query().image, query().rules, frozenset({"amd64"}))]
     assert images[query()] == CONFIG
 
 
-async def test_images_that_may_not_be_looked_up_are_unavailable() -> None:
+async def test_image_with_rules_of_a_policy_that_is_not_in_force_is_not_looked_up() -> None:
     resolver = Resolver()
-    other, invalid = query(rules=LookupRules(("*",))), query("UPPER:case:x")
-    images = await look_up_images(resolver, [other, invalid], IN_FORCE, 60)
+    other = query(LookupRules(("*",)))
+    images = await look_up_images(resolver, [other], IN_FORCE, 60)
     assert resolver.queries == []
     assert "no policy in force" in str(images[other])
-    assert isinstance(images[invalid], Unavailable)
-
-
-async def test_preview_looks_up_a_bounded_number_of_images() -> None:
-    resolver = Resolver()
-    many = [query(f"registry.example/a:{number}") for number in range(MAX_IMAGES + 1)]
-    images = await look_up_images(resolver, many, IN_FORCE, 60)
-    assert len(resolver.queries) == MAX_IMAGES
-    assert "at most 500" in str(images[many[-1]])
-
-
-async def test_images_are_unavailable_when_the_time_is_over() -> None:
-    resolver = Resolver()
-    images = await look_up_images(resolver, [query()], IN_FORCE, 0)
-    assert images[query()] == Unavailable("the registries did not answer within 0 s")

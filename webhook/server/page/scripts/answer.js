@@ -1,11 +1,10 @@
-function showAnswer(answer) {
-  const pods = answer?.pods;
+function showAnswer(answer, atOpening) {
+  const { pods } = answer;
   $("results").classList.remove("stale");
-  $("empty").hidden = Boolean(pods);
-  $("pods").replaceChildren(...(pods ?? []).map((pod, index) => podView(pod, index, pods.length)),
-    ...withoutPod("Unreadable objects", answer?.unreadable),
-    ...withoutPod("Objects without a pod", otherObjects(answer?.passedOver)));
-  if (!pods) return setStatus("");
+  $("empty").hidden = true;
+  $("pods").replaceChildren(...pods.map((pod, index) => podView(pod, index, pods.length)),
+    ...withoutPod("Unreadable objects", answer.unreadable),
+    ...withoutPod("Objects without a pod", otherObjects(answer.passedOver)));
   const changed = pods.filter((pod) => pod.patch.length).length;
   const warnings = pods.reduce((sum, pod) => sum + pod.warnings.length, 0);
   const unreadable = answer.unreadable ?? [];
@@ -17,6 +16,7 @@ function showAnswer(answer) {
     ...(unreadable.length ? [count(unreadable.length, "unreadable object")] : []),
     ...(passedOver.length ? [`${count(passedOver.length, "object")} without a pod`] : []),
   ].join(", "));
+  if (atOpening) return;
   const { top } = $("results").getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) $("results").scrollIntoView();
 }

@@ -14,6 +14,7 @@ function errorFrom(response, detail) {
     return error(`The token does not allow previews (${code})`, message, $("token"));
   }
   if (status === 413 || status === 422) return error("This input cannot be previewed");
+  if (status === 429) return error("The server makes other previews", message);
   return error(`The server failed (${code})`, message.slice(0, 2000));
 }
 

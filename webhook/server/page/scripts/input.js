@@ -6,12 +6,17 @@ function currentInput() {
   return { workload: $("workload").value, ...Object.fromEntries(fields), policies: editedPolicies() };
 }
 
-function showInput({ workload, policies, ...fields }) {
+function showInput({ workload, policies, ...fields }, options) {
+  markExample(null);
   setPolicies(policies);
   for (const id of FIELDS) $(id).value = fields[id];
   showLabelsOfNamespace();
-  typeOver($("workload"), workload);
-  preview();
+  // Without focus, as the field gets it by its attribute.
+  if (options?.atOpening) {
+    $("workload").value = workload;
+    $("workload").setSelectionRange(0, 0);
+  } else typeOver($("workload"), workload);
+  preview(options);
 }
 
 // The texts in the body that was sent last, each with its first line there.

@@ -3,7 +3,7 @@
 const LINK_PREFIX = "#v1=";
 const MAX_LINK_CHARACTERS = 32 * 1024;
 const MAX_INPUT_BYTES = 4 * 1024 * 1024;
-// A preview takes as many. A small link can hold thousands, whose editors would block the browser.
+// A small link can hold thousands, whose editors would block the browser.
 const MAX_LINK_POLICIES = 200;
 
 async function encodeInput(input) {
@@ -68,7 +68,7 @@ async function copyLink() {
 }
 
 async function openLink() {
-  if (!location.hash) return;
+  if (!location.hash) return showExample(DATA.examples[0], { atOpening: true });
   let input;
   try {
     if (!location.hash.startsWith(LINK_PREFIX)) throw new Error("another release may have made it");

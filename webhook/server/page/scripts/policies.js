@@ -21,8 +21,9 @@ function showPolicies(found) {
 // Replaces all edits. A policy in force that is not among them gets its own text again.
 function setPolicies(edited) {
   for (const [name, policy] of policies) {
-    if (policy.inForce) revert(policy);
-    else policies.delete(name);
+    if (!policy.inForce) policies.delete(name);
+    revert(policy);
+    policy.view.open = false;
   }
   for (const { name, text } of edited) addPolicy(name, text);
   listPolicies();

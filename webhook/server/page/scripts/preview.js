@@ -1,18 +1,21 @@
 let current;
 
-async function preview() {
+// At the opening of the page, an answer does not scroll it, and a refusal is not shown.
+async function preview({ atOpening = false } = {}) {
   current?.abort();
   const request = (current = new AbortController());
   setBusy(true);
   try {
     const answer = await requestPreview(request.signal);
     showError(null);
-    showAnswer(answer);
+    showAnswer(answer, atOpening);
     if (!viewLoaded) loadView();
   } catch (error) {
     if (request.signal.aborted) return;
-    showAnswer(null);
-    showError(error);
+    if (!atOpening) {
+      markStale();
+      showError(error);
+    }
   }
   if (current === request) setBusy(false);
 }

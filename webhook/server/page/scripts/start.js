@@ -12,6 +12,8 @@ $("form").addEventListener("input", ({ target }) => {
   $("link-part").hidden = true;
   if (target !== $("token")) markStale();
 });
+$("workload").addEventListener("paste", pasteOverExample);
+$("workload").addEventListener("input", leaveExample);
 $("namespace").addEventListener("input", showLabelsOfNamespace);
 $("copy-link").addEventListener("click", copyLink);
 $("add-policy").addEventListener("click", addEmptyPolicy);
@@ -22,7 +24,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   preview();
 });
-addEventListener("hashchange", openLink);
+addEventListener("hashchange", () => { if (location.hash) openLink(); });
 if (/Mac|iPhone|iPad/.test(navigator.platform)) $("modifier").textContent = "⌘";
 listExamples();
 loadView();
