@@ -72,7 +72,7 @@ COPY --from=build /opt/podsettle /opt/podsettle
 COPY LICENSE THIRD_PARTY_NOTICES /licenses/
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONPYCACHEPREFIX=/opt/podsettle/byte-code PYTHONUNBUFFERED=1
 USER 65532:65532
-EXPOSE 8443
+EXPOSE 8443 9443
 ENTRYPOINT ["/opt/podsettle/bin/podsettle"]
 CMD ["serve"]
 

@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOST ?= 127.0.0.1
 PORT ?= 8443
+# 0 takes a free port.
+WEB_PORT ?= $(if $(filter 0,$(PORT)),0,$(shell expr $(PORT) + 1))
 
 .PHONY: help
 help: ## List the targets
@@ -54,9 +56,9 @@ $(VENV)/.dev: $(VENV)/.test requirements/dev.txt requirements/axe.txt
 install: $(VENV)/.dev ## Create .venv with podsettle and everything that its tests need
 
 .PHONY: run
-run: $(VENV)/.run ## Start podsettle at https://127.0.0.1:8443 with the policies in examples/
+run: $(VENV)/.run ## Start podsettle with the policies in examples/, and its web page at https://127.0.0.1:8444 (PORT=8443 WEB_PORT=8444)
 	@$(BIN)/podsettle certs --certs-dir certs
-	@$(BIN)/podsettle serve --manifests examples --certs-dir certs --host $(HOST) --port $(PORT)
+	@$(BIN)/podsettle serve --manifests examples --certs-dir certs --host $(HOST) --port $(PORT) --web-port $(WEB_PORT)
 
 .PHONY: demo
 demo: $(VENV)/.run ## Show how podsettle changes the pods in examples/pods, without a server
@@ -206,6 +208,7 @@ test: $(VENV)/.python ## Run the tests with a real API server (9 to 10 minutes w
 
 .PHONY: test-all
 test-all: $(VENV)/.dev kube linger ## Run all tests with many generated examples (REST=1: without those of make test; Debian packages, root)
+	$(call go,node)
 	$(PYTEST) $(if $(REST),-m '$(MARKED)') $(TESTS)
 
 # The tests of what differs between API servers.
@@ -407,7 +410,7 @@ lock: $(VENV)/.dev ## Update the locked dependencies in requirements/
 	$(LOCK) --extra server pyproject.toml -o requirements/run.txt
 	$(LOCK) --constraint requirements/run.txt pyproject.toml -o requirements/client.txt
 	$(LOCK) --extra server --resolution lowest-direct pyproject.toml -o requirements/lowest.txt
-	for set in build linger dev go fuzz audit site; do $(LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+	for set in build linger test dev go fuzz audit site; do $(LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 	for set in axe mermaid; do $(LOCK) --no-deps requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 
 .PHONY: clean

@@ -47,7 +47,7 @@ _READY, _IDLE, _LOADED = "exec to ready", "memory, idle", "memory under load"
 _P99 = "p99 at half of the peak rate"
 _P99_PREVIEWS, _STALL = "p99 during previews", "longest event loop stall during previews"
 _LARGE = "memory after previews, 10,000 namespaces, 1,000 policies"
-_TEXT = "490 Tekton pods"
+_TEXT = "Tekton pods"
 _LOADS = {
     "CPU time of a review, one template": (reviews.tekton(), CONNECTIONS),
     "CPU time of a review, one template, 1 connection": (reviews.tekton(), 1),

@@ -17,7 +17,7 @@ from tools.pythons import dockerfile_version
 
 _ROOT = Path(__file__).parents[1]
 PROCESSOR = "processor"
-_PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
+_PACKAGES = ("fastapi", "h11", "msgspec", "orjson", "uvicorn", "uvloop")
 
 
 def describe_environment() -> dict[str, str]:

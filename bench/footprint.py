@@ -184,15 +184,9 @@ def _memory_during_preview(server: Server, review: bytes) -> float:
 
 def _preview(server: Server, pod: str) -> None:
     """Request a preview. Raise BenchError if there is none."""
-    client = server.connect()
-    try:
-        client.request("POST", "/preview", pod)
-        response = client.getresponse()
-        body = response.read()
-    finally:
-        client.close()
-    if response.status != 200:
-        raise BenchError(f"/preview answers with status {response.status}: {body[:500]!r}")
+    status, body = server.preview(pod)
+    if status != 200:
+        raise BenchError(f"/preview answers with status {status}: {body[:500]!r}")
 
 
 def _prepare_cluster(cluster: KubeCluster) -> None:

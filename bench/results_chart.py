@@ -31,7 +31,7 @@ def _panels(parts: Mapping[str, ReportTable]) -> Iterator[Panel]:
                     ours,
                 )
                 for name, row, ours in (
-                    ("bare ASGI echo", "echo", False),
+                    ("bare echo", "echo", False),
                     ("podsettle", "podsettle", True),
                     ("Go: agnhost", "agnhost", False),
                 )

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -44,6 +44,11 @@ class Code:
         return *self.python_command, "-c", "from webhook.cli import main; main()"
 
     @property
+    def has_web_port(self) -> bool:
+        """Whether previews have a port of their own. Older commits answer everything on one."""
+        return (self.tree / "webhook/server/connections/web.py").exists()
+
+    @property
     def environment(self) -> dict[str, str]:
         """The variables with which Python imports the code, also in preview workers."""
         return {"PYTHONPATH": str(self.tree)}
@@ -62,10 +67,22 @@ class Server:
     # The CA certificate for the connection.
     ca: Path
     process: Process
+    # The URL of podsettle's web port. An older commit has none, and answers previews at `url`.
+    web_url: str = ""
 
     def connect(self) -> HTTPSConnection:
         """Open a new connection to the server."""
         return open_connection(self.url, self.ca)
+
+    def preview(self, text: str | bytes) -> tuple[int, bytes]:
+        """Request a preview on a new connection. Return the status and the body of the answer."""
+        client = open_connection(self.web_url or self.url, self.ca)
+        try:
+            client.request("POST", "/preview", text)
+            response = client.getresponse()
+            return response.status, response.read()
+        finally:
+            client.close()
 
     def answer(self, review: bytes, client: HTTPSConnection) -> bytes:
         """Send one review and return the answer. Raises BenchError if its status is not 200."""
@@ -103,9 +120,11 @@ def serve_podsettle(
     code: Code = THIS_CODE,
 ) -> Iterator[Server]:
     """Run podsettle as in an installation, with default settings, while the block runs."""
-    port = free_port()
+    port, web_port = free_port(), free_port()
     command: list[str | Path] = [*code.podsettle, "serve", "--certs-dir", certs]
     command += ["--host", host, "--port", str(port)]
+    if code.has_web_port:
+        command += ["--web-port", str(web_port)]
     if manifests:
         command += ["--manifests", manifests]
     env = {"KUBECONFIG": str(kubeconfig), **code.environment}
@@ -113,7 +132,7 @@ def serve_podsettle(
     with _running_server(
         name, command, f"{url}/mutate", f"{url}/readyz", certs, log, core, env
     ) as server:
-        yield server
+        yield replace(server, web_url=f"https://{host}:{web_port}" if code.has_web_port else "")
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """podsettle on manifests, with a monitor of its event loop's stalls.
 
-`python -m bench.stall_monitor CERTS PORT MANIFESTS FILE` serves like `podsettle serve`. A callback
-runs on the event loop each millisecond. Ten times a second, the monitor appends a line to FILE with
-three numbers, in seconds:
+`python -m bench.stall_monitor CERTS PORT MANIFESTS FILE WEB_PORT` serves like `podsettle serve`. A
+callback runs on the event loop each millisecond. Ten times a second, the monitor appends a line to
+FILE with three numbers, in seconds:
 
 - the time (CLOCK_MONOTONIC),
 - the longest delay of the callback since the last line, which includes delays by other processes,
@@ -62,7 +62,7 @@ def longest_stall(out: Path, since: float, until: float) -> Stall:
     return Stall(max(line[1] for line in within), max(line[2] for line in within))
 
 
-def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
+def main(certs: Path, port: int, manifests: Path, out: Path, web_port: int) -> None:
     """Serve and monitor the event loop until SIGTERM or SIGINT."""
     source = ManifestsSource(manifests)
     source.refresh()
@@ -84,9 +84,10 @@ def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
         running=running,
         drain=Drain(0, 1),
     )
-    listener = listen("127.0.0.1", port)
-    serve(create_app(components), components, certificates.context, listener)
+    listeners = (listen("127.0.0.1", each, "") for each in (port, web_port))
+    serve(create_app(components), components, certificates.context, *listeners)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]))
+    files = Path(sys.argv[1]), Path(sys.argv[3]), Path(sys.argv[4])
+    main(files[0], int(sys.argv[2]), files[1], files[2], int(sys.argv[5]))

@@ -28,7 +28,7 @@ def measure(run: Run) -> ReportTable:
 
     The throughput is measured with eight connections and with one.
     """
-    part = ReportTable(NAME, "One core: /mutate, a bare ASGI echo, and Kubernetes' Go test webhook")
+    part = ReportTable(NAME, "One core: /mutate, a bare echo, and Kubernetes' Go test webhook")
     bodies = reviews.variants(reviews.tekton())
     files = run.write_reviews("tekton", bodies)
     core = run.cores.server

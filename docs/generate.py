@@ -32,7 +32,6 @@ from docs import (
 from webhook.cli import main
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered_decision import render
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.durations import DURATION_PATTERN
 from webhook.core.policy.coverage import PolicySet
@@ -232,9 +231,9 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "This page is for operators who monitor podsettle with Prometheus. `GET /metrics` returns "
-        "these metrics. It needs a [token](http.md#tokens). The chart can set up scraping and "
-        "[alerts](operations.md#alerts).",
+        "This page is for operators who monitor podsettle with Prometheus. `GET /metrics` on the "
+        "[web port](http.md) returns these metrics. It needs a [token](http.md#tokens). "
+        "The chart can set up scraping and [alerts](operations.md#alerts).",
         "",
         "| metric | labels | meaning |",
         "|---|---|---|",
@@ -255,8 +254,7 @@ def example_metrics() -> Metrics:
     metrics.count_preview("answered")
     metrics.set_checks([Check("shutdown", ready=True)])
     settled = Outcome(Reason.APPLIED, "postInitSleep", "policy", changed=True)
-    operation = {"op": "add", "path": "/metadata", "value": {}}
-    metrics.reviews.count(render(Decision((settled,)), [operation]), 0.001)
+    metrics.reviews.count(Decision((settled,), patch=b"W10="), 0.001)
     policy = parse_policy(
         {
             "apiVersion": API_VERSION,

@@ -21,16 +21,10 @@ from webhook.cluster.token_review import (
 )
 from webhook.core.admission.etcd_limit import MAX_PATCHED_BYTES
 from webhook.core.admission.review import MAX_VALUES
-from webhook.server.connections.body_end import MAX_SMALL_CHUNKS, SMALL_CHUNK_BYTES
 from webhook.server.connections.request_head import MAX_HEADERS
+from webhook.server.connections.web import MAX_CHUNKS
 from webhook.server.limits import DEFAULT_LIMITS
-from webhook.server.preview.frames import (
-    MAX_OBJECTS_WITHOUT_POD,
-    MAX_PODS,
-    MAX_POLICIES,
-    MAX_POLICIES_BYTES,
-    MAX_POLICY_BYTES,
-)
+from webhook.server.preview.previewer import MAX_IMAGES
 from webhook.server.preview.route import MAX_BODY_BYTES as MAX_PREVIEW_BODY_BYTES
 from webhook.server.reviews.handler import (
     GUARANTEED_DECISION_BYTES,
@@ -80,16 +74,10 @@ ROWS = (
         "the review waits for up to {FETCH_QUEUE_SHARE} of the time above, then `NamespaceUnknown`",
     ),
     Row(
-        "unfinished heads and bodies of reviews, heads of other requests until their connection "
-        "ends, and answers that are being sent, together",
+        "unfinished heads and bodies of reviews, and answers that are being sent, together",
         "{memory_bytes}. podsettle always accepts the first {guaranteed_body_bytes} of each body, "
         "and complete reviews of up to {GUARANTEED_DECISION_BYTES}",
         "`Overloaded`",
-    ),
-    Row(
-        "reviews that wait for a namespace, for an image, or for their client to read",
-        "{max_waiting_reviews}",
-        "`Overloaded`, for all other reviews too",
     ),
     Row(
         "the size of a review",
@@ -114,42 +102,31 @@ ROWS = (
     Row("a TLS handshake", "{handshake_timeout_seconds}", "the connection is closed"),
     Row(
         "TLS handshakes that are not complete",
-        "{max_handshakes}",
+        "{max_handshakes} on the port of reviews, {max_web_handshakes} on the web port",
         "the connection of the oldest one is closed",
     ),
     Row(
-        "the headers of a review",
-        "{max_header_bytes}, and {MAX_HEADERS} headers",
-        "400, and the connection is closed",
+        "the headers of a request",
+        "{max_header_bytes}, on the web port up to 8 KiB more; {MAX_HEADERS} headers",
+        "431; on the web port 400, or the connection is aborted",
     ),
     Row(
-        "the headers of any other request",
-        "{max_handed_over_header_bytes}, and {MAX_HEADERS} headers",
-        "400, and the connection is closed",
-    ),
-    Row("receiving the headers", "{header_timeout_seconds}", "the connection is closed"),
-    Row(
-        "chunks of less than {SMALL_CHUNK_BYTES} in a chunked body",
-        "{MAX_SMALL_CHUNKS}",
-        "400, and the connection is closed",
+        "receiving the headers, on the port of reviews",
+        "{header_timeout_seconds}",
+        "the connection is closed",
     ),
     Row(
-        "a request with `Upgrade`, or a `CONNECT`",
-        "never accepted",
-        "400, and the connection is closed",
-    ),
-    Row(
-        "the rest of a request that is already answered",
+        "the rest of a review that is already answered",
         "{write_timeout_seconds}, also for reading the answer",
         "the connection is aborted",
     ),
     Row(
         "pipelined requests: those that a client sends before it has the previous answer",
-        "never accepted behind a review",
+        "never accepted",
         "podsettle discards them, and closes the connection after the answer",
     ),
     Row(
-        "an idle connection",
+        "an idle connection to the port of reviews",
         "{idle_timeout_seconds}; the API server closes its own after 90 s",
         "the connection is closed",
     ),
@@ -169,34 +146,25 @@ ROWS = (
         "the API server opens a new connection, which can go to a new replica",
     ),
     Row(
-        "connections with reviews, or without a request",
+        "connections to the port of reviews",
         "{max_connections}",
-        "the connection whose last answer is the oldest is closed",
+        "one that podsettle has closed and the client has not is aborted, else the one whose last "
+        "answer is the oldest",
     ),
     Row(
-        "connections that podsettle has closed and the client has not",
+        "those of them that podsettle has closed and the client has not",
         "{max_closing}",
-        "the oldest of them is aborted",
-    ),
-    Row(
-        "a connection with a request to another path than `/mutate`, or with a chunked review",
-        "{handed_over_timeout_seconds}",
-        "the connection is aborted",
-    ),
-    Row(
-        "such connections, except probes",
-        "{max_handed_over}, and {max_handed_over_per_client} for each client address",
-        "503, and the connection is closed",
-    ),
-    Row(
-        "a connection with a probe: `GET` or `HEAD` of `/livez` or `/readyz`",
-        "{probe_timeout_seconds}",
-        "the connection is aborted",
-    ),
-    Row(
-        "connections with probes",
-        "{max_probes}, and {max_handed_over_per_client} for each client address",
         "the oldest one is aborted",
+    ),
+    Row(
+        "connections to the web port",
+        "{max_web_connections}, each for one request and {web_timeout_seconds}",
+        "the oldest one is aborted",
+    ),
+    Row(
+        "chunks of a body on the web port",
+        "{MAX_CHUNKS}",
+        "the connection is aborted",
     ),
     Row(
         "checks of [tokens](#tokens)",
@@ -204,33 +172,28 @@ ROWS = (
         "each counts for at least {REVIEW_SLOT_SECONDS}",
         "the request waits for up to {REVIEW_QUEUE_SECONDS}, then 503",
     ),
-    Row("the size of a text for `/preview`", "{MAX_PREVIEW_BODY_BYTES}", "413"),
-    Row("pods in a text for `/preview`", "{MAX_PODS}", "422"),
-    Row("objects without a pod in a text for `/preview`", "{MAX_OBJECTS_WITHOUT_POD}", "422"),
     Row(
-        "SettlePolicies in a text for `/preview`",
-        "{MAX_POLICIES}; {MAX_POLICY_BYTES} each, and {MAX_POLICIES_BYTES} together, as JSON",
-        "422",
+        "a text for `/preview`",
+        "{MAX_PREVIEW_BODY_BYTES}; {preview_max_pods} pods; {preview_policies_bytes} of policies, "
+        "as JSON; an answer of {preview_answer_bytes}",
+        "413; `podsettle preview` has no limit",
     ),
     Row("receiving a text for `/preview`", "{preview_body_timeout_seconds}", "408"),
     Row(
-        "the worker process of previews",
-        "{preview_deadline_seconds}, {preview_memory_bytes} of memory, and an answer of "
-        "{preview_answer_bytes} for a preview",
-        "422",
+        "a preview",
+        "{preview_deadline_seconds}, with look-ups; {preview_memory_bytes} of memory",
+        "422; `podsettle preview` has no limit",
     ),
     Row(
         "previews at the same time",
-        "{preview_max_pending}, one of which runs, and the others wait for at most "
-        "{preview_queue_seconds} each; {preview_bodies_bytes} for all bodies, "
-        "{preview_answer_bytes} for all answers that wait to be sent",
-        "503",
+        "{preview_max_requests}, until their answers are sent; one of them is made, and the others "
+        "wait for at most {preview_queue_seconds}",
+        "429 with `Retry-After`",
     ),
-    Row("the start of the worker process of previews", "{preview_start_seconds}", "503"),
     Row(
-        "all look-ups of images for a preview, together",
-        "{preview_image_seconds}",
-        "the preview continues without the images that were not found",
+        "look-ups of images for a preview",
+        "{MAX_IMAGES}, in {preview_image_seconds}",
+        "the preview continues without the other images",
     ),
     Row(
         "an answer to `/view`",
@@ -245,18 +208,14 @@ def _values() -> dict[str, str]:
     """Return the text for each name in the table."""
     found: dict[str, object] = {
         "FETCH_QUEUE_SHARE": FETCH_QUEUE_SHARE,
+        "MAX_CHUNKS": MAX_CHUNKS,
         "FETCH_SLOT_SECONDS": FETCH_SLOT_SECONDS,
         "GUARANTEED_DECISION_BYTES": GUARANTEED_DECISION_BYTES,
         "MAX_FETCHES": MAX_FETCHES,
         "MAX_FETCHES_PER_CLIENT": MAX_FETCHES_PER_CLIENT,
         "MAX_HEADERS": MAX_HEADERS,
-        "MAX_OBJECTS_WITHOUT_POD": MAX_OBJECTS_WITHOUT_POD,
+        "MAX_IMAGES": MAX_IMAGES,
         "MAX_PATCHED_BYTES": MAX_PATCHED_BYTES,
-        "MAX_PODS": MAX_PODS,
-        "MAX_POLICIES": MAX_POLICIES,
-        "MAX_POLICIES_BYTES": MAX_POLICIES_BYTES,
-        "MAX_POLICY_BYTES": MAX_POLICY_BYTES,
-        "MAX_SMALL_CHUNKS": MAX_SMALL_CHUNKS,
         "MAX_VALUES": MAX_VALUES,
         "MAX_PREVIEW_BODY_BYTES": MAX_PREVIEW_BODY_BYTES,
         "MAX_REVIEWS": MAX_REVIEWS,
@@ -265,7 +224,6 @@ def _values() -> dict[str, str]:
         "NAMESPACE_LOOKUP_SHARE": NAMESPACE_LOOKUP_SHARE,
         "REVIEW_QUEUE_SECONDS": REVIEW_QUEUE_SECONDS,
         "REVIEW_SLOT_SECONDS": REVIEW_SLOT_SECONDS,
-        "SMALL_CHUNK_BYTES": SMALL_CHUNK_BYTES,
     }
     limits = DEFAULT_LIMITS
     found |= {each.name: getattr(limits, each.name) for each in fields(limits)}

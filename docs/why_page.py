@@ -15,7 +15,7 @@ from webhook.core.patch.edits import Edit
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Remedy
-from webhook.inspect.explain.advice import explain_reason
+from webhook.inspect.explain.target import explain_reason
 
 _REGION = re.compile(r"(<!-- (remedies|reasons) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -53,12 +53,12 @@ def _reason_lines() -> Iterator[str]:
         explained = explain_reason(reason)
         yield f"### {reason}"
         yield ""
-        yield explained.meaning
+        yield explained["meaning"]
         yield ""
-        yield f"- What you can do: {explained.advice}"
-        if explained.warns:
+        yield f"- What you can do: {explained['advice']}"
+        if explained["warns"]:
             yield "- `kubectl` prints a warning with this code when it creates the pod."
-        if explained.remedies:
-            names = ", ".join(f"`{name}`" for name in explained.remedies)
+        if explained["remedies"]:
+            names = ", ".join(f"`{name}`" for name in explained["remedies"])
             yield f"- Changes for which it is given: {names}."
         yield ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import socket
 import ssl
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -95,9 +97,10 @@ def _leaves(value: Any, path: str = "") -> Iterator[str]:
 
 def _served() -> Iterator[str]:
     """Start podsettle. Yield its OpenAPI document, and its answer to the review of the examples."""
-    with socket.socket() as free:
+    with socket.socket() as free, socket.socket() as free_for_web:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+        free_for_web.bind(("127.0.0.1", 0))
+        port, web_port = (str(each.getsockname()[1]) for each in (free, free_for_web))
     with tempfile.TemporaryDirectory() as certs:
         options = ["--certs-dir", certs]
         subprocess.run([*_PODSETTLE, "certs", *options], check=True, stdout=subprocess.DEVNULL)
@@ -105,11 +108,13 @@ def _served() -> Iterator[str]:
         log = Path(certs) / "log"
         with log.open("w") as output:
             command = [*_PODSETTLE, "serve", *options]
-            server = subprocess.Popen(command, stdout=output, stderr=output)
+            # Commits before the web port answer everything on `--port`, and ignore the variable.
+            variables = {**os.environ, "PODSETTLE_WEB_PORT": web_port}
+            server = subprocess.Popen(command, stdout=output, stderr=output, env=variables)
         trust = ssl.create_default_context(cafile=Path(certs) / "ca.crt")
         try:
-            origin = f"https://127.0.0.1:{port}"
-            document = _wait_for_document(origin, trust, server, log)
+            origins = [f"https://127.0.0.1:{each}" for each in (web_port, port)]
+            origin, document = _wait_for_document(origins, trust, server, log)
             yield from (f"http: {line}" for line in _leaves(document))
             review = Path("examples/reviews/tekton-taskrun.json").read_bytes()
             request = Request(f"{origin}/mutate", review, {"Content-Type": "application/json"})
@@ -122,17 +127,16 @@ def _served() -> Iterator[str]:
 
 
 def _wait_for_document(
-    origin: str, trust: ssl.SSLContext, server: subprocess.Popen[bytes], log: Path
-) -> Any:
-    """Return the OpenAPI document as soon as the server answers."""
+    origins: list[str], trust: ssl.SSLContext, server: subprocess.Popen[bytes], log: Path
+) -> tuple[str, Any]:
+    """Return the OpenAPI document as soon as one of the origins has it, and this origin."""
     deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            return json.load(urlopen(f"{origin}/openapi.json", context=trust))
-        except URLError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"podsettle does not start in {Path.cwd()}:\n{log.read_text()}")
-            time.sleep(0.1)
+    while server.poll() is None and time.monotonic() < deadline:
+        for origin in origins:
+            with suppress(URLError):
+                return origin, json.load(urlopen(f"{origin}/openapi.json", context=trust))
+        time.sleep(0.1)
+    sys.exit(f"podsettle does not start in {Path.cwd()}:\n{log.read_text()}")
 
 
 def _dump(value: Any) -> str:

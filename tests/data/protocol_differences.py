@@ -1,195 +1,121 @@
-"""The requests to which the protocol and stock uvicorn give different answers.
+"""What the port of reviews does with each request, as a table that h11 helps to look up.
 
-A class is recognised by the request alone, and says exactly what the protocol answers.
+Reviews get the answer of the route behind uvicorn, with these differences:
+
+- The connection closes after an HTTP error, and after a review whose body is incomplete.
+- If bytes behind a request arrive before its answer is sent, the connection closes after this
+  answer. API servers do not pipeline.
+- Empty lines before a head are ignored.
+
+Probes get `ok`. All other requests are refused, where the route may answer, as `REFUSALS` says.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
-import httptools
+import h11
 
-from tests.support.raw_answers import Answer
-from tests.support.raw_requests import (
-    HEAD_END,
-    MAX_HEADERS,
-    first_request,
-    head_length,
-    is_plain_review,
-    read_head,
-    read_version,
-)
 from webhook.server.limits import DEFAULT_LIMITS
 
-MAX_HEAD_BYTES = DEFAULT_LIMITS.max_header_bytes
-MAX_OTHER_HEAD_BYTES = DEFAULT_LIMITS.max_handed_over_header_bytes
-LONG_HEAD = "long head"
+HEAD_END = b"\r\n\r\n"
+REVIEW, PROBE, INCOMPLETE = "review", "probe", "incomplete head"
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Requests to which the protocol gives another answer than stock uvicorn."""
+class Sent(NamedTuple):
+    """The first request of some bytes."""
 
-    name: str
-    reason: str
-    applies: Callable[[bytes], bool]
-    """Whether the first request of these bytes belongs to this class."""
-    answer: Callable[[Answer | None], Answer | None] = lambda answer: answer
-    """Returns the answer of the protocol for the answer of stock uvicorn."""
-    first_only: bool = False
-    """Whether the answer is the one that stock uvicorn gives to the first request alone."""
-
-
-def _invalid(message: str) -> Callable[[Answer | None], Answer]:
-    return lambda _answer: Answer(400, "text/plain; charset=utf-8", message.encode(), closes=True)
+    kind: str
+    """REVIEW, PROBE, INCOMPLETE, or the name of a refusal."""
+    data: bytes
+    """The head and the body, as far as they are there."""
+    is_whole: bool = False
+    closes: bool = False
+    """Whether the client asks for the end of the connection."""
+    method: bytes = b"GET"
+    """The method, as far as it matters for the answer."""
 
 
-def _is_valid(data: bytes) -> bool:
-    """Return whether uvicorn's parser accepts the data. It need not be complete."""
-    try:
-        httptools.HttpRequestParser(object()).feed_data(data)
-    except httptools.HttpParserUpgrade:
-        return True
-    except httptools.HttpParserError:
-        return False
-    return True
+class _Head:
+    """A head, and what h11 says of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.lines = data.removesuffix(HEAD_END).split(b"\r\n")
+        self.error_status = 0
+        self.request = h11.Request(method="GET", target="/", headers=[("Host", "x")])
+        connection = h11.Connection(h11.SERVER)
+        connection.receive_data(data)
+        try:
+            event = connection.next_event()
+            assert isinstance(event, h11.Request)
+            self.request = event
+        except h11.RemoteProtocolError as error:
+            self.error_status = error.error_status_hint
+        path = self.request.target.partition(b"?")[0]
+        self.is_probe = path in (b"/livez", b"/readyz")
+        self.is_review = path in (b"/mutate", b"/mutate/")
+
+    def values(self, name: bytes) -> list[bytes]:
+        return [value for found, value in self.request.headers if found == name]
+
+    @property
+    def length(self) -> int:
+        return int((self.values(b"content-length") or [b"0"])[0])
+
+    @property
+    def is_json(self) -> bool:
+        types = self.values(b"content-type") or [b""]
+        return types[0].partition(b";")[0].strip().lower() == b"application/json"
+
+    @property
+    def has_ambiguous_lines(self) -> bool:
+        has_other_ends = re.search(rb"[\r\n]", b"".join(self.lines)) is not None
+        is_continued = any(line[:1] in (b" ", b"\t") for line in self.lines[1:])
+        names = [line.partition(b":")[0].lower() for line in self.lines]
+        return has_other_ends or is_continued or names.count(b"content-length") > 1
 
 
-def _is_broken_behind_the_first(data: bytes) -> bool:
-    first = first_request(data)
-    return first is not None and not _is_valid(data[first.length :])
-
-
-def _has_trailers(data: bytes) -> bool:
-    first = first_request(data)
-    return first is not None and first.trailers not in (b"", b"\r\n")
-
-
-def _is_valid_other(data: bytes) -> bool:
-    """Return whether the data begins with a whole head that is valid and not that of a review."""
-    length = head_length(data)
-    return (
-        data[:length].endswith(HEAD_END)
-        and not is_plain_review(data, MAX_HEAD_BYTES)
-        and _is_valid(data[:length])
-    )
-
-
-def _has_long_other_head(data: bytes) -> bool:
-    length = head_length(data.lstrip(b"\r\n"))
-    return length > MAX_OTHER_HEAD_BYTES and _is_valid_other(data)
-
-
-def _has_many_headers(data: bytes) -> bool:
-    text = data.lstrip(b"\r\n")
-    return text.count(b"\n", 0, head_length(text)) > MAX_HEADERS + 2
-
-
-def _upgrades(data: bytes) -> bool:
-    head = read_head(data)
-    return (
-        head is not None
-        and (head.method == b"CONNECT" or head.values(b"upgrade") != [])
-        and _is_valid(data[: head_length(data)])
-    )
-
-
-def _has_other_hosts(data: bytes) -> bool:
-    head = read_head(data)
-    if head is None or head.version not in (b"1.0", b"1.1"):
-        return False
-    count = len(head.values(b"host"))
-    lacks = not count and head.version == b"1.1"
-    return (lacks or count > 1) and _is_valid(data[: head_length(data)])
-
-
-def _has_other_version(data: bytes) -> bool:
-    version = read_version(data)
-    return version not in (None, b"1.0", b"1.1") and _is_valid(data[: head_length(data)])
-
-
-DIFFERENCES = (
-    Difference(
-        "bytes behind a request",
-        "uvicorn parses all received bytes before it answers, so it answers 400 to a valid request "
-        "because of an error behind it",
-        _is_broken_behind_the_first,
-        first_only=True,
+REFUSALS: dict[str, tuple[int, Callable[[_Head], bool]]] = {
+    "long head": (431, lambda head: len(head.data) > DEFAULT_LIMITS.max_header_bytes),
+    "many headers": (431, lambda head: head.data.count(b"\n") > 102),
+    "ambiguous lines": (400, lambda head: head.has_ambiguous_lines),
+    "other coding": (411, lambda head: head.error_status == 501),
+    "invalid": (400, lambda head: head.error_status != 0),
+    "other version": (400, lambda head: head.request.http_version not in (b"1.0", b"1.1")),
+    "other path": (404, lambda head: not head.is_probe and not head.is_review),
+    "method of a probe": (
+        405,
+        lambda head: head.is_probe and head.request.method not in (b"GET", b"HEAD"),
     ),
-    Difference(
-        "trailers",
-        "the protocol discards the trailer section, because uvicorn stores it without a limit, and "
-        "does not wait for its end",
-        _has_trailers,
-        first_only=True,
+    "body of a probe": (
+        413,
+        lambda head: head.is_probe and bool(head.length or head.values(b"transfer-encoding")),
     ),
-    Difference(
-        "request that is handed over",
-        "a connection that is handed over serves one request",
-        lambda data: not is_plain_review(data, MAX_HEAD_BYTES),
-        lambda answer: answer and answer._replace(closes=True),
-    ),
-    Difference(
-        "long head of a request that is handed over",
-        "uvicorn has no limit",
-        _has_long_other_head,
-        _invalid(f"The headers are longer than {MAX_OTHER_HEAD_BYTES} bytes."),
-    ),
-    Difference(
-        "upgrade",
-        "uvicorn ignores the header, or treats the body as another protocol",
-        _upgrades,
-        _invalid("This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."),
-    ),
-    Difference(
-        "no Host, or two",
-        "RFC 9112 demands 400, and uvicorn accepts the request",
-        _has_other_hosts,
-        _invalid("A request needs exactly one Host header. With HTTP/1.0 it may have none."),
-    ),
-    Difference(
-        "other HTTP version",
-        "uvicorn accepts HTTP/0.9, which has no version in the request line, and HTTP/2.0",
-        _has_other_version,
-        _invalid("Invalid HTTP request received."),
-    ),
-    Difference(
-        "many headers",
-        "uvicorn has no limit",
-        _has_many_headers,
-        _invalid("Invalid HTTP request received."),
-    ),
-    Difference(
-        LONG_HEAD,
-        "uvicorn has no limit",
-        lambda data: head_length(data.lstrip(b"\r\n")) > MAX_HEAD_BYTES,
-        _invalid(f"The headers are longer than {MAX_HEAD_BYTES} bytes."),
-    ),
-)
+    "method": (405, lambda head: head.is_review and head.request.method != b"POST"),
+    "chunked": (411, lambda head: head.values(b"transfer-encoding") != []),
+    "no length": (411, lambda head: head.is_review and not head.values(b"content-length")),
+    "other content type": (415, lambda head: head.is_review and not head.is_json),
+    "long body": (413, lambda head: head.length > DEFAULT_LIMITS.max_body_bytes),
+}
+"""The status of each refusal, and its condition. The first one that applies counts."""
 
 
-# Two more classes depend on more than the first request.
-
-PIPELINED = "bytes behind a review"
-"""API servers do not pipeline. If bytes behind a review arrive before its answer is sent, the
-protocol closes the connection after this answer. It discards the bytes."""
-INCOMPLETE = "incomplete review"
-"""The protocol does not wait for the rest of a review that it has answered at its deadline."""
-
-
-def allow_close(
-    expected: list[Answer | None], actual: list[Answer | None]
-) -> tuple[list[Answer | None], str]:
-    """Return what is expected of pipelined reviews, of which some were answered."""
-    found = expected[: max(len(actual), 1)]
-    last, answered = found[-1], actual[-1] if actual else None
-    if last and answered and (answered.closes or len(found) < len(expected)):
-        found[-1] = last._replace(closes=True)
-    return found, PIPELINED
-
-
-def expect_close(expected: list[Answer | None]) -> tuple[list[Answer | None], str]:
-    """Return what is expected of reviews of which the last one is incomplete."""
-    last = expected[-1] if expected else None
-    return [*expected[:-1], last and last._replace(closes=True)], INCOMPLETE
+def first_request(data: bytes) -> Sent:
+    """Return the first request of some bytes, before which there is no empty line."""
+    text, end, rest = data.partition(HEAD_END)
+    if not end and len(text) <= DEFAULT_LIMITS.max_header_bytes:
+        return Sent(INCOMPLETE, data)
+    head = _Head(text + end)
+    method = head.request.method
+    for name, (status, applies) in REFUSALS.items():
+        if applies(head):
+            # The answer to a head that is not read to its end has a body.
+            return Sent(name, data, method=b"GET" if status in (400, 431) else method)
+    body = rest[: head.length]
+    asked = b",".join(head.values(b"connection")).lower()
+    closes = head.request.http_version == b"1.0" or b"close" in asked
+    kind = PROBE if head.is_probe else REVIEW
+    return Sent(kind, text + end + body, len(body) == head.length, closes, method)

@@ -1,6 +1,8 @@
 """Test of an upgrade from an older chart and its podsettle with policies in place, and back.
 
-The commands are those of docs/install.md. Helm does not upgrade CRDs, so one of them does.
+The commands are those of docs/install.md. Helm does not upgrade CRDs, so one of them does. The
+older podsettle has one port, and the Service's endpoints are those that the real controllers write
+for pods of both.
 """
 
 from __future__ import annotations
@@ -9,29 +11,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.checkout import checked_out
 from tests.support.e2e_pods import create, is_called, normal, simple_pod
+from tests.support.endpoint_controllers import InstallationWithPods, installed_with_pods
 from tests.support.factories import Json
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
+    FAIL,
     POLICIES,
     RELEASE,
     ROUTING,
-    Installation,
     Replica,
-    installed,
     policy,
 )
 from tests.support.kube.cluster import KubeCluster
-from tests.support.pod_load import creating_pods
+from tests.support.pod_load import Load, creating_pods
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-OLD = "4207e51d9add2b446881c7024e1cbe779a4bd7d3"
-# Every remedy that the older chart's CRD has.
+OLD = "87fbd9b"
+# Remedies that the older CRD has.
 REMEDIES: Json = {
     "postInitSleep": {"when": "Always"},
     "retryInitExit255": {"when": "Always", "initContainers": ["prepare"]},
@@ -46,30 +49,40 @@ START_GATE = policy("later", remedies={"startGate": {"waitFor": [{"tcp": "192.0.
 
 @pytest.fixture
 def old() -> Iterator[Path]:
+    """The sources and the chart of an older version, with a CRD that is older still."""
     with checked_out(OLD) as tree:
+        (path,) = (tree / "charts/podsettle/crds").iterdir()
+        crd = yaml.safe_load(path.read_text().replace(" || has(self.startGate)", ""))
+        (version,) = crd["spec"]["versions"]
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        del spec["properties"]["remedies"]["properties"]["startGate"]
+        path.write_text(yaml.safe_dump(crd))
         yield tree
 
 
 @pytest.fixture
-def release(tmp_path: Path) -> Iterator[Installation]:
-    with KubeCluster.start(ROUTING) as cluster, installed(cluster, tmp_path) as installation:
+def release(tmp_path: Path) -> Iterator[InstallationWithPods]:
+    with (
+        KubeCluster.start(ROUTING) as cluster,
+        installed_with_pods(cluster, tmp_path) as installation,
+    ):
         yield installation
 
 
-def replace(release: Installation, before: Replica, sources: Path | None = None) -> Replica:
-    """Replace a replica by one of the installed chart, as a rollout does."""
+def start(release: InstallationWithPods, ports: set[str], sources: Path | None = None) -> Replica:
+    """Start a replica of the installed chart, and wait until the Service leads to these ports."""
     replica = release.launch(sources=sources)
     await_that(replica.is_ready, f"{replica.log} is ready")
     release.admit(replica)
-    release.retire(before)
+    await_that(lambda: release.endpoints_of(replica) == ports, "the Service leads to it")
     return replica
 
 
-def specs(release: Installation) -> dict[str, Json]:
+def specs(release: InstallationWithPods) -> dict[str, Json]:
     return {each["metadata"]["name"]: each["spec"] for each in release.get(POLICIES)["items"]}
 
 
-def crd_conditions(release: Installation) -> set[str]:
+def crd_conditions(release: InstallationWithPods) -> set[str]:
     """Return the status of the condition CRDCurrent of all policies."""
     return {
         condition["status"]
@@ -79,31 +92,50 @@ def crd_conditions(release: Installation) -> set[str]:
     }
 
 
-def test_documented_upgrade_keeps_policies_and_settled_pods_and_can_be_rolled_back(
-    release: Installation, old: Path
+def await_webhooks(release: InstallationWithPods, *namespaces: str) -> None:
+    """Wait until the pods of namespaces are settled."""
+    for namespace in namespaces:
+        await_that(lambda n=namespace: is_called(release.cluster, n), "the namespace is covered")  # type: ignore[misc]
+
+
+def test_documented_upgrade_loses_no_creation_and_can_be_rolled_back(
+    release: InstallationWithPods, old: Path
 ) -> None:
     cluster = release.cluster
-    release.install(chart=old / "charts/podsettle")
-    replica = release.launch(sources=old)
-    await_that(replica.is_ready, f"{replica.log} is ready")
-    release.admit(replica)
+    release.install(*FAIL, chart=old / "charts/podsettle")
+    before = [start(release, {"https"}, old) for _ in range(2)]
     wide = {"namespaceSelector": {"matchLabels": {"team": "a"}}}
     cluster.create(POLICIES, policy("wide", **wide, remedies=REMEDIES))
     cluster.create(POLICIES, policy("opt-in"))
     chosen = cluster.namespace("chosen-", labels={"podsettle.dev/policy": "opt-in"})
     selected = cluster.namespace("selected-", labels={"team": "a"})
-    for namespace in (chosen, selected):
-        await_that(lambda n=namespace: is_called(cluster, n), "the namespace is covered")  # type: ignore[misc]
+    await_webhooks(release, chosen, selected)
     assert cluster.request("POST", POLICIES, START_GATE).status == 422
     stored, written = specs(release), release.written_by_podsettle()
     pods = [create(cluster, simple_pod("settled", each)) for each in (chosen, selected)]
-
     lease = release.get(LEASES)["items"][0]["metadata"]
-    with creating_pods(cluster, simple_pod("pod", chosen), per_second=20) as load:
+    assert release.ask_service("443", "/metrics")[0] == 401
+
+    with creating_pods(
+        cluster, simple_pod("a", chosen), simple_pod("b", selected), per_second=20
+    ) as load:
         release.shell(release.documented("install.md", "Upgrade"))
-        release.shell(release.documented("install.md", "Upgrade", 2))
-        replica = replace(release, replica)
+        notes = release.shell(release.documented("install.md", "Upgrade", 2))
+        assert "scrape configurations of your own need the port `web`" in notes
+        # The Service now has two ports, and the older replicas have only the first one.
+        new = [start(release, {"https", "web"})]
+        assert all(release.endpoints_of(each) == {"https"} for each in before)
+        await_created(load, 60)
+        release.retire(before[0])
+        new.append(start(release, {"https", "web"}))
+        release.retire(before[1])
+        await_created(load, 60)
     assert (load.failed, load.unsettled) == ([], [])
+    # A client that still scrapes the port of reviews learns which port it needs.
+    status, answer = release.ask_service("443", "/metrics")
+    assert status == 404
+    assert "--web-port" in answer["text"]
+    assert release.ask_service("web", "/metrics")[0] == 401
     # The older chart had a Lease of its own, which Helm deletes.
     (created,) = (each["metadata"] for each in release.get(LEASES)["items"])
     assert created["uid"] != lease["uid"]
@@ -125,8 +157,26 @@ def test_documented_upgrade_keeps_policies_and_settled_pods_and_can_be_rolled_ba
     # The page's history is longer: its revision is the third.
     rollback = release.documented("install.md", "Upgrade", 3)
     assert " 3 " in rollback
-    release.shell(rollback.replace(" 3 ", " 1 "))
-    replace(release, replica, old)
+    with creating_pods(
+        cluster, simple_pod("a", chosen), simple_pod("b", selected), per_second=20
+    ) as load:
+        release.shell(rollback.replace(" 3 ", " 1 "))
+        # The Service has one port again. The newer replicas keep their endpoints for it.
+        await_that(lambda: release.endpoints_of(new[0]) == {"https"}, "the port has gone")
+        back = [start(release, {"https"}, old)]
+        await_created(load, 60)
+        release.retire(new[0])
+        back.append(start(release, {"https"}, old))
+        release.retire(new[1])
+        await_created(load, 60)
+    assert (load.failed, load.unsettled) == ([], [])
+    assert release.ask_service("443", "/metrics")[0] == 401
     assert {name: specs(release)[name] for name in stored} == stored
-    for namespace in (chosen, selected):
-        await_that(lambda n=namespace: is_called(cluster, n), "the namespace is covered")  # type: ignore[misc]
+    assert len(back) == len(release.endpoints()) == 2
+    await_webhooks(release, chosen, selected)
+
+
+def await_created(load: Load, number: int) -> None:
+    """Wait until this many further pods were created."""
+    before = load.created
+    await_that(lambda: load.created + len(load.failed) >= before + number, "pods are created")

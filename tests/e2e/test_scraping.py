@@ -240,5 +240,5 @@ def _job(endpoint: Json, replica: Replica, address: str, ca: Path) -> Json:
         "scheme": endpoint["scheme"],
         "metrics_path": endpoint["path"],
         "tls_config": {"ca_file": str(ca), "server_name": server_name},
-        "static_configs": [{"targets": [f"{address}:{replica.port}"], "labels": labels}],
+        "static_configs": [{"targets": [f"{address}:{replica.web_port}"], "labels": labels}],
     }

@@ -67,10 +67,10 @@ class Pod(threading.Thread):
             raise
 
     def _is_ready(self) -> bool:
-        lines = self.problems()
-        for line in lines or ():
+        for line in self.problems() or ():
             self.notes.setdefault(line[3:].partition(" ")[0], line)
-        return lines is not None and not any(line.startswith("[-]") for line in lines)
+        answer = self.replica.ask("/readyz", seconds=_TIMEOUT_SECONDS)
+        return answer is not None and answer.status_code == 200
 
     def _follow(self, failures: int) -> None:
         if failures == 0 and not self.is_endpoint:

@@ -47,7 +47,7 @@ NORMAL_WITHIN_SECONDS = 120.0
 _REACH_SECONDS = 2 * TIMEOUT_SECONDS + 1
 _TOLD_BY = re.compile(
     r"podsettle_(check_ready|check_noted|outcomes_total|requests_refused_total|manifest_problems"
-    r"|dns_lookups_stuck|dns_lookups_refused_total|image_lookups_total)(\{.*\})? "
+    r"|image_lookups_total)(\{.*\})? "
 )
 _PROBLEM = re.compile(r"^\S+ (WARNING|ERROR|CRITICAL) (.*)$", re.MULTILINE)
 

@@ -111,7 +111,7 @@ def channels(
         yaml.safe_dump_all(running(by_command_line[path]["after"], path) for path in ALL)
     )
     with start_chromium(tmp_path_factory.mktemp("chromium")) as browser:
-        browser.open(f"{server.url}/")
+        browser.open(f"{server.web_url}/")
         found, found_after = scanned(1, EXAMPLES, pods), scanned(0, EXAMPLES, admitted)
         yield Channels(
             server, browser, by_command_line, answers, pods, admitted, found, found_after

@@ -7,10 +7,11 @@ from tests.support.paths import ROOT
 
 KINDS = {
     "command: podsettle serve --port ": '"default": 8443',
+    "command: podsettle serve --web-port ": '"default": 9443',
     "exit code: podsettle check: ": "1 a problem was found",
     "metrics: | `podsettle_outcomes_total` ": "`remedy`, `reason`",
     "reasons: | `DeadlineExceeded` ": "yes",
-    "limit: | receiving the headers ": "10 s",
+    "limit: | a TLS handshake ": "10 s",
     "label or annotation: {GROUP}/applied": "",
     "chart value: /properties/replicas/": "integer",
     "chart default: /replicas ": "",

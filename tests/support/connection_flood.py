@@ -35,6 +35,7 @@ class Flood:
     """Connections whose client neither reads nor sends, from the oldest to the newest."""
 
     server: RunningServer
+    port: int
     sockets: list[socket.socket] = field(default_factory=list)
 
     def open_plain(self, count: int, first: bytes = b"") -> None:
@@ -42,21 +43,20 @@ class Flood:
         for _ in range(count):
             self._connect().sendall(first)
 
-    def open_tls(self, count: int, first: bytes = b"", source: str = "127.0.0.1") -> None:
-        """Open connections from an address, complete their handshakes, and send some bytes."""
+    def open_tls(self, count: int, first: bytes = b"") -> None:
+        """Open connections, complete their handshakes, and send some bytes on each."""
         context = ssl.create_default_context(cafile=self.server.ca)
         for _ in range(count):
-            secure = context.wrap_socket(self._connect(source), server_hostname="127.0.0.1")
+            secure = context.wrap_socket(self._connect(), server_hostname="127.0.0.1")
             with suppress(OSError):  # The server may have closed it already.
                 secure.sendall(first)
             # The connection stays open without the state of TLS, which takes 50 KiB.
             self.sockets[-1] = socket.socket(fileno=secure.detach())
 
-    def _connect(self, source: str = "127.0.0.1") -> socket.socket:
-        address = "127.0.0.1", self.server.port
-        found = socket.create_connection(address, TIMEOUT_SECONDS, (source, 0))
+    def _connect(self) -> socket.socket:
+        found = socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS)
         self.sockets.append(found)
-        return self.sockets[-1]
+        return found
 
     def open(self) -> list[int]:
         """Return the indices of the connections that the server has not closed."""
@@ -77,9 +77,9 @@ class Flood:
 
 
 @contextmanager
-def flood(server: RunningServer) -> Iterator[Flood]:
-    """Yield a flood without connections. The end of the block closes all."""
-    found = Flood(server)
+def flood(server: RunningServer, *, web: bool = False) -> Iterator[Flood]:
+    """Yield a flood of a port, without connections. The end of the block closes all."""
+    found = Flood(server, server.web_port if web else server.port)
     try:
         yield found
     finally:
@@ -103,10 +103,10 @@ def long_client_hello() -> bytes:
 
 
 @contextmanager
-def renewing_connections(server: RunningServer, clients: int) -> Iterator[list[int]]:
+def renewing_connections(server: RunningServer, clients: int, *, web: bool) -> Iterator[list[int]]:
     """Complete handshakes and close the connections while the block runs. Yield their number."""
     context = ssl.create_default_context(cafile=server.ca)
-    address = "127.0.0.1", server.port
+    address = "127.0.0.1", server.web_port if web else server.port
     over = threading.Event()
     counts = [0] * clients
 

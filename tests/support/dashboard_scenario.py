@@ -135,7 +135,7 @@ def _configuration(release: Installation, directory: Path) -> Json:
 def _write_targets(release: Installation, directory: Path) -> None:
     targets = [
         {
-            "targets": [f"{release.address}:{replica.port}"],
+            "targets": [f"{release.address}:{replica.web_port}"],
             "labels": {"namespace": NAMESPACE, "instance": f"{RELEASE}-{number}"},
         }
         for number, replica in enumerate(release.replicas)

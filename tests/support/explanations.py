@@ -10,10 +10,10 @@ from typing import Any
 
 from webhook.cluster.manifests import Manifests, read_manifests
 from webhook.inspect.explain.explanation import explain
-from webhook.inspect.explain.model import Explanation
-from webhook.inspect.explain.read import Source
+from webhook.inspect.explain.report import Explanation
 from webhook.inspect.explain.target import ObjectTarget, parse_target
 from webhook.inspect.known_cluster import KnownCluster
+from webhook.inspect.object_readers import DumpReader
 
 
 def manifests(*documents: dict[str, Any]) -> Manifests:
@@ -28,5 +28,5 @@ def explained(
     """Return the explanation of one of the objects."""
     parsed = parse_target(target)
     assert isinstance(parsed, ObjectTarget)
-    source = Source.of(manifests(*documents))
-    return asyncio.run(explain(source, parsed, namespace, known))
+    reader = DumpReader(manifests(*documents))
+    return asyncio.run(explain(reader, parsed, namespace, known))

@@ -215,7 +215,7 @@ class Installation:
             program = [sys.executable, "-P", "-c", "from webhook.cli import main; main()"]
         environment |= variables or {}
         command = [*prefix, *program, *container["args"], *mounted]
-        replica = Replica(self, command, kubeconfig, environment)
+        replica = Replica(self, command, kubeconfig, environment, deployment["spec"]["template"])
         self.replicas.append(replica)
         return replica
 
@@ -336,11 +336,18 @@ class Replica:
         command: list[str],
         kubeconfig: Path,
         environment: Mapping[str, str],
+        template: Json,
     ) -> None:
-        self.port = free_port()
+        self.port = self.web_port = free_port()
         self.log = kubeconfig.with_suffix(".log")
         # All that a pod would not say: where it listens. The last one counts.
         here = [f"--host={of.address}", f"--port={self.port}"]
+        # A replica of an older chart has one port.
+        if any(each.startswith("--web-port=") for each in command):
+            self.web_port = free_port()
+            here.append(f"--web-port={self.web_port}")
+        self.template = template
+        """The pod template that it was started from."""
         own = {k: v for k, v in os.environ.items() if not k.startswith("PODSETTLE_")}
         with self.log.open("w") as output:
             self._process = subprocess.Popen(
@@ -351,7 +358,20 @@ class Replica:
             )
         self.pid = self._process.pid
         self.url = f"https://{of.address}:{self.port}"
+        self._web_url = f"https://{of.address}:{self.web_port}"
         self._of = of
+
+    @property
+    def named_ports(self) -> list[Json]:
+        """The ports of its container, with the numbers that this process listens on."""
+        (container,) = self.template["spec"]["containers"]
+        own = {"https": self.port, "web": self.web_port}
+        return [{**each, "containerPort": own[each["name"]]} for each in container["ports"]]
+
+    def _url_of(self, path: str) -> str:
+        """Return the address of the port that answers a path."""
+        own = path in ("/livez", "/readyz") or path.startswith("/mutate")
+        return self.url if own else self._web_url
 
     def request(
         self, method: str, path: str, *, token: str | None = None, content: object = None
@@ -362,7 +382,7 @@ class Replica:
             cadata=base64.b64decode(secret["data"]["ca.crt"]).decode()
         )
         with httpx.Client(
-            base_url=self.url, verify=trust, trust_env=False, timeout=TIMEOUT_SECONDS
+            base_url=self._url_of(path), verify=trust, trust_env=False, timeout=TIMEOUT_SECONDS
         ) as client:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             return client.request(
@@ -399,7 +419,7 @@ class Replica:
             headers["Content-Type"] = "application/json"
         try:
             with httpx.Client(
-                base_url=self.url, verify=context, trust_env=False, timeout=seconds
+                base_url=self._url_of(path), verify=context, trust_env=False, timeout=seconds
             ) as client:
                 method = "GET" if content is None else "POST"
                 return client.request(method, path, headers=headers, content=content)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from tests.support.http_client import Client
 from tests.support.process import RunningServer
-from tests.support.review_load import connect
 from tests.support.waiting import await_that
 
 _DRIP_SECONDS = 0.05
@@ -23,16 +22,16 @@ _FLOOD_SECONDS = 0.001
 
 
 class Crowd:
-    """Connections of clients that abuse a server."""
+    """Connections of clients that abuse a port of a server."""
 
-    def __init__(self, server: RunningServer) -> None:
+    def __init__(self, server: RunningServer, port: int) -> None:
         self.clients: list[Client] = []
-        self._server = server
+        self._address = "127.0.0.1", port
         self._context = ssl.create_default_context(cafile=server.ca)
 
     def connect(self, count: int, first: bytes = b"") -> list[Client]:
         """Open connections, and send some bytes on each."""
-        added = [connect(self._server, self._context) for _ in range(count)]
+        added = [Client(self._address, self._context) for _ in range(count)]
         self.clients += added
         for client in added:
             client.send(first)
@@ -52,7 +51,7 @@ class Crowd:
         ports = {
             int(row[2].rpartition(":")[2], 16)
             for row in rows
-            if row[3] == established and int(row[1].rpartition(":")[2], 16) == self._server.port
+            if row[3] == established and int(row[1].rpartition(":")[2], 16) == self._address[1]
         }
         return ports & {client.socket.getsockname()[1] for client in self.clients}
 
@@ -110,9 +109,9 @@ def _thread(target: Callable[[], None], over: threading.Event) -> Iterator[None]
 
 
 @contextmanager
-def crowd(server: RunningServer) -> Iterator[Crowd]:
+def crowd(server: RunningServer, *, web: bool = False) -> Iterator[Crowd]:
     """Yield a crowd without connections. The end of the block closes all."""
-    found = Crowd(server)
+    found = Crowd(server, server.web_port if web else server.port)
     try:
         yield found
     finally:

@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
 from typing import Any, Self
@@ -64,45 +64,31 @@ class Client:
         self.socket.close()
 
 
-class RequestClient:
-    """A client that connects for each request, because a delegated one closes its connection."""
-
-    def __init__(self, connect: Callable[[], Client]) -> None:
-        self._connect = connect
-        self._client: Client | None = None
-
-    def send(self, request: bytes) -> None:
-        """Send a request on a new connection."""
-        self.close()
-        self._client = self._connect()
-        self._client.send(request)
-
-    def answer(self) -> HTTPResponse:
-        assert self._client is not None
-        return self._client.answer()
-
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-
-
 class InProcess:
     """A server that runs on another thread."""
 
-    def __init__(self, components: Components, address: tuple[str, int], ca: trustme.CA) -> None:
+    def __init__(
+        self,
+        components: Components,
+        address: tuple[str, int],
+        web_address: tuple[str, int],
+        ca: trustme.CA,
+    ) -> None:
         self.components = components
         self.address = address
+        self.web_address = web_address
         self.drain = components.drain
         self.ca = ca
         self._clients: list[Client] = []
         self.thread: threading.Thread
 
-    def connect(self, certificate: trustme.LeafCert | None = None) -> Client:
+    def connect(self, certificate: trustme.LeafCert | None = None, *, web: bool = False) -> Client:
+        """Connect to the port of reviews, or to the web port."""
         context = ssl.create_default_context()
         self.ca.configure_trust(context)
         if certificate is not None:
             certificate.configure_cert(context)
-        client = Client(self.address, context)
+        client = Client(self.web_address if web else self.address, context)
         self._clients.append(client)
         return client
 
@@ -122,14 +108,15 @@ def in_process(
     app: ASGIApp | None = None,
 ) -> Iterator[InProcess]:
     """Serve while the block runs."""
-    listener = listen("127.0.0.1", 0)
-    server = InProcess(components, listener.getsockname(), trustme.CA())
+    listeners = [listen("127.0.0.1", 0, "") for _ in range(2)]
+    address, web_address = (listener.getsockname() for listener in listeners)
+    server = InProcess(components, address, web_address, trustme.CA())
     app = app or create_app(components)
     if context is None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python has no default
     server.ca.issue_cert("127.0.0.1").configure_cert(context)
-    server.thread = threading.Thread(target=serve, args=(app, components, context, listener))
+    server.thread = threading.Thread(target=serve, args=(app, components, context, *listeners))
     threshold = gc.get_threshold()
     server.thread.start()
     try:

@@ -1,7 +1,7 @@
 """A server process with the limits of a test.
 
 `podsettle serve` has no options for its limits, and a test cannot wait for the default ones. The
-process runs this module: `python -m tests.support.limited_server DIRECTORY PORT TOKENS LIMITS`.
+process runs this module with the arguments DIRECTORY PORT WEB_PORT TOKENS LIMITS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.process import (
     write_certificates,
 )
 from tests.support.server_fixtures import make_components
-from tests.support.stream_server import NoAccess
+from webhook.cluster.access_decision import Access, AccessDecision
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
@@ -52,12 +52,21 @@ def limited_server(
     the end, fail if the process has used more memory than the chart allows.
     """
     write_certificates(directory)
-    port = free_port()
+    port, web_port = free_port(), free_port()
     given = json.dumps(_hours(Limits) | {"preview": _hours(PreviewLimits)} | limits)
     tokens = str(int(checks_tokens))
-    command = [sys.executable, "-m", __name__, str(directory), str(port), tokens, given]
+    command = [
+        sys.executable,
+        "-m",
+        __name__,
+        str(directory),
+        str(port),
+        str(web_port),
+        tokens,
+        given,
+    ]
     environment = {"PYTHONPATH": str(ROOT)}
-    with run_server(command, directory, port, environment) as server:
+    with run_server(command, directory, port, web_port, environment) as server:
         yield server
         assert peak_memory_bytes(server) < memory_limit_bytes()
 
@@ -84,10 +93,17 @@ def memory_limit_bytes() -> int:
     return int(limit.removesuffix("Mi")) * MIB
 
 
+class NoAccess:
+    """An authorizer that accepts no token."""
+
+    async def authorize(self, _token: str, _verb: str, _path: str, _client: str) -> AccessDecision:
+        return AccessDecision(Access.UNAUTHENTICATED)
+
+
 def main() -> None:
     """Serve until a signal."""
-    directory, port, given = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[4])
-    authorizer = NoAccess() if int(sys.argv[3]) else None
+    directory, ports, given = Path(sys.argv[1]), sys.argv[2:4], json.loads(sys.argv[5])
+    authorizer = NoAccess() if int(sys.argv[4]) else None
     preview = PreviewLimits(**given.pop("preview"))
     limits = replace(Limits(goaway_chance=0), preview=preview, **given)
     source = ManifestsSource(EXAMPLES)
@@ -95,7 +111,8 @@ def main() -> None:
     drain = Drain(idle_seconds=0, timeout_seconds=1)
     components = make_components(source, drain=drain, limits=limits, authorizer=authorizer)
     context = CertificateDirectory(directory).ssl_context()
-    serve(create_app(components), components, context, listen("127.0.0.1", port))
+    listeners = (listen("127.0.0.1", int(port), "") for port in ports)
+    serve(create_app(components), components, context, *listeners)
 
 
 if __name__ == "__main__":

@@ -87,13 +87,15 @@ async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 class Replica:
     """A `podsettle serve` process of an installation."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], port: int, web_port: int, log: Path
+    ) -> None:
         self.process, self.port, self.log = process, port, log
         # Other tests verify the certificate. Probes do not verify it either.
-        self._client = httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=False)
+        self._client = httpx.Client(base_url=f"https://127.0.0.1:{web_port}", verify=False)
 
     def readyz(self) -> httpx.Response | None:
-        """Return the answer to a probe, or None without an answer."""
+        """Return the checks of the web port, or None without an answer."""
         try:
             return self._client.get("/readyz?verbose", timeout=TIMEOUT_SECONDS)
         except httpx.TransportError:
@@ -141,9 +143,10 @@ class Installation:
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Replica:
         """One more replica, which is not waited for."""
-        port = free_port()
+        port, web_port = free_port(), free_port()
         log = self._directory / f"replica-{len(self._replicas)}.log"
-        command = [PODSETTLE, "serve", "--port", str(port), "--tls", "self-managed"]
+        command = [PODSETTLE, "serve", "--port", str(port), "--web-port", str(web_port)]
+        command += ["--tls", "self-managed"]
         command += ["--own-namespace", self.namespace]
         command += ["--webhook-configuration", self.configuration, *arguments]
         variables = {
@@ -154,7 +157,7 @@ class Installation:
         }
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, env=variables)
-        replica = Replica(process, port, log)
+        replica = Replica(process, port, web_port, log)
         self._replicas.append(replica)
         return replica
 

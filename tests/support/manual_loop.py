@@ -10,9 +10,7 @@ from typing import Any
 class ManualHandle:
     """A scheduled callback."""
 
-    def __init__(
-        self, seconds: float | None, callback: Callable[..., Any], *arguments: Any
-    ) -> None:
+    def __init__(self, seconds: float, callback: Callable[..., Any], *arguments: Any) -> None:
         self.seconds = seconds
         self._callback = callback
         self._arguments = arguments
@@ -37,25 +35,21 @@ class ManualLoop:
         self._ready: list[ManualHandle] = []
 
     def call_later(
-        self, delay: float, callback: Callable[..., Any], *arguments: Any, **_options: Any
+        self, delay: float, callback: Callable[..., Any], *arguments: Any
     ) -> ManualHandle:
         self.timers_started += 1
         self._timers.append(ManualHandle(delay, callback, *arguments))
         return self._timers[-1]
 
-    def call_soon(
-        self, callback: Callable[..., Any], *arguments: Any, **_options: Any
-    ) -> ManualHandle:
-        self._ready.append(ManualHandle(None, callback, *arguments))
+    def call_soon(self, callback: Callable[..., Any], *arguments: Any) -> ManualHandle:
+        self._ready.append(ManualHandle(0, callback, *arguments))
         return self._ready[-1]
 
-    def create_task(
-        self, coroutine: Coroutine[Any, Any, Any], **_options: Any
-    ) -> asyncio.Task[Any]:
+    def create_task(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(coroutine)
 
     @property
-    def timers(self) -> list[float | None]:
+    def timers(self) -> list[float]:
         """The times of the timers that run."""
         self._timers = [timer for timer in self._timers if timer.pending]
         return [timer.seconds for timer in self._timers]

@@ -1,16 +1,12 @@
-"""Connections of a ReviewProtocol without sockets, with a handler and an application for tests."""
+"""Connections of a ReviewProtocol without sockets, with a handler for tests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from time import time
-from typing import Any, cast
-
-from starlette.types import Receive, Scope, Send
-from uvicorn import Config
-from uvicorn.server import ServerState
+from typing import Any, NamedTuple, cast
 
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
@@ -18,13 +14,16 @@ from webhook.server.connections.protocol import ReviewProtocol, ReviewServer, St
 from webhook.server.connections.server_clock import ServerClock
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
+from webhook.server.reviews.answer import Refusal
 from webhook.server.reviews.body import ReviewBody
 from webhook.server.reviews.handler import ReviewTiming
-from webhook.server.reviews.http_answer import JSON_TYPE, HttpAnswer, refusal
-from webhook.server.reviews.load_shedding import InFlight, MemoryBudget
+from webhook.server.reviews.load_shedding import MemoryBudget
 
 LOOKUP = b"look-up "
 """A body that begins with this waits for `EchoHandler.found`."""
+INVALID = b"invalid"
+"""A body that is refused."""
+BODY_SECONDS = 5.0
 
 
 def post(body: bytes, *headers: str, path: str = "/mutate", length: int | None = None) -> bytes:
@@ -34,73 +33,67 @@ def post(body: bytes, *headers: str, path: str = "/mutate", length: int | None =
     return "\r\n".join(lines).encode() + body
 
 
+class Echo(NamedTuple):
+    """An answer, as far as a protocol uses it."""
+
+    body: bytes
+    review: bytes
+    missing: bool = False
+
+
 class EchoHandler:
     """Answers `echo:` and the body, after a look-up if the body begins with LOOKUP."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.budget = MemoryBudget(limits.memory_bytes)
+        self.drain = Drain(idle_seconds=10, timeout_seconds=45)
         self.found = asyncio.Event()
         self.timings: list[ReviewTiming] = []
         self.clients: list[str] = []
-        """The addresses of the clients whose reviews were passed to `handle`."""
-        self.bodies: list[bytes] = []
-        """The bodies that were passed to `handle`."""
-        self.cancelled = 0
-        self.answers: Iterable[HttpAnswer | Exception] | None = None
-        """The next answers of `handle`, instead of the echo."""
+        """The addresses of the clients whose reviews needed a look-up."""
+        self.refused: list[int] = []
+        """The status of each request that was counted as refused."""
+        self.waiting = 0
+        """The number of look-ups that are neither complete nor cancelled."""
+        self.count_refused = self.refused.append
 
-    def handle_now(self, body: bytes, timing: ReviewTiming) -> bytes | None:
+    def answer(self, body: bytes, timing: ReviewTiming) -> Echo | Refusal:
         self.timings.append(timing)
-        return None if body.startswith(LOOKUP) else b"echo:" + body
+        if body == INVALID:
+            return Refusal(400, "invalid")
+        return Echo(b"echo:" + body, body, missing=body.startswith(LOOKUP))
 
-    async def handle(self, body: ReviewBody, timing: ReviewTiming, client: str) -> HttpAnswer:
+    def answer_body(self, body: ReviewBody, timing: ReviewTiming) -> Echo | Refusal:
+        if not body.complete and not body.data:
+            return Refusal(408, "too late")
+        if body.complete:
+            return self.answer(body.data, timing)
         self.timings.append(timing)
+        return Echo(b"part:" + body.data, body.data)
+
+    async def look_up(self, answer: Echo, _timing: ReviewTiming, client: str) -> Echo:
         self.clients.append(client)
-        self.bodies.append(body.data)
-        if body.data.startswith(LOOKUP):
-            try:
-                await self.found.wait()
-            except asyncio.CancelledError:
-                self.cancelled += 1
-                raise
-        if self.answers is not None:
-            answer = next(iter(self.answers))
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-        if body.too_long:
-            return refusal(413, "too long", close=True)
-        return HttpAnswer(200, b"echo:" + body.data, JSON_TYPE, close=False)
+        self.waiting += 1
+        try:
+            await self.found.wait()
+        finally:
+            self.waiting -= 1
+        return answer._replace(missing=False)
 
     def body_timeout(self, deadline_seconds: float) -> float:
-        return min(deadline_seconds, 5.0)
+        return min(deadline_seconds, BODY_SECONDS)
 
 
-class Recorder:
-    """An ASGI application that answers with the path and the body that it received."""
+class CheckedProtocol(ReviewProtocol):
+    """A protocol that notes if something leads out of the state CLOSING."""
 
-    def __init__(self) -> None:
-        self.scopes: list[Scope] = []
-        self.bodies: list[bytes] = []
-        self.disconnects = 0
-        self.reads_body = True
-        self.answer = b""
+    left_closing = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scopes.append(scope)
-        body = b""
-        while self.reads_body:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                self.disconnects += 1
-                return
-            body += message["body"]
-            if not message["more_body"]:
-                break
-        self.bodies.append(body)
-        answer = self.answer or f"{scope['path']}:".encode() + body
-        headers = [(b"content-length", b"%d" % len(answer))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "state" and getattr(self, name, None) is State.CLOSING is not value:
+            self.left_closing = True
+        super().__setattr__(name, value)
 
 
 class MemoryServer:
@@ -114,40 +107,28 @@ class MemoryServer:
         **limits: Any,
     ) -> None:
         self.loop = ManualLoop()
-        self.handler = EchoHandler()
-        self.app = Recorder()
-        self.drain = Drain(idle_seconds=10, timeout_seconds=45)
-        self.budget = MemoryBudget()
-        self.in_flight = InFlight()
         self.limits = replace(Limits(goaway_chance=0), **limits)
+        self.handler = EchoHandler(self.limits)
+        self.drain = self.handler.drain
+        self.budget = self.handler.budget
+        self.is_ready = True
+        self.protocols: list[CheckedProtocol] = []
         self.shared = ReviewServer(
             handler=self.handler,  # type: ignore[arg-type]
-            budget=self.budget,
-            in_flight=self.in_flight,
-            drain=self.drain,
+            is_ready=lambda: self.is_ready,
             needs_certificate=needs_certificate,
-            limits=self.limits,
             clock=ServerClock(wall_clock),
         )
-        self.uvicorn = ServerState()
-        self._config = Config(self.app, log_config=None, lifespan="off", ws="none")
-        self._config.load()
-        self._app_state = {"lifespan": "state"}
 
     def connect(self, **extra: Any) -> MemoryClient:
         """Return the client of a new connection. `extra` is what its transport knows."""
-        protocol = ReviewProtocol(
-            server=self.shared,
-            config=self._config,
-            server_state=self.uvicorn,
-            app_state=self._app_state,
-            _loop=cast(asyncio.AbstractEventLoop, self.loop),
-        )
-        return MemoryClient(self, protocol, MemoryTransport(protocol, **extra))
+        protocol = CheckedProtocol(self.shared, cast(asyncio.AbstractEventLoop, self.loop))
+        self.protocols.append(protocol)
+        return MemoryClient(protocol, MemoryTransport(protocol, **extra))
 
     async def run(self) -> None:
         """Run callbacks and tasks until nothing changes."""
-        for _ in range(20):
+        for _ in range(10):
             self.loop.iterate()
             await asyncio.sleep(0)
 
@@ -155,22 +136,15 @@ class MemoryServer:
         """Check that no connection has left anything behind."""
         assert not self.loop.timers
         assert self.budget.used_bytes == 0
-        assert (self.in_flight.requests, self.in_flight.reviews) == (0, 0)
         assert not self.shared.connections
-        assert not self.shared.closing
-        assert not self.shared.places.probes
-        assert not self.shared.places.others
-        assert not self.uvicorn.connections
-        assert not self.uvicorn.tasks
+        assert self.shared.requests() == self.handler.waiting == 0
+        assert not any(protocol.left_closing for protocol in self.protocols)
 
 
 class MemoryClient:
     """A client whose bytes reach the protocol directly."""
 
-    def __init__(
-        self, server: MemoryServer, protocol: ReviewProtocol, transport: MemoryTransport
-    ) -> None:
-        self._server = server
+    def __init__(self, protocol: CheckedProtocol, transport: MemoryTransport) -> None:
         self.protocol = protocol
         self.transport = transport
 
@@ -180,11 +154,7 @@ class MemoryClient:
     def send(self, *pieces: bytes) -> None:
         for piece in pieces:
             if piece:
-                self.transport.protocol.data_received(piece)
-
-    def lose(self, error: Exception | None = None) -> None:
-        """Lose the connection."""
-        self.transport.lose(error)
+                self.protocol.data_received(piece)
 
     @property
     def answers(self) -> list[tuple[int, bytes, bool]]:
@@ -196,11 +166,10 @@ class MemoryClient:
             lines = head.lower().split(b"\r\n")
             headers = dict(line.split(b": ", 1) for line in lines[1:])
             length = int(headers.get(b"content-length", 0))
-            if length > len(rest):
-                rest = head + b"\r\n\r\n" + rest
-                break
+            assert length <= len(rest)
             closes = headers.get(b"connection") == b"close"
             found.append((int(head.split()[1]), rest[:length], closes))
             rest = rest[length:]
-        self.transport.sent[:] = rest
+        assert not rest
+        self.transport.sent.clear()
         return found

@@ -12,12 +12,13 @@ class MemoryTransport(asyncio.Transport):
     def __init__(self, protocol: asyncio.BaseProtocol, **extra: Any) -> None:
         super().__init__(extra)
         self.protocol: Any = protocol
-        """The protocol that receives the events. `set_protocol` replaces it."""
         self.sent = bytearray()
         """All bytes that were written."""
         self.writes = 0
         self.capacity: int | None = None
         """The number of bytes after which writing is paused."""
+        self.paused = False
+        """Whether writing is paused."""
         self.write_limits: tuple[int | None, int | None] = None, None
         """The high and the low water mark of the write buffer."""
         self.reading = True
@@ -36,14 +37,14 @@ class MemoryTransport(asyncio.Transport):
         self.sent += data
         if self.capacity is not None and len(self.sent) >= self.capacity:
             self.capacity = None
+            self.paused = True
             self.protocol.pause_writing()
 
     def read_all(self) -> None:
         """Let the client read everything, after writing was paused."""
-        self.protocol.resume_writing()
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self.protocol = protocol
+        if self.paused:
+            self.paused = False
+            self.protocol.resume_writing()
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -52,6 +53,8 @@ class MemoryTransport(asyncio.Transport):
         self.reading = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.paused = False
+        """Whether writing is paused."""
         self.write_limits = high, low
 
     def is_closing(self) -> bool:
@@ -66,7 +69,7 @@ class MemoryTransport(asyncio.Transport):
             self.closed = self.aborted = True
             asyncio.get_running_loop().call_soon(self.lose, None)
 
-    def lose(self, error: Exception | None) -> None:
+    def lose(self, error: Exception | None = None) -> None:
         """Lose the connection. Further calls do nothing."""
         if not self.lost:
             self.closed = self.lost = True

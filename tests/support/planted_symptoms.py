@@ -360,6 +360,9 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_INIT_255, "fixed", node=FIXED_CRIO)
     yield _alike(_INIT_255, "oom", status=_changed(status, (*inits, "reason"), "OOMKilled"))
     yield _alike(_INIT_255, "long", status=_changed(status, (*inits, "finishedAt"), 30))
+    for reason in ("Evicted", "DeadlineExceeded"):
+        killed = _changed(status, ("reason",), reason)
+        yield _alike(_INIT_255, reason.lower(), status=killed)
     status = _STEP_255.status
     yield _alike(_STEP_255, "always", spec=_changed(_STEP_255.spec, ("restartPolicy",), "Always"))
     yield _alike(_STEP_255, "long", status=_changed(status, (*regular, "startedAt"), -60))
@@ -382,6 +385,7 @@ def _look_alikes() -> Iterator[Plant]:
     stage = _STAGE.format(stage="container runtime creation", end="name is reserved")
     elsewhere = (("Failed", stage, "spec.containers{main}"),)
     yield _alike(_RELABEL, "runtime", events=elsewhere)
+    yield _alike(_RELABEL, "no-volume", spec={"volumes": []})
     yield _alike(_CREATE_ERROR, "runtime", events=elsewhere)
     waiting = ("containerStatuses", 0, "state", "waiting", "reason")
     config_error = _changed(_CREATE_ERROR.status, waiting, "CreateContainerConfigError")
@@ -403,6 +407,7 @@ def _look_alikes() -> Iterator[Plant]:
     for suffix, reason, message in (
         ("secret", "FailedMount", missing_secret),
         ("attach", "FailedAttachVolume", attached),
+        ("map", "FailedMapVolume", 'MapVolume.SetUpDevice failed for volume "pvc-1" : no device'),
         ("sandbox", "FailedCreatePodSandBox", network),
     ):
         yield _alike(_SLOW_MOUNT, suffix, events=((reason, message, ""),))

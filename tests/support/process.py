@@ -54,24 +54,44 @@ def podsettle_process(
     )
 
 
+REVIEW_PATHS = ("/mutate", "/mutate/", "/livez", "/readyz")
+"""The paths of the port for reviews."""
+
+
 @dataclass
 class RunningServer:
     """A server process that answers."""
 
     process: subprocess.Popen[str]
-    url: str
+    port: int
+    """The port of the loopback address for reviews and probes."""
+    web_port: int
+    """The port of the loopback address for the application."""
     ca: Path
     log: Path
 
     @property
-    def port(self) -> int:
-        """The port of the loopback address that the server listens on."""
-        return int(self.url.rpartition(":")[2])
+    def url(self) -> str:
+        """The URL of the port for reviews."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def web_url(self) -> str:
+        """The URL of the web port."""
+        return f"https://127.0.0.1:{self.web_port}"
 
     def client(self) -> httpx.Client:
-        """A client that trusts the server's CA and no other."""
+        """A client that trusts the server's CA and no other. Each path goes to its port."""
         trust = ssl.create_default_context(cafile=self.ca)
-        return httpx.Client(base_url=self.url, verify=trust, timeout=TIMEOUT_SECONDS)
+
+        def choose_port(request: httpx.Request) -> None:
+            if request.url.path not in REVIEW_PATHS or request.url.query == b"verbose":
+                request.url = request.url.copy_with(port=self.web_port)
+
+        hooks = {"request": [choose_port]}
+        return httpx.Client(
+            base_url=self.url, verify=trust, timeout=TIMEOUT_SECONDS, event_hooks=hooks
+        )
 
     def await_previews(self) -> None:
         """Wait until the server makes previews.
@@ -132,19 +152,24 @@ def start_server(
 ) -> Iterator[RunningServer]:
     """Start a server on manifests or a cluster."""
     write_certificates(certs)
-    port = port or free_port()
-    command = [PODSETTLE, "serve", "--certs-dir", str(certs), "--port", str(port), *arguments]
+    port, web_port = port or free_port(), free_port()
+    ports = ["--port", str(port), "--web-port", str(web_port)]
+    command = [PODSETTLE, "serve", "--certs-dir", str(certs), *ports, *arguments]
     if manifests is not None:
         command += ["--manifests", str(manifests)]
-    with run_server(command, certs, port, {"KUBECONFIG": str(kubeconfig)}) as server:
+    with run_server(command, certs, port, web_port, {"KUBECONFIG": str(kubeconfig)}) as server:
         yield server
 
 
 @contextmanager
 def run_server(
-    command: list[str], certs: Path, port: int, environment: dict[str, str] | None = None
+    command: list[str],
+    certs: Path,
+    port: int,
+    web_port: int,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[RunningServer]:
-    """Run a command that serves on a port, with the certificates in a directory."""
+    """Run a command that serves on two ports, with the certificates in a directory."""
     log = certs / "serve.log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -154,7 +179,7 @@ def run_server(
             text=True,
             env={**os.environ, **(environment or {})},
         )
-    server = RunningServer(process, f"https://127.0.0.1:{port}", certs / "ca.crt", log)
+    server = RunningServer(process, port, web_port, certs / "ca.crt", log)
     try:
         _await_ready(server)
         yield server

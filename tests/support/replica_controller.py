@@ -96,7 +96,7 @@ class ReplicaController:
                     {
                         "name": "podsettle",
                         "image": "registry.example/podsettle",
-                        "ports": [{"name": "https", "containerPort": replica.port}],
+                        "ports": replica.named_ports,
                     }
                 ],
             },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from tests.support.http_client import InProcess, in_process
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
-from tests.support.protocol_server import DelegatedReviews, Served, Start
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
@@ -28,10 +27,10 @@ SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:0.2.
 
 CERTIFICATE_EXPIRES = datetime.now(UTC).replace(microsecond=0) + timedelta(days=365)
 
-UNHURRIED = PreviewLimits(start_seconds=600, deadline_seconds=600, queue_seconds=600)
+UNHURRIED = PreviewLimits(deadline_seconds=600, queue_seconds=600)
 """The worker for previews has a low priority. Beside other busy processes, its start takes twenty
 times as long as on a quiet machine."""
-STEADY = Limits(goaway_chance=0, handed_over_timeout_seconds=3600, preview=UNHURRIED)
+STEADY = Limits(goaway_chance=0, web_timeout_seconds=3600, preview=UNHURRIED)
 """The default limits, except that no answer closes its connection at random, and that previews have
 time."""
 
@@ -79,12 +78,8 @@ def source() -> ManifestsSource:
 @pytest.fixture
 async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
     """A client that calls the application directly, without TLS and sockets."""
-    components = make_components(source)
-    transport = httpx.ASGITransport(create_app(components))
-    async with (
-        aclosing(components.previewer),
-        httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found,
-    ):
+    transport = httpx.ASGITransport(make_app(source))
+    async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found:
         yield found
 
 
@@ -92,22 +87,3 @@ async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with start_server(EXAMPLES, tmp_path_factory.mktemp("certs")) as found:
         yield found
-
-
-@pytest.fixture
-def start(source: ManifestsSource) -> Iterator[Start]:
-    """Start servers, each with other limits or another source."""
-    with ExitStack() as stack:
-
-        def start(served: Any = source, **limits: Any) -> Served:
-            components = make_components(served, limits=replace(STEADY, **limits))
-            delegated = DelegatedReviews(create_app(components))
-            server = stack.enter_context(in_process(components, app=delegated))
-            return Served(served, server, delegated)
-
-        yield start
-
-
-@pytest.fixture
-def served(start: Start) -> Served:
-    return start()

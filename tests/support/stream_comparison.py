@@ -1,169 +1,170 @@
-"""The comparison of the protocol with the route behind stock uvicorn, by byte streams."""
+"""The comparison of the port of reviews with the route behind stock uvicorn, by byte streams."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.data.protocol_differences import (
-    DIFFERENCES,
-    LONG_HEAD,
-    MAX_HEAD_BYTES,
-    allow_close,
-    expect_close,
-)
-from tests.support.byte_streams import Piece, Stream
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from tests.data.protocol_differences import INCOMPLETE, PROBE, REFUSALS, REVIEW, Sent, first_request
+from tests.support.byte_streams import UNKNOWN_NAMESPACE, Piece, Stream
 from tests.support.faulty_protocol import Fault, FaultyProtocol
-from tests.support.raw_answers import Answer, MalformedAnswerError
-from tests.support.raw_requests import count_plain_reviews, first_request, is_plain_review
+from tests.support.paths import EXAMPLES
+from tests.support.reviews import PODS, load_pod
 from tests.support.server_fixtures import STEADY, make_components
 from tests.support.stepped_loop import SteppedLoop
-from tests.support.stream_exchange import Exchange, exchange
-from tests.support.stream_server import LookupSource, NoAccess, serve_on
+from tests.support.stream_exchange import Answer, Exchange, exchange
+from webhook.cluster.manifest_files_source import ManifestsSource
+from webhook.cluster.source import NamespaceLookup
+from webhook.core.cluster.view import Namespace
 from webhook.server.app import create_app
-from webhook.server.connections.protocol import ReviewProtocol
+from webhook.server.components import Components
 
-PLAIN = "plain reviews"
-OTHER = "equal"
-_TIMEOUT_SECONDS = STEADY.body_timeout_seconds + 1
-"""Less than the header timeout, which stock uvicorn does not have."""
+_SECONDS = STEADY.header_timeout_seconds + 1
+_TEXT = b"text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True)
-class Servers:
+class LookupSource(ManifestsSource):
+    """The examples, with a namespace that the view contains only while its look-up is new."""
+
+    def __init__(self) -> None:
+        super().__init__(EXAMPLES)
+        self.refresh()
+        names = {load_pod(path)["metadata"].get("namespace", "default") for path in PODS}
+        known = {name: Namespace(name, {"team": "ci"}) for name in sorted(names)}
+        known |= self.view.namespaces
+        self._known = replace(self.view, namespaces=known, invents_namespaces=False)
+        found = {**known, UNKNOWN_NAMESPACE: Namespace(UNKNOWN_NAMESPACE, {"team": "ci"})}
+        self._complete = replace(self._known, namespaces=found)
+        self.view = self._known
+
+    async def fetch_namespace(self, name: str, _client: str, _seconds: float) -> NamespaceLookup:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if name != UNKNOWN_NAMESPACE:
+            return NamespaceLookup.MISSING
+        self.view = self._complete
+        asyncio.get_running_loop().call_soon(setattr, self, "view", self._known)
+        return NamespaceLookup.FOUND
+
+
+class Servers(NamedTuple):
     """The two servers, each with its own application."""
 
     loop: SteppedLoop
-    ours: Path
+    reviews: Path
     stock: Path
+    components: Components
+    """Those of the port of reviews."""
 
-    async def compare(self, sent: Stream) -> tuple[str | None, list[str]]:
-        """Send a stream to both. Return what differs, and the names of the classes that apply."""
-        data = sent.data
-        count = count_plain_reviews(data, MAX_HEAD_BYTES)
-        is_cut_off = _is_cut_off(data, count or 1)
-        applying = [d for d in DIFFERENCES if not count and d.applies(data)]
-        pieces = sent.pieces
-        if any(difference.first_only for difference in applying):
-            pieces = _first_only(sent)
-        to_head = data.lstrip(b"\r\n").startswith(b"HEAD ")
-        options: dict[str, Any] = {"answers": count or 1, "to_head": to_head}
-        send = partial(exchange, self.loop, seconds=_TIMEOUT_SECONDS, **options)
-        stock = await send(address=self.stock, pieces=pieces)
-        expected: list[Answer | None] = [*stock.answers] if count else [_first(stock)]
-        for difference in applying:
-            expected[0] = difference.answer(expected[0])
-        names = [difference.name for difference in applying]
-        if count and is_cut_off:
-            expected, name = expect_close(expected)
-            names.append(name)
-        try:
-            ours = await send(address=self.ours, pieces=sent.pieces)
-        except MalformedAnswerError as error:
-            flaw, actual = f"malformed: {_short(error)}", expected
-        else:
-            actual = [*ours.answers] if count else [_first(ours)]
-            if is_plain_review(data, MAX_HEAD_BYTES) and sent.is_pipelined:
-                expected, name = allow_close(expected, actual)
-                names.append(name)
-            is_whole = not is_cut_off and LONG_HEAD not in names
-            flaw = _flaw(ours, is_last=bool(count), is_whole=is_whole)
-        names = names or [PLAIN if count else OTHER]
-        if actual == expected and not flaw:
-            return None, names
-        return (
-            f"stream {sent.number} ({sent.family}; {', '.join(names)}):\n"
-            f"sent {_short(data)}\nin {len(sent.pieces)} pieces: "
-            f"{[(len(piece.data), piece.iterations) for piece in sent.pieces[:10]]}\n"
-            f"{flaw}\nexpected {_shown(expected)}\nreceived {_shown(actual)}",
-            names,
-        )
+    async def compare(self, sent: Stream) -> tuple[str, list[str]]:
+        """Send a stream to both. Return what differs, and the kinds of the requests."""
+        data = b"".join(piece.data for piece in sent.pieces)
+        requests = _requests(data)
+        methods = [each.method for each in requests]
+        kinds = [each.kind for each in requests]
+        expected = [await self._expected(each) for each in requests if each.kind != INCOMPLETE]
+        actual = await exchange(self.loop, self.reviews, sent.pieces, _SECONDS, methods)
+        flaw = _flaw(requests, expected, actual, is_pipelined=_is_pipelined(sent))
+        if held := self.components.handler.budget.used_bytes:
+            flaw = f"{held} bytes held"
+        if flaw:
+            pieces = [(len(piece.data), piece.iterations) for piece in sent.pieces[:9]]
+            flaw = (
+                f"stream {sent.number} ({sent.family}; {kinds}): {flaw}\nsent {_short(data)}\nin "
+                f"{pieces}\nexpected {_short(expected)}\nreceived {_short(actual.answers)}"
+            )
+        return flaw, kinds
+
+    async def _expected(self, sent: Sent) -> Answer:
+        """Return the answer of the port of reviews to a request. A refusal has any text."""
+        if sent.kind == PROBE:
+            return Answer(200, _TEXT, b"" if sent.method == b"HEAD" else b"ok", sent.closes)
+        if sent.kind != REVIEW:
+            return Answer(REFUSALS[sent.kind][0], _TEXT, b"", closes=True)
+        pieces = (Piece(sent.data),)
+        found = await exchange(self.loop, self.stock, pieces, _SECONDS, [sent.method])
+        (answer,) = found.answers
+        return answer._replace(closes=sent.closes or answer.status != 200 or not sent.is_whole)
 
 
-def _first(found: Exchange) -> Answer | None:
-    return found.answers[0] if found.answers else None
+def _requests(data: bytes) -> list[Sent]:
+    """Return the requests of a stream, up to the first one that is not whole or is refused."""
+    found: list[Sent] = []
+    while data := data.lstrip(b"\r\n"):
+        found.append(first_request(data))
+        data = data[len(found[-1].data) :] if found[-1].is_whole else b""
+    return found
 
 
-def _is_cut_off(data: bytes, count: int) -> bool:
-    """Return whether one of the first requests is incomplete."""
-    for _ in range(count):
-        first = first_request(data)
-        if first is None:
+def _is_pipelined(sent: Stream) -> bool:
+    """Return whether the client sends bytes behind a request before it waits for the server."""
+    received = b""
+    for piece in sent.pieces:
+        received += piece.data
+        requests = _requests(received)
+        if len(requests) > 1:
             return True
-        data = data[first.length :]
+        if requests and requests[0].is_whole and piece.iterations is None:
+            received = b""
     return False
 
 
-def _flaw(ours: Exchange, *, is_last: bool, is_whole: bool) -> str:
-    """Return what is wrong with the end of the connection, or an empty string.
-
-    `is_last` says that no further answer may follow, and `is_whole` that no request is incomplete.
-    """
-    closes = any(answer.closes for answer in ours.answers)
-    if ours.rest and (closes or is_last):
-        return f"bytes behind the last answer: {_short(ours.rest)}"
-    if ours.closed != closes and (closes or is_last):
-        return f"closed: {ours.closed}"
-    if ours.closed_late and is_whole:
-        return "closed by a timeout only"
+def _flaw(
+    requests: list[Sent], expected: list[Answer], actual: Exchange, *, is_pipelined: bool
+) -> str:
+    """Return what is wrong with what the port of reviews does, or an empty text."""
+    answers = actual.answers
+    last = next((n for n, each in enumerate(expected) if each.closes), len(expected) - 1)
+    if is_pipelined and answers and answers[-1].closes:
+        last = min(last, len(answers) - 1)
+        expected[last] = expected[last]._replace(closes=True)
+    expected = expected[: last + 1]
+    for wanted, found in zip(expected, answers, strict=False):
+        is_refusal = wanted.closes and not wanted.body and found.body.endswith(b"\n")
+        if wanted != (found._replace(body=b"") if is_refusal else found):
+            return "another answer"
+    if len(answers) != len(expected) or actual.rest:
+        return f"{len(answers)} answers, and then {_short(actual.rest)}"
+    ends = len(answers) < len(requests) or any(answer.closes for answer in answers)
+    if (actual.closed or actual.closed_late) != ends:
+        return "the connection stays open" if ends else "the connection is closed"
+    if actual.closed_late and all(each.is_whole for each in requests):
+        return "a timeout closes the connection"
     return ""
 
 
-def _first_only(sent: Stream) -> tuple[Piece, ...]:
-    """Return the pieces of the first request, without trailers."""
-    first = first_request(sent.data)
-    assert first is not None
-    end = first.trailers and b"\r\n"
-    rest = first.length - len(first.trailers)
-    found = []
-    for piece in sent.pieces:
-        found.append(replace(piece, data=piece.data[:rest]))
-        rest -= len(found[-1].data)
-    return (*found, Piece(end, iterations=None))
-
-
-def _shown(answers: list[Answer | None]) -> str:
-    return "".join(f"\n  {_short(answer)}" for answer in answers)
-
-
-def _short(value: object, length: int = 700) -> str:
+def _short(value: object, length: int = 1500) -> str:
     text = repr(value)
     return text if len(text) <= length else f"{text[: length // 2]} … {text[-length // 2 :]}"
 
 
 @asynccontextmanager
-async def both_servers(fault: Fault | None) -> AsyncIterator[Servers]:
-    """Start the two servers."""
+async def both_servers(fault: Fault) -> AsyncIterator[Servers]:
+    """Start both servers, on Unix sockets, whose bytes the next iteration of the loop sees."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SteppedLoop)
-    idle_seconds = STEADY.idle_timeout_seconds
+    ours, stock = make_components(LookupSource()), make_components(LookupSource())
+    config = Config(create_app(stock), http="h11", lifespan="off", ws="none", log_config=None)
+    config.load()
+    app_state: dict[str, Any] = {}
     with TemporaryDirectory() as directory:
-        our_address, stock_address = (Path(directory) / name for name in ("ours", "stock"))
-        sources: list[Any] = [LookupSource(), LookupSource()]
-        ours, stock = (make_components(source, authorizer=NoAccess()) for source in sources)
-        protocol = partial(ReviewProtocol, server=ours.review_server)
-        http = partial(FaultyProtocol, protocol, fault) if fault else protocol
-        async with (
-            serve_on(our_address, create_app(ours), http, idle_seconds),
-            serve_on(stock_address, create_app(stock), "httptools", idle_seconds),
-        ):
-            yield Servers(loop, our_address, stock_address)
-
-
-@contextmanager
-def silent_uvicorn() -> Iterator[None]:
-    """Suppress uvicorn's warning for each malformed request."""
-    log = logging.getLogger("uvicorn.error")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
+        addresses = Path(directory) / "reviews", Path(directory) / "stock"
+        servers = (
+            await loop.create_unix_server(
+                lambda: FaultyProtocol(ours.review_server, loop, fault), addresses[0]
+            ),
+            await loop.create_unix_server(
+                lambda: H11Protocol(config, ServerState(), app_state), addresses[1]
+            ),
+        )
+        async with servers[0], servers[1]:
+            yield Servers(loop, *addresses, ours)

@@ -5,27 +5,35 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+import h11
 
 from tests.support.byte_streams import Piece
-from tests.support.raw_answers import Answer, read_answers
 from tests.support.stepped_loop import SteppedLoop
 
-_RECEIVE_BYTES = 1024 * 1024
+
+class Answer(NamedTuple):
+    """What a client learns from an answer."""
+
+    status: int
+    content_type: bytes
+    body: bytes
+    closes: bool
+    """Whether the answer has `Connection: close`."""
 
 
-@dataclass(frozen=True)
-class Exchange:
+class Exchange(NamedTuple):
     """What a client received on one connection."""
 
-    answers: tuple[Answer, ...]
+    answers: list[Answer]
     rest: bytes
-    """The bytes behind the last expected answer."""
+    """The bytes behind the last answer that is complete and valid."""
     closed: bool
-    """Whether the server has closed the connection."""
+    """Whether the server has closed the connection, before any time has passed."""
     closed_late: bool
-    """Whether it has done so only after time had passed."""
+    """Whether it has done so after some time."""
 
 
 async def exchange(
@@ -33,76 +41,77 @@ async def exchange(
     address: Path,
     pieces: Sequence[Piece],
     seconds: float,
-    *,
-    answers: int = 1,
-    to_head: bool = False,
+    methods: Sequence[bytes],
 ) -> Exchange:
     """Send the pieces on a connection of their own, and return what the server does then.
 
-    At most `answers` answers are read. If fewer arrive, or if the last one says that the connection
-    closes and it does not, the loop's time passes for some seconds, so that the timeouts of the
-    server apply. `to_head` says that the first request is a HEAD.
+    `methods` are those of the requests. If the connection stays open without an answer to each of
+    them, the loop's time passes twice for some seconds: a timeout may first lead to an answer, and
+    another one then to the end.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.setblocking(False)
         client.connect(str(address))
         received = bytearray()
-        closed = False
+        ended = False
         for piece in pieces:
-            closed = closed or await _send_piece(loop, client, piece, received)
+            unsent = memoryview(piece.data)
+            while unsent and not ended:
+                try:
+                    unsent = unsent[client.send(unsent) :]
+                except BlockingIOError:
+                    await loop.idle()
+                    ended = _receive(client, received)
+                except ConnectionError:
+                    ended = True
+            if piece.iterations is None:
+                await loop.idle()
+            for _ in range(piece.iterations or 0):
+                await asyncio.sleep(0)
         await loop.idle()
-        closed = _receive(client, received) or closed
-        closed_late = not closed
+        closed = ended = _receive(client, received) or ended
         for _ in range(2):
-            # A timeout may first lead to an answer, and another one then to the end.
-            found, _ = read_answers(bytes(received), answers, to_head=to_head)
-            if not closed and (len(found) < answers or found[-1].closes):
+            answers, _ = _read_answers(bytes(received), methods)
+            if not ended and (len(answers) < len(methods) or answers[-1].closes):
                 await loop.advance(seconds)
-                closed = _receive(client, received)
+                ended = _receive(client, received)
     await loop.idle()
-    found, rest = read_answers(bytes(received), answers, to_head=to_head)
-    return Exchange(found, rest, closed, closed_late=closed and closed_late)
-
-
-async def _send_piece(
-    loop: SteppedLoop, client: socket.socket, piece: Piece, received: bytearray
-) -> bool:
-    """Send a piece, as far as the server reads it. Return whether it has closed the connection."""
-    unsent = memoryview(piece.data)
-    closed, waited = False, False
-    while len(unsent) and not closed:
-        sent = _send(client, unsent)
-        unsent = unsent[sent:]
-        if not sent and waited:
-            break
-        waited = not sent
-        if waited:
-            await loop.idle()
-            closed = _receive(client, received)
-    if piece.iterations is None:
-        await loop.idle()
-    for _ in range(piece.iterations or 0):
-        await asyncio.sleep(0)
-    return closed
-
-
-def _send(client: socket.socket, data: memoryview) -> int:
-    """Send what the kernel takes, and return its length. A lost connection takes all."""
-    try:
-        return client.send(data)
-    except BlockingIOError:
-        return 0
-    except ConnectionError:
-        return len(data)
+    answers, rest = _read_answers(bytes(received), methods)
+    return Exchange(answers, rest, closed, closed_late=ended and not closed)
 
 
 def _receive(client: socket.socket, received: bytearray) -> bool:
     """Receive what there is, and return whether the server has closed the connection."""
     try:
-        while data := client.recv(_RECEIVE_BYTES):
+        while data := client.recv(1024 * 1024):
             received += data
     except BlockingIOError:
         return False
     except ConnectionError:
         pass
     return True
+
+
+def _read_answers(data: bytes, methods: Sequence[bytes]) -> tuple[list[Answer], bytes]:
+    """Return the first complete answers, at most one for each method, and the bytes behind them."""
+    answers: list[Answer] = []
+    for method in methods:
+        client = h11.Connection(h11.CLIENT)
+        client.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+        client.send(h11.EndOfMessage())
+        client.receive_data(data)
+        events = []
+        try:
+            while not isinstance(event := client.next_event(), h11.EndOfMessage):
+                if event in (h11.NEED_DATA, h11.PAUSED):
+                    return answers, data
+                events.append(event)
+        except h11.RemoteProtocolError:
+            return answers, data
+        (head,) = (each for each in events if isinstance(each, h11.Response))
+        body = b"".join(each.data for each in events if isinstance(each, h11.Data))
+        headers = dict(head.headers)
+        closes = headers.get(b"connection") == b"close"
+        answers.append(Answer(head.status_code, headers.get(b"content-type", b""), body, closes))
+        data = client.trailing_data[0]
+    return answers, data

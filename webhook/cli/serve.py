@@ -94,7 +94,18 @@ class ServeOptions:
         help="The address to listen on. If it is not the loopback address, /preview, /view and "
         "/metrics require a token of the cluster. With --manifests they never require one.",
     )
-    port: int = _option(type=_Port(), metavar="PORT", default=8443, help="The port to listen on.")
+    port: int = _option(
+        type=_Port(),
+        metavar="PORT",
+        default=8443,
+        help="The port for admission reviews and probes.",
+    )
+    web_port: int = _option(
+        type=_Port(),
+        metavar="PORT",
+        default=9443,
+        help="The port for the page, previews and metrics.",
+    )
     certs_dir: Path = _option(**CERTS_DIR)
     linger_image: str | None = _option(
         show_default=f"{PLACEHOLDER_IMAGE} with --manifests, else none",
@@ -233,22 +244,27 @@ def _run(options: ServeOptions) -> None:
     set_up_server_logging(options.log_format, options.log_level)
     if options.drain_quiet > options.drain_limit:
         raise InputError("--drain-quiet is longer than --drain-limit, so it would have no effect")
+    if options.port == options.web_port != 0:
+        raise InputError(f"--port and --web-port are both {options.port}, and have to differ")
     try:
         parts = _build_cluster_parts(options)
         context = parts.certificates.context
         if options.client_ca is not None:
             request_client_certificate(context, options.client_ca)
-        listener = listen(options.host, options.port)
+        listener = listen(options.host, options.port, "--port 10443, or make run PORT=10443")
+        web_listener = listen(
+            options.host, options.web_port, "--web-port 11443, or make run WEB_PORT=11443"
+        )
     except (CertificateError, AddressError) as error:
         raise InputError(str(error)) from None
     except ClientCAError as error:
         raise InputError(f"--client-ca: {error}") from None
     linger_image = options.linger_image or None
-    message = _listening_line(options, listener, parts.source)
+    message = _listening_line(options, listener, web_listener, parts.source)
     if options.manifests is not None:
         # A server without a cluster changes no real pods, so the helper image need not exist.
         linger_image = linger_image or PLACEHOLDER_IMAGE
-        message = _banner(options, listener, parts.source, options.manifests)
+        message = _banner(options, listener, web_listener, parts.source, options.manifests)
     components = build_components(
         parts.source,
         OperatorSettings(
@@ -267,24 +283,33 @@ def _run(options: ServeOptions) -> None:
         log.info("%s", message.partition("\n")[0])
     else:
         echo_text(f"{message}\n")
-    serve(create_app(components), components, context, listener)
+    serve(create_app(components), components, context, listener, web_listener)
 
 
-def _listening_line(options: ServeOptions, listener: socket, source: Source) -> str:
+def _listening_line(
+    options: ServeOptions, listener: socket, web_listener: socket, source: Source
+) -> str:
     """Return the message of a server for a cluster."""
     # On a machine without IPv6, the listener uses 0.0.0.0 instead of `::`. Show the address in use.
     address, port = listener.getsockname()[:2]
     all_addresses = options.host in _WILDCARD_ADDRESSES
     where = f"{_url(address, port)} (all addresses)" if all_addresses else _url(options.host, port)
     service = f" as https://{options.service_name}" if options.service_name else ""
-    return f"podsettle serves {where}{service} for the cluster at {source.title}"
+    web = f"page, previews and metrics on port {web_listener.getsockname()[1]}"
+    return f"podsettle serves {where}{service} for the cluster at {source.title}; {web}"
 
 
-def _banner(options: ServeOptions, listener: socket, source: Source, manifests: Path) -> str:
+def _banner(
+    options: ServeOptions,
+    listener: socket,
+    web_listener: socket,
+    source: Source,
+    manifests: Path,
+) -> str:
     """Return the message of a server without a cluster, with commands to try it."""
     # The certificate does not contain a wildcard address, so clients could not verify its URL.
     host = "localhost" if options.host in _WILDCARD_ADDRESSES else options.host
-    url = _url(host, listener.getsockname()[1])
+    url, web_url = (_url(host, each.getsockname()[1]) for each in (listener, web_listener))
     curl = f"curl -sS --cacert {CertificateDirectory(options.certs_dir).ca}"
     certificate = " --cert FILE --key FILE" if options.client_ca is not None else ""
     count = _count(len(source.view.policies), "policy", "policies")
@@ -298,8 +323,8 @@ def _banner(options: ServeOptions, listener: socket, source: Source, manifests: 
     return f"""\
 podsettle serves {url} on {count} in {source.title}
 
-  page      {url}/
-  preview   {curl} --data-binary @{pod} {url}/preview \\
+  page      {web_url}/
+  preview   {curl} --data-binary @{pod} {web_url}/preview \\
               | python3 -m json.tool | sed -nE '/"(detail|summary)":/p; /"outcomes":/,/^ *\\]/p'
   webhook   {curl}{certificate} -H 'Content-Type: application/json' \\
               --data @{review} {url}/mutate
@@ -350,7 +375,7 @@ def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
     for problem in source.problems:
         _warn(options, str(problem))
     if options.listens_on_network:
-        clients = f"any client of {options.host}:{options.port}"
+        clients = f"any client of {options.host}:{options.web_port}"
         _warn(options, f"warning: {clients} can use /preview, /view and /metrics without a token")
     return _parts_of(source, FileSource(CertificateDirectory(options.certs_dir)))
 

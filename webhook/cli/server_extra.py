@@ -8,14 +8,7 @@ from importlib.util import find_spec
 import click
 
 SERVER_COMMANDS = frozenset(("serve", "certs"))
-SERVER_PACKAGES = (
-    "cryptography",
-    "fastapi",
-    "httptools",
-    "prometheus_client",
-    "starlette",
-    "uvicorn",
-)
+SERVER_PACKAGES = ("cryptography", "fastapi", "h11", "prometheus_client", "starlette", "uvicorn")
 """The packages of the extra that exist on every platform, by the names under which they are
 imported."""
 

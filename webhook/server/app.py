@@ -15,12 +15,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from webhook import __version__
 from webhook.server.auth import BEARER, guard
 from webhook.server.components import Components
-from webhook.server.drain import CloseWhileDraining
-from webhook.server.health import probes_router
+from webhook.server.health import health_router
 from webhook.server.page.route import page_router
 from webhook.server.page.view_route import view_router
 from webhook.server.preview.route import preview_router
-from webhook.server.reviews.route import add_mutate_route
+from webhook.server.reviews.route import mutate_router
 
 _PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 # With `model`, the document would give these answers the content type of the metrics.
@@ -44,33 +43,26 @@ def create_app(components: Components) -> FastAPI:
         version=__version__,
         description="A mutating admission webhook that settles pods.",
         lifespan=lifespan,
-        dependencies=[Depends(components.in_flight.count_request)],
         # The documentation pages of FastAPI load scripts from other sites, so they are disabled.
         # The OpenAPI document remains available at /openapi.json.
         docs_url=None,
         redoc_url=None,
     )
-    app.add_middleware(CloseWhileDraining, drain=components.drain)
-    add_mutate_route(
-        app,
-        components.handler,
-        budget=components.review_budget,
-        in_flight=components.in_flight,
-        count_refused=components.metrics.count_refused,
-        needs_certificate=components.needs_certificate,
-        limits=components.limits,
-    )
+    if not components.review_server.needs_certificate:
+        # This port asks clients for no certificate.
+        app.include_router(mutate_router(components.handler))
     authorizer = components.authorizer
     authorized = (
         [] if authorizer is None else [Depends(BEARER), Depends(guard(authorizer.authorize))]
     )
     app.include_router(
-        preview_router(components.previewer, components.preview_budget, components.limits.preview),
+        preview_router(components.previewer, components.metrics.count_preview),
+        responses=_REFUSED,
         dependencies=authorized,
     )
     app.include_router(view_router(components.view_answers), dependencies=authorized)
     app.include_router(
-        probes_router(
+        health_router(
             components.checks,
             {"version": __version__, "python": platform.python_version()},
             components.certificate,

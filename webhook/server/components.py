@@ -15,7 +15,7 @@ from webhook import __version__
 from webhook.cluster.source import Check, Source
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
-from webhook.images.lookup import ImageLookup, new_resolver
+from webhook.images.lookup import ImageLookup
 from webhook.server.connections.protocol import ReviewServer
 from webhook.server.drain import Drain
 from webhook.server.health import ServedCertificate, log_check_changes
@@ -24,7 +24,7 @@ from webhook.server.metrics import Metrics
 from webhook.server.page.view_route import ViewAnswers
 from webhook.server.preview.previewer import Previewer
 from webhook.server.reviews.handler import ReviewHandler
-from webhook.server.reviews.load_shedding import InFlight, MemoryBudget
+from webhook.server.reviews.load_shedding import MemoryBudget
 from webhook.server.reviews.log import ReviewLog
 from webhook.tasks import supervise
 
@@ -43,14 +43,7 @@ class Components:
     handler: ReviewHandler
     """Answers reviews."""
     review_server: ReviewServer
-    """What the connections of the HTTP protocol share."""
-    needs_certificate: bool
-    """Whether /mutate refuses clients that presented no certificate."""
-    in_flight: InFlight
-    review_budget: MemoryBudget
-    """The memory budget of reviews and their answers."""
-    preview_budget: MemoryBudget
-    """The memory budget of the bodies of previews."""
+    """What the connections to the port of reviews share."""
     previewer: Previewer
     view_answers: ViewAnswers
     authorizer: ClusterAuthorizer | None
@@ -98,34 +91,19 @@ def build_components(
         yield from source_checks()
         yield drain.check()
 
-    in_flight = InFlight(
-        limits.max_waiting_reviews, limits.max_queue_share, limits.max_queue_seconds
-    )
-    review_budget = MemoryBudget(limits.memory_bytes)
     review_log = ReviewLog()
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
-    metrics.in_flight.set_function(lambda: in_flight.requests)
     metrics.needed_policies.view = lambda: source.view
 
-    # Previews use a separate resolver. A preview can name any namespace. With a shared resolver,
-    # its look-ups would count against the limit of that namespace's pods.
+    # Previews send no credentials, and their look-ups do not count against the limits of pods.
     images, preview_images = (
-        ImageLookup(
-            credentials,
-            count=metrics.count_image_lookup,
-            resolver=new_resolver(metrics.count_refused_dns_lookup),
-        )
+        ImageLookup(credentials, count=metrics.count_image_lookup)
         for credentials in (pull_secrets, None)
     )
-    metrics.stuck_dns_lookups.set_function(
-        lambda: images.stuck_dns_lookups + preview_images.stuck_dns_lookups
-    )
-    previewer = Previewer(
-        lambda: source.view, settings, preview_images, limits.preview, metrics.count_preview
-    )
+    previewer = Previewer(lambda: source.view, settings, preview_images, limits.preview)
 
     @asynccontextmanager
     async def all_running() -> AsyncIterator[None]:
@@ -133,7 +111,6 @@ def build_components(
             run(),
             aclosing(images),
             aclosing(preview_images),
-            aclosing(previewer),
             supervise(lambda: log_check_changes(all_checks)),
         ):
             try:
@@ -147,29 +124,20 @@ def build_components(
         metrics=metrics,
         review_log=review_log,
         drain=drain,
-        in_flight=in_flight,
-        budget=review_budget,
+        budget=MemoryBudget(limits.memory_bytes),
         images=images,
         limits=limits,
     )
+    review_server = ReviewServer(
+        handler, lambda: all(check.ready for check in all_checks()), needs_certificate
+    )
+    metrics.in_flight.set_function(review_server.requests)
     return Components(
         limits=limits,
         drain=drain,
         metrics=metrics,
         handler=handler,
-        review_server=ReviewServer(
-            handler=handler,
-            budget=review_budget,
-            in_flight=in_flight,
-            drain=drain,
-            needs_certificate=needs_certificate,
-            limits=limits,
-            count_refused=metrics.count_refused,
-        ),
-        needs_certificate=needs_certificate,
-        in_flight=in_flight,
-        review_budget=review_budget,
-        preview_budget=MemoryBudget(limits.preview.bodies_bytes),
+        review_server=review_server,
         previewer=previewer,
         view_answers=ViewAnswers(lambda: source.view, settings.docs_url, limits.view),
         authorizer=authorizer,

@@ -16,9 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from webhook.cluster.source import Check
 
 
@@ -71,21 +68,3 @@ class Drain:
     def check(self) -> Check:
         """Return the readiness check. The API server's shutdown check has the same name."""
         return Check("shutdown", not self.started, "this process is shutting down" * self.started)
-
-
-class CloseWhileDraining:
-    """ASGI middleware that adds `Connection: close` to each answer during the shutdown."""
-
-    def __init__(self, app: ASGIApp, drain: Drain) -> None:
-        self._app = app
-        self._drain = drain
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request to the application, and its answer with the header to the client."""
-
-        async def send_with_close(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._drain.started:
-                MutableHeaders(scope=message)["Connection"] = "close"
-            await send(message)
-
-        await self._app(scope, receive, send_with_close)

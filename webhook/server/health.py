@@ -1,6 +1,6 @@
-"""The routes /livez, /readyz and /version, and the log of changes of readiness checks.
+"""The routes /readyz and /version, and the log of changes of readiness checks.
 
-The texts have the format of Kubernetes components.
+The kubelet's probes go to the port of reviews, which answers /readyz without the checks.
 """
 
 from __future__ import annotations
@@ -11,28 +11,16 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
 
 from webhook.cluster.readiness import Readiness, ReadinessCheck
 from webhook.cluster.source import Check
 
 log = logging.getLogger(__name__)
 
-PROBE_PATHS = ("/livez", "/readyz")
-"""The paths of the kubelet's probes. Floods of other requests do not keep them away."""
-
 _POLL_SECONDS = 2.0
 """A state that changes back within this time is usually not logged."""
-
-_VERBOSE = {
-    "name": "verbose",
-    "in": "query",
-    "description": "If it is present, even empty, the answer is JSON and lists every check.",
-    "schema": {"type": "string"},
-    "allowEmptyValue": True,
-}
-"""The parameter of /readyz. Any value is valid, but FastAPI would describe an error for others."""
 
 
 class ServedCertificate(NamedTuple):
@@ -46,54 +34,28 @@ class ServedCertificate(NamedTuple):
     """The SHA-256 in hex."""
 
 
-def probes_router(
+def health_router(
     checks: Callable[[], Iterable[Check]],
     versions: dict[str, str],
     certificate: Callable[[], ServedCertificate],
 ) -> APIRouter:
-    """Return the routes for probes. /version answers `versions` and the served certificate."""
+    """Return the routes. /version answers `versions` and the served certificate."""
     router = APIRouter()
-
-    @router.get("/livez", summary="Whether the process is alive", response_class=PlainTextResponse)
-    async def livez() -> str:
-        return "ok"
 
     @router.get(
         "/readyz",
-        summary="Whether the server is ready for reviews",
-        response_class=PlainTextResponse,
-        responses={
-            200: {"content": {"application/json": {}}},
-            503: {
-                "description": "Not ready.",
-                "content": {"text/plain": {}, "application/json": {}},
-            },
-        },
-        openapi_extra={"parameters": [_VERBOSE]},
+        summary="Whether the server is ready for reviews, and each check",
+        response_model=Readiness,
+        responses={503: {"model": Readiness, "description": "Not ready."}},
     )
-    async def readyz(request: Request) -> Response:
-        results = list(checks())
-        ready = all(check.ready for check in results)
-        status = 200 if ready else 503
-        if "verbose" in request.query_params:
-            report = Readiness(
-                ready=ready,
-                certificate_expires=certificate().expires,
-                checks=tuple(
-                    ReadinessCheck(name=each.name, ready=each.ready, note=each.note)
-                    for each in results
-                ),
-            )
-            text = report.model_dump_json(by_alias=True, indent=2)
-            return Response(f"{text}\n", status, media_type="application/json")
-        if ready:
-            return PlainTextResponse("ok")
-        lines = [
-            f"[{_check_mark(check)}]{check.name} "
-            + (check.note or ("ok" if check.ready else "failed"))
-            for check in results
-        ]
-        return PlainTextResponse("\n".join((*lines, "readyz check failed\n")), status)
+    async def get_readyz() -> Response:
+        results = tuple(
+            ReadinessCheck(name=each.name, ready=each.ready, note=each.note) for each in checks()
+        )
+        ready = all(each.ready for each in results)
+        report = Readiness(ready=ready, certificate_expires=certificate().expires, checks=results)
+        text = report.model_dump_json(by_alias=True, indent=2)
+        return Response(f"{text}\n", 200 if ready else 503, media_type="application/json")
 
     @router.get("/version", summary="The versions of podsettle and Python, and the certificate")
     async def get_version() -> JSONResponse:
@@ -101,23 +63,12 @@ def probes_router(
         about = {"notAfter": served.expires.isoformat(), "sha256": served.fingerprint}
         return JSONResponse({**versions, "certificate": about})
 
-    # Some monitors probe with HEAD.
-    for path, route in (("/livez", livez), ("/readyz", readyz), ("/version", get_version)):
+    # Some monitors send HEAD.
+    for path, route in (("/readyz", get_readyz), ("/version", get_version)):
         router.add_api_route(
-            path,
-            route,
-            methods=["HEAD"],
-            response_class=PlainTextResponse,
-            include_in_schema=False,
+            path, route, methods=["HEAD"], response_class=JSONResponse, include_in_schema=False
         )
     return router
-
-
-def _check_mark(check: Check) -> str:
-    """Return `-` for a failed check, `!` for a passed check with a note, else `+`."""
-    if check.ready:
-        return "!" if check.note else "+"
-    return "-"
 
 
 async def log_check_changes(

@@ -24,9 +24,9 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from webhook.cluster.source import Check, NamespaceLookup
-from webhook.core.admission.rendered_decision import RenderedDecision
+from webhook.core.admission.decision import Decision
 from webhook.core.reasons import Reason
-from webhook.server.metric_labels import HandshakeFailure, PreviewResult
+from webhook.server.metric_labels import PreviewResult
 from webhook.server.still_needed_metric import NeededPolicies
 
 # A second series for each counter, with the time of its creation, would only enlarge scrapes.
@@ -69,19 +69,19 @@ class ReviewCounts(Collector):
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
-    def count(self, rendered: RenderedDecision, seconds: float, *, dry_run: bool = False) -> None:
+    def count(self, decision: Decision, seconds: float, *, dry_run: bool = False) -> None:
         """Count an answered review, its reasons and its duration.
 
         A dry run settles no pod.
         """
-        if rendered.patch:
+        if decision.patch:
             self._patched += 1
             if not dry_run:
-                self._count_settled(rendered.texts.applied_pairs)
+                self._count_settled(decision.texts.applied_pairs)
         else:
             self._unchanged += 1
         outcomes = self._outcomes
-        for outcome, count in rendered.texts.reason_counts:
+        for outcome, count in decision.texts.reason_counts:
             outcomes[outcome] += count
         self._durations[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
@@ -149,26 +149,11 @@ class Metrics:
         self.registry.register(self.needed_policies)
         self._refused = Counter(
             "podsettle_requests_refused",
-            "Requests to /mutate that got no AdmissionReview as an answer, by HTTP status. A "
-            "request to another path counts, too, if podsettle refuses it before its path matters: "
-            "if its headers are invalid, or if too many requests are in progress.",
+            "Requests that were answered with an HTTP error, by its status: those to the port of "
+            "reviews, and those to /mutate on the web port.",
             ["status"],
             registry=self.registry,
         )
-        failed_handshakes = Counter(
-            "podsettle_handshakes_failed",
-            "Failed TLS handshakes, by `reason`. `client_certificate`: the client's certificate is "
-            "not valid for the CA in --client-ca. `alert`: the client sent an alert, for example "
-            "because it does not trust podsettle's certificate. `invalid`: the client sent no TLS, "
-            "or a version that podsettle does not accept. `timeout`: the client was too slow. "
-            "`too_many`: it was the oldest of too many handshakes. `disconnected`: the client "
-            "disconnected.",
-            ["reason"],
-            registry=self.registry,
-        )
-        self._failed_handshakes = {
-            reason: failed_handshakes.labels(reason) for reason in HandshakeFailure
-        }
         namespace_lookups = Counter(
             "podsettle_namespace_lookups",
             "Reviews of pods whose namespace the watch had not shown yet, by the `result` of the "
@@ -190,23 +175,9 @@ class Metrics:
         )
         self._successful_image_lookups = image_lookups.labels("found")
         self._failed_image_lookups = image_lookups.labels("failed")
-        self.stuck_dns_lookups = Gauge(
-            "podsettle_dns_lookups_stuck",
-            "DNS look-ups of registries' names that have been in progress for more than 5 s, "
-            "because the name servers do not answer. Each holds a thread until the operating "
-            "system gives up.",
-            registry=self.registry,
-        )
-        self._refused_dns_lookups = Counter(
-            "podsettle_dns_lookups_refused",
-            "DNS look-ups of registries' names that were refused, because too many "
-            "look-ups were in progress. There is one limit for each namespace, and one for all "
-            "namespaces together.",
-            registry=self.registry,
-        )
         self._previews = Counter(
             "podsettle_previews",
-            "Requests to /preview whose body was read, by `result`. `deadline` and `memory`: the "
+            "Requests to /preview, by `result`. `deadline` and `memory`: the "
             "worker process reached this limit and was killed. `crashed`: the worker process ended "
             "unexpectedly.",
             ["result"],
@@ -226,9 +197,9 @@ class Metrics:
         )
         self.in_flight = Gauge(
             "podsettle_requests_in_flight",
-            "Two kinds of requests in progress: requests to /mutate that wait for the rest of a "
-            "body, for a namespace or for an image look-up, and requests to other paths. A review "
-            "that does not have to wait is answered immediately, and is not counted.",
+            "Reviews that wait for the rest of their body, for a namespace or an image look-up, or "
+            "for the client to read the answer. A review that does not have to wait is answered "
+            "immediately, and is not counted.",
             registry=self.registry,
         )
         self.tasks = Gauge(
@@ -266,12 +237,8 @@ class Metrics:
             self._check_noted.labels(check.name).set(bool(check.note))
 
     def count_refused(self, status: int) -> None:
-        """Count a request to /mutate that was answered with an HTTP error."""
+        """Count a request that was answered with an HTTP error."""
         self._refused.labels(str(status)).inc()
-
-    def count_failed_handshake(self, reason: HandshakeFailure) -> None:
-        """Count a failed TLS handshake by its reason."""
-        self._failed_handshakes[reason].inc()
 
     def count_namespace_lookup(self, result: NamespaceLookup) -> None:
         """Count a review that needed a look-up of its namespace, by the result."""
@@ -284,7 +251,3 @@ class Metrics:
     def count_image_lookup(self, found: bool) -> None:
         """Count an image look-up at a registry, which found the image or failed."""
         (self._successful_image_lookups if found else self._failed_image_lookups).inc()
-
-    def count_refused_dns_lookup(self) -> None:
-        """Count a refused DNS look-up."""
-        self._refused_dns_lookups.inc()

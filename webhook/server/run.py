@@ -1,6 +1,6 @@
-"""The server process: uvicorn with TLS and a graceful shutdown.
+"""The server process: two ports with TLS, the application behind uvicorn, and a graceful shutdown.
 
-uvicorn closes its port immediately after a signal. podsettle continues to answer for a while, as
+uvicorn stops immediately after a signal. podsettle continues to answer for a while, as
 `webhook.server.drain` explains. Therefore its own signal handlers replace those of uvicorn, and
 `should_exit` is set when the drain has finished.
 """
@@ -14,18 +14,17 @@ import signal
 import socket
 import ssl
 import threading
-from functools import partial
 
 import uvicorn
 import uvloop
 from starlette.types import ASGIApp
 
-from webhook.process_memory import tune_gc_for_server
+from webhook.process_memory import tune_memory_for_server
 from webhook.server.components import Components
-from webhook.server.connections.failed_handshakes import FailedHandshakes
-from webhook.server.connections.handshakes import Handshakes
+from webhook.server.connections.accept import accept_connections
 from webhook.server.connections.open_file_limit import allow_sockets
 from webhook.server.connections.protocol import ReviewProtocol
+from webhook.server.connections.web import WebProtocol
 from webhook.server.drain import Drain
 
 log = logging.getLogger(__name__)
@@ -47,8 +46,10 @@ class AddressError(Exception):
     """An address that the server cannot listen on."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Port 0 selects a free port. Raises AddressError.
+def listen(host: str, port: int, hint: str) -> socket.socket:
+    """Return a listening socket. Port 0 selects a free port.
+
+    Raises AddressError, whose text ends with the hint if the port is taken.
 
     `::` means all addresses of the machine, including IPv4, even on a kernel without IPv6.
     """
@@ -65,8 +66,8 @@ def listen(host: str, port: int) -> socket.socket:
         # that cannot be resolved has a number that `os.strerror` does not know.
         reason = (error.strerror or str(error)).partition(" (")[0]
         in_use = error.errno == errno.EADDRINUSE
-        hint = "; choose another port: --port 9443, or make run PORT=9443" if in_use else ""
-        raise AddressError(f"cannot listen on {host} port {port}: {reason}{hint}") from None
+        what_to_do = f"; choose another port: {hint}" if in_use else ""
+        raise AddressError(f"cannot listen on {host} port {port}: {reason}{what_to_do}") from None
     # Accepted connections inherit these options.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
@@ -78,46 +79,103 @@ def serve(
     components: Components,
     context: ssl.SSLContext,
     listener: socket.socket,
+    web_listener: socket.socket,
 ) -> None:
-    """Serve the application of these components until the process must exit.
+    """Serve reviews on one port and the application on the other until the process must exit.
 
     SIGTERM or SIGINT starts the drain. The server exits when the drain has finished, or at the
     second signal.
     """
     limits = components.limits
-    # The kernel's queue can be accepted at once, and `Handshakes` duplicates each accepted socket.
-    allow_sockets(limits.max_connections + limits.max_handshakes + 2 * _BACKLOG)
-    new_protocol = partial(ReviewProtocol, server=components.review_server)
-    failed = FailedHandshakes(components.metrics.count_failed_handshake)
+    connections = limits.max_connections + limits.max_web_connections
+    allow_sockets(connections + limits.max_handshakes + limits.max_web_handshakes)
     config = uvicorn.Config(
         app,
-        # The annotation requires a class, but uvicorn accepts any callable that returns a protocol.
-        http=Handshakes(new_protocol, context, limits, failed),  # type: ignore[arg-type]
+        http="h11",
+        h11_max_incomplete_event_size=limits.max_header_bytes,
+        headers=[("Connection", "close")],
         access_log=False,
         log_config=None,
         # A client could choose its address by X-Forwarded-For, and each address has a share of some
         # limits.
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=limits.idle_timeout_seconds,
         timeout_graceful_shutdown=_IN_FLIGHT_TIMEOUT_SECONDS,
         ws="none",
     )
-    tune_gc_for_server()
-    server = uvicorn.Server(config)
+    tune_memory_for_server()
+    server = _Server(config, components, context, listener, web_listener)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve_until_drained(server, components.drain, listener))
+        runner.run(_serve_until_drained(server, components.drain))
 
 
-async def _serve_until_drained(
-    server: uvicorn.Server, drain: Drain, listener: socket.socket
-) -> None:
+class _Server(uvicorn.Server):
+    """uvicorn's server, whose connections come from the accept loops of both ports."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        components: Components,
+        context: ssl.SSLContext,
+        listener: socket.socket,
+        web_listener: socket.socket,
+    ) -> None:
+        super().__init__(config)
+        self._limits = components.limits
+        self._reviews = components.review_server
+        self._context = context
+        self._listeners = listener, web_listener
+        self._accepting: list[asyncio.Task[None]] = []
+        self._web_connections: dict[WebProtocol, None] = {}
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, and then the accept loops."""
+        await super().startup(sockets)
+        if self.should_exit:
+            return
+        loop, limits = asyncio.get_running_loop(), self._limits
+
+        def new_web_protocol() -> asyncio.BaseProtocol:
+            return WebProtocol(
+                self._web_connections,
+                limits,
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+
+        def new_review_protocol() -> asyncio.BaseProtocol:
+            return ReviewProtocol(self._reviews, loop)
+
+        reviews, web = self._listeners
+        self._accepting = [
+            loop.create_task(accept_connections(listener, self._context, new, handshakes, limits))
+            for listener, new, handshakes in (
+                (reviews, new_review_protocol, limits.max_handshakes),
+                (web, new_web_protocol, limits.max_web_handshakes),
+            )
+        ]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close both ports, let all connections end, and stop the application."""
+        for task in self._accepting:
+            task.cancel()
+        ended = asyncio.create_task(self._reviews.shutdown())
+        for _ in range(int(_IN_FLIGHT_TIMEOUT_SECONDS / _POLL_SECONDS)):
+            if self.force_exit or ended.done():
+                break
+            await asyncio.wait((ended,), timeout=_POLL_SECONDS)
+        ended.cancel()
+        await super().shutdown(sockets)
+
+
+async def _serve_until_drained(server: uvicorn.Server, drain: Drain) -> None:
     """Run the server, and a task that makes it exit."""
     # The task begins when `server.serve` waits for the first time. By then uvicorn has installed
     # its signal handlers, so that the handlers of this module replace them.
     shutdown = asyncio.create_task(_exit_when_drained(server, drain))
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=[])
         if server.force_exit:
             # uvicorn then leaves it out, and the cancelled lifespan would log a traceback.
             await server.lifespan.shutdown()

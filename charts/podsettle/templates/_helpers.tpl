@@ -249,6 +249,9 @@ seccompProfile:
 {{- if and .Values.networkPolicy.registryPorts (not .Values.networkPolicy.apiServerPorts) -}}
 {{- fail "at '/networkPolicy/registryPorts': it has no effect while apiServerPorts is empty, because podsettle may then connect to every port; set both or none" -}}
 {{- end -}}
+{{- if eq (int .Values.port) (int .Values.webPort) -}}
+{{- fail (printf "at '/webPort': %v is the value of port, too; choose another port" .Values.webPort) -}}
+{{- end -}}
 {{- with .Values.webhook -}}
 {{- if and (eq .failurePolicy "Fail") (not (has "kube-system" .excludedNamespaces)) -}}
 {{- fail "at '/webhook/excludedNamespaces': with failurePolicy Fail, excludedNamespaces must contain kube-system; otherwise an outage of podsettle prevents the cluster from recovering" -}}

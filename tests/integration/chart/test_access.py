@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.support.helm import (
@@ -20,6 +22,7 @@ def test_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> N
     for values in ("openshift", "everything"):
         (monitor,) = (each for each in objects(values) if each["kind"] == "ServiceMonitor")
         (endpoint,) = monitor["spec"]["endpoints"]
+        assert endpoint["port"] == "web"
         assert "bearerTokenFile" not in endpoint
         assert endpoint["tlsConfig"].keys() == {"ca", "serverName"}
         assert endpoint["authorization"]["type"] == "Bearer"
@@ -117,24 +120,62 @@ def test_network_policy_allows_egress_only_to_the_configured_ports() -> None:
     assert egress("--set=proxy.httpsProxy=http://proxy.example:3128") is None
 
 
-def test_network_policy_admits_only_the_given_clients() -> None:
-    def clients(*flags: str) -> Any:
-        (policy,) = (
-            each
-            for each in yaml.safe_load_all(template(*flags))
-            if each and each["kind"] == "NetworkPolicy"
-        )
-        (rule,) = policy["spec"]["ingress"]
-        return rule.get("from")
+API_SERVER = {"ipBlock": {"cidr": "10.0.0.10/32"}}
+PROMETHEUS = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+TEST_POD = {
+    "podSelector": {
+        "matchLabels": {
+            "app.kubernetes.io/component": "test",
+            "app.kubernetes.io/instance": "podsettle",
+            "app.kubernetes.io/name": "podsettle",
+        }
+    }
+}
 
-    given = [{"ipBlock": {"cidr": "10.0.0.10/32"}}]
-    only = '--set-json=networkPolicy.clients=[{"ipBlock":{"cidr":"10.0.0.10/32"}}]'
-    assert clients() is None
-    assert clients(only) == given
-    *others, test_pod = clients(only, "--set=helmTest.enabled=true")
-    assert others == given
-    labels = test_pod["podSelector"]["matchLabels"]
-    assert labels["app.kubernetes.io/component"] == "test"
+
+@pytest.mark.parametrize(
+    ("values", "reviews", "web"),
+    [
+        ({}, None, None),
+        ({"clients": [API_SERVER]}, [API_SERVER], [API_SERVER]),
+        ({"clients": [API_SERVER], "webClients": []}, [API_SERVER], [API_SERVER]),
+        ({"clients": [API_SERVER], "webClients": None}, [API_SERVER], [API_SERVER]),
+        (
+            {"clients": [API_SERVER], "webClients": [PROMETHEUS]},
+            [API_SERVER],
+            [PROMETHEUS, API_SERVER],
+        ),
+        # As before reviews had a port of their own.
+        (
+            {"clients": [API_SERVER, PROMETHEUS], "webClients": [PROMETHEUS]},
+            [API_SERVER, PROMETHEUS],
+            [PROMETHEUS, API_SERVER],
+        ),
+        ({"clients": [], "webClients": [PROMETHEUS]}, None, [PROMETHEUS]),
+    ],
+)
+@pytest.mark.parametrize("with_test_pod", [False, True])
+def test_network_policy_admits_only_the_given_clients_to_each_port(
+    values: Any, reviews: Any, web: Any, with_test_pod: bool
+) -> None:
+    flags = [f"--set-json=networkPolicy.{key}={json.dumps(value)}" for key, value in values.items()]
+    flags += ["--set=port=10443,webPort=10444"]
+    flags += ["--set=helmTest.enabled=true"] if with_test_pod else []
+    (policy,) = (
+        each
+        for each in yaml.safe_load_all(template(*flags))
+        if each and each["kind"] == "NetworkPolicy"
+    )
+    found = {rule["ports"][0]["port"]: rule for rule in policy["spec"]["ingress"]}
+    assert all(len(rule["ports"]) == 1 for rule in policy["spec"]["ingress"])
+    if reviews and with_test_pod:
+        reviews = [*reviews, TEST_POD]
+    # A rule without `from` admits every client, and so does one with an empty list.
+    assert {port: rule.get("from") for port, rule in found.items()} == {
+        10443: reviews,
+        10444: web,
+    }
+    assert [] not in (rule.get("from") for rule in found.values())
 
 
 def test_rbac_rules_contain_no_wildcards() -> None:

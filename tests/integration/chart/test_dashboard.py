@@ -74,8 +74,6 @@ def test_dashboard_and_alerts_use_the_metrics_that_are_for_operators() -> None:
         for family in example_metrics().registry.collect()
     }
     assert families - used == {
-        "podsettle_dns_lookups_stuck",
-        "podsettle_dns_lookups_refused_total",
         "podsettle_namespace_lookups_total",
         "podsettle_tasks",
         "process_virtual_memory_bytes",

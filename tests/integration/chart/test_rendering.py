@@ -215,7 +215,19 @@ def test_references_between_objects_are_consistent(values: str) -> None:
     assert arguments["--webhook-configuration"] == name
     # The Deployment with the name of the Lease owns it.
     assert arguments["--lease"] == name
-    assert container_of(pod)["ports"][0]["containerPort"] == int(arguments["--port"])
+    # An older chart's replicas and configuration know the first port by its name and its number.
+    assert [
+        (each["name"], each["port"], each["targetPort"]) for each in service["spec"]["ports"]
+    ] == [
+        ("https", 443, "https"),
+        ("web", 9443, "web"),
+    ]
+    assert [(each["name"], each["containerPort"]) for each in container_of(pod)["ports"]] == [
+        ("https", int(arguments["--port"])),
+        ("web", int(arguments["--web-port"])),
+    ]
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        assert container_of(pod)[probe]["httpGet"]["port"] == "https"
     everything = values == "everything"
     docs_url = "https://docs.example/why-was-my-pod-changed" if everything else None
     assert arguments.get("--docs-url") == docs_url
@@ -403,6 +415,7 @@ def test_notes_list_the_next_steps(values: str) -> None:
     name = "settle" if everything else "podsettle"
     assert f"kubectl delete mutatingwebhookconfiguration {name}\n" in notes
     assert f"rollout status deployment/{name}\n" in notes
+    assert "on port 9443 (`web`) of the Service" in notes
     assert ("kind: SettlePolicy" in notes) is not everything
     assert ("action: Audit" in notes) is not everything
     assert "podsettle.dev/policy=quick-init\n" in notes

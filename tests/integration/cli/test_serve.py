@@ -16,7 +16,7 @@ import pytest
 from tests.support.process import PODSETTLE, free_port, podsettle, podsettle_process
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
-SERVE = ("serve", "--port", "0")
+SERVE = ("serve", "--port", "0", "--web-port", "0")
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,10 @@ SERVE = ("serve", "--port", "0")
             "--leaf-life and --ca-life: ",
         ),
         (("--port", "abc"), "'abc' is not a valid port number from 0 to 65535."),
+        (
+            ("--port", "8001", "--web-port", "8001"),
+            "podsettle: --port and --web-port are both 8001, and have to differ\n",
+        ),
         (("--drain-quiet", "ten"), "'ten' is not a duration: write it as"),
         (
             ("--manifests", ".", "--client-ca", "/none/such"),
@@ -104,8 +108,9 @@ def test_start_message_names_the_listening_address_and_the_cluster(
         "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
         "current-context: x\n"
     )
-    port = free_port()
-    command = [PODSETTLE, "serve", "--certs-dir", str(tmp_path), "--port", str(port), *arguments]
+    ports = {"PORT": str(free_port()), "WEB": str(free_port())}
+    command = [PODSETTLE, "serve", "--certs-dir", str(tmp_path), *arguments]
+    command += ["--port", ports["PORT"], "--web-port", ports["WEB"]]
     process = subprocess.Popen(
         command,
         env={"KUBECONFIG": str(tmp_path / "kubeconfig")},
@@ -119,8 +124,10 @@ def test_start_message_names_the_listening_address_and_the_cluster(
     finally:
         process.kill()
         process.communicate(timeout=TIMEOUT_SECONDS)
-    where = where.replace("PORT", str(port))
-    assert line == f"podsettle serves {where} for the cluster at http://127.0.0.1:1"
+    assert line == (
+        f"podsettle serves {where.replace('PORT', ports['PORT'])} for the cluster at "
+        f"http://127.0.0.1:1; page, previews and metrics on port {ports['WEB']}"
+    )
 
 
 # As the first process of a container, which no signal ends by default
@@ -188,7 +195,7 @@ def test_sigterm_ends_process_1_during_its_imports(tmp_path: Path, held_up_by: s
 def test_sigterm_drains_process_1_once_it_serves(tmp_path: Path) -> None:
     assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
     port = free_port()
-    serve = ("serve", "--port", port, "--certs-dir", tmp_path, "--manifests", tmp_path)
+    serve = (*SERVE, "--port", port, "--certs-dir", tmp_path, "--manifests", tmp_path)
     context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
 
     def answers() -> bool:

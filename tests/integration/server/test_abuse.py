@@ -1,14 +1,14 @@
-"""Clients that abuse their connections, against a server process over TLS.
+"""Clients that abuse their connections to either port, against a server process over TLS.
 
-Each test names the limit that ends the abuse, as a keyword of `abused`. All other timeouts are an
-hour. Reviews of other clients are answered meanwhile, nothing is left of the abuse, and the memory
-of the process stays below the chart's limit.
+Each abuse names the limits that end it. All other timeouts are an hour. Reviews of other clients
+are answered meanwhile, nothing is left of the abuse, and the memory of the process stays below the
+chart's limit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +19,8 @@ from tests.support.hostile_clients import Crowd, crowd
 from tests.support.http_client import mutate
 from tests.support.limited_server import limited_server
 from tests.support.process import RunningServer
-from tests.support.protocol_server import LIVEZ
 from tests.support.review_load import SETTLED, WHOLE, ReviewLoad, sending_reviews
+from tests.support.reviews import review
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
@@ -28,6 +28,9 @@ pytestmark = pytest.mark.slow
 CLIENTS = 50
 MIB = 1024 * 1024
 LONG = mutate(json.dumps(SETTLED).encode().ljust(4 * MIB))
+HEADER_LINE = b"x: " + b"y" * 1000 + b"\r\n"
+PAGE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def post(path: str, headers: str, body: str) -> bytes:
@@ -37,26 +40,70 @@ def post(path: str, headers: str, body: str) -> bytes:
 
 CHUNK = f"400\r\n{'x' * 1024}\r\n".encode()
 CHUNKS = post("/mutate", "Transfer-Encoding: chunked", "")
+PREVIEW = post("/preview", "Content-Length: 99999", "kind")
 PREVIEW_CHUNKS = post("/preview", "Transfer-Encoding: chunked", "")
-PREVIEW = post("/preview", "Content-Length: 9999999", "kind")
-REFUSED = post("/livez", "Content-Length: 9999999", "x")
+DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-class Abused(NamedTuple):
-    """A server with clients that abuse it, and with others."""
+class Abuse(NamedTuple):
+    """What a client sends, and the limits that end it."""
 
-    server: RunningServer
-    clients: Crowd
-    others: ReviewLoad
+    first: bytes
+    piece: bytes
+    """Sent again and again, until the server closes the connection."""
+    limits: Mapping[str, float]
+    is_fast: bool = False
+    """Whether the client sends as fast as it can, and reads nothing."""
+
+
+WRITE = {"write_timeout_seconds": 0.5}
+LIFETIME = {"web_timeout_seconds": 3}
+OF_REVIEWS = {
+    "slow head of a review": Abuse(WHOLE[:60], b"x", {"header_timeout_seconds": 0.5}),
+    "slow head of a probe": Abuse(LIVEZ[:10], b"x", {"header_timeout_seconds": 0.5}),
+    "slow body": Abuse(LONG[:1000], b" ", {"body_timeout_seconds": 0.5} | WRITE),
+    "slow body of a refused request": Abuse(
+        post("/livez", "Content-Length: 9999999", "x"), b" ", WRITE
+    ),
+    "slow chunks": Abuse(CHUNKS, b"1\r\n \r\n", WRITE),
+    "endless head": Abuse(LIVEZ[:-2], HEADER_LINE, {"max_header_bytes": 8192} | WRITE, True),
+    "endless chunks": Abuse(CHUNKS, CHUNK * 64, WRITE, True),
+    "unread answers": Abuse(b"", WHOLE, WRITE, True),
+    "pipelined reviews": Abuse(WHOLE + WHOLE[:-100], WHOLE, WRITE),
+    "pipelined probes": Abuse(LIVEZ + LIVEZ, LIVEZ, WRITE),
+    "pipelined garbage": Abuse(WHOLE + b"\0", b" ", WRITE),
+}
+OF_THE_WEB_PORT = {
+    "slow head": Abuse(PAGE[:10], b"x", LIFETIME),
+    "slow body of a review": Abuse(LONG[:1000], b" ", {"body_timeout_seconds": 0.5} | WRITE),
+    "slow chunks of a review": Abuse(CHUNKS, b"1\r\n \r\n", {"body_timeout_seconds": 0.5} | WRITE),
+    "slow body of a preview": Abuse(PREVIEW, b" ", LIFETIME),
+    "slow chunks of a preview": Abuse(PREVIEW_CHUNKS, b"1\r\n \r\n", LIFETIME),
+    "slow body of a refused request": Abuse(
+        post("/nowhere", "Content-Length: 9999999", "x"), b" ", WRITE
+    ),
+    "endless head": Abuse(PAGE[:-2], HEADER_LINE, {"max_header_bytes": 8192} | WRITE, True),
+    "endless chunks of a preview": Abuse(PREVIEW_CHUNKS, CHUNK * 64, WRITE, True),
+    "endless chunks of a refused request": Abuse(
+        post("/nowhere", "Transfer-Encoding: chunked", ""), CHUNK, WRITE, True
+    ),
+    "unread answers": Abuse(DOCUMENT, DOCUMENT, LIFETIME, True),
+    "pipelined requests": Abuse(PAGE + WHOLE, WHOLE, WRITE),
+    "pipelined slow body": Abuse(PAGE + WHOLE[:-100], b" ", WRITE),
+    "pipelined garbage": Abuse(PAGE + b"\0", b" ", WRITE),
+}
 
 
 @contextmanager
-def abused(directory: Path, **limits: Any) -> Iterator[Abused]:
+def abused(
+    directory: Path, *, web: bool = False, **limits: Any
+) -> Iterator[tuple[RunningServer, Crowd, ReviewLoad]]:
+    """A server with clients that abuse it, and with others."""
     with limited_server(directory, **limits) as server:
-        with crowd(server) as clients, sending_reviews(server) as others:
-            yield Abused(server, clients, others)
+        with crowd(server, web=web) as clients, sending_reviews(server) as others:
+            yield server, clients, others
         in_flight = "podsettle_requests_in_flight"
-        await_that(lambda: metric(server, in_flight) == 1, "only the last request is in flight")
+        await_that(lambda: metric(server, in_flight) == 0, "no review is in flight")
 
 
 def metric(server: RunningServer, name: str) -> float:
@@ -66,164 +113,57 @@ def metric(server: RunningServer, name: str) -> float:
     return float(next(values, 0))
 
 
-def begin(clients: Crowd, abuse: bytes, count: int = CLIENTS) -> None:
-    """Send the abuse first on a half of the connections, and after a review on the others."""
-    clients.connect(count // 2, abuse)
-    for client in clients.connect(count // 2, WHOLE):
-        assert client.answer().status == 200
-        client.send(abuse)
-
-
-# Clients that send slowly
-
-
-@pytest.mark.parametrize("head", [WHOLE[:60], LIVEZ[:10]], ids=["review", "other"])
-def test_slow_head_is_ended_by_the_header_timeout(tmp_path: Path, head: bytes) -> None:
-    with abused(tmp_path, header_timeout_seconds=0.5) as (_, clients, others):
-        begin(clients, head)
-        with clients.dripping(b"x"):
+def check_end(directory: Path, abuse: Abuse, *, web: bool) -> None:
+    """Check that the server ends the abuse, on the port of reviews also after a review."""
+    with abused(directory, web=web, **abuse.limits) as (_, clients, others):
+        clients.connect(CLIENTS // 2, abuse.first)
+        for client in clients.connect(CLIENTS // 2, abuse.first if web else WHOLE):
+            if not web:
+                assert client.answer().status == 200
+                client.send(abuse.first)
+        with (clients.flooding if abuse.is_fast else clients.dripping)(abuse.piece):
             others.await_answers()
             clients.await_end()
 
 
-@pytest.mark.parametrize(
-    ("request_", "piece"),
-    [(LONG[:1000], b" "), (CHUNKS, b"1\r\n \r\n")],
-    ids=["length", "chunks"],
-)
-def test_slow_body_is_ended_by_the_body_timeouts(
-    tmp_path: Path, request_: bytes, piece: bytes
-) -> None:
-    """The first one answers the review, and the second one closes the connection."""
-    limits = {"body_timeout_seconds": 0.5, "write_timeout_seconds": 0.5}
-    with abused(tmp_path, **limits) as (_, clients, others):
-        begin(clients, request_)
-        with clients.dripping(piece):
-            others.await_answers()
-            clients.await_end()
+@pytest.mark.parametrize("name", OF_REVIEWS)
+def test_limit_ends_the_abuse_of_the_port_of_reviews(tmp_path: Path, name: str) -> None:
+    check_end(tmp_path, OF_REVIEWS[name], web=False)
 
 
-@pytest.mark.parametrize(
-    ("request_", "piece"),
-    [(PREVIEW, b" "), (PREVIEW_CHUNKS, b"1\r\n \r\n")],
-    ids=["length", "chunks"],
-)
-def test_slow_request_for_uvicorn_is_ended_by_its_deadline(
-    tmp_path: Path, request_: bytes, piece: bytes
-) -> None:
-    places = {"max_handed_over": CLIENTS, "max_handed_over_per_client": CLIENTS}
-    with abused(tmp_path, handed_over_timeout_seconds=3, **places) as (_, clients, others):
-        begin(clients, request_)
-        with clients.dripping(piece):
-            others.await_answers()
-            clients.await_end()
+@pytest.mark.parametrize("name", OF_THE_WEB_PORT)
+def test_limit_ends_the_abuse_of_the_web_port(tmp_path: Path, name: str) -> None:
+    check_end(tmp_path, OF_THE_WEB_PORT[name], web=True)
 
 
-def test_slow_body_of_a_refused_request_is_ended_by_the_write_timeout(tmp_path: Path) -> None:
-    with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
-        begin(clients, REFUSED)
-        with clients.dripping(b" "):
-            others.await_answers()
-            clients.await_end()
-
-
-# Clients that send without end
-
-
-def test_endless_head_is_ended_by_the_maximum_head_size(tmp_path: Path) -> None:
-    """The rest of it is received until the write timeout, so that the client reads the 400."""
-    limits = {"max_header_bytes": 8 * 1024, "write_timeout_seconds": 0.5}
-    with abused(tmp_path, **limits) as (_, clients, others):
-        begin(clients, LIVEZ[:-2])
-        with clients.flooding(b"x: " + b"y" * 1000 + b"\r\n"):
-            others.await_answers()
-            clients.await_end()
-
-
-def test_endless_chunks_are_ended_by_the_maximum_body_size(tmp_path: Path) -> None:
-    """The rest of them is received until the write timeout, as for an endless head."""
-    with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
-        begin(clients, CHUNKS, 2)
-        with clients.flooding(CHUNK * 64):
-            others.await_answers()
-            clients.await_end()
-
-
-def test_endless_chunks_of_a_refused_request_are_ended_by_the_write_timeout(
-    tmp_path: Path,
-) -> None:
-    with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
-        clients.connect(CLIENTS, post("/livez", "Transfer-Encoding: chunked", ""))
-        with clients.flooding(CHUNK):
-            others.await_answers()
-            clients.await_end()
-
-
-def test_unfinished_bodies_are_limited_by_the_bytes_held(tmp_path: Path) -> None:
+@pytest.mark.parametrize("web", [False, True], ids=["reviews", "web"])
+def test_unfinished_bodies_are_limited_by_the_bytes_held(tmp_path: Path, web: bool) -> None:
     overloaded = 'podsettle_outcomes_total{reason="Overloaded",remedy=""}'
-    with abused(tmp_path) as (server, clients, others):
-        begin(clients, LONG[:-MIB], 20)
+    with abused(tmp_path, web=web) as (server, clients, others):
+        clients.connect(20, LONG[:-MIB])
         others.await_answers()
         await_that(lambda: metric(server, overloaded), "a review is shed")
 
 
-# Clients that do not read
-
-
-def test_unread_answers_are_ended_by_the_write_timeout(tmp_path: Path) -> None:
-    with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
-        clients.connect(CLIENTS)
-        with clients.flooding(WHOLE):
-            others.await_answers()
-            clients.await_end()
-
-
-def test_unread_answer_of_uvicorn_is_ended_by_the_write_timeout(tmp_path: Path) -> None:
-    pods = {"apiVersion": "v1", "kind": "List", "items": [SETTLED["request"]["object"]] * 40}
-    body = json.dumps(pods)
-    with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
-        clients.connect(2, post("/preview", f"Content-Length: {len(body)}", body))
+@pytest.mark.parametrize("web", [False, True], ids=["reviews", "web"])
+def test_invented_namespaces_delay_no_review(tmp_path: Path, web: bool) -> None:
+    pod = SETTLED["request"]["object"]
+    with abused(tmp_path, web=web) as (_, clients, others):
+        for number in range(300):
+            body = review(pod, namespace=f"invented-{number}")
+            (client,) = clients.connect(1, mutate(body))
+            assert client.answer().status == 200
+            client.close()
+            clients.clients.clear()
         others.await_answers()
-        clients.await_end()
 
 
-@pytest.mark.parametrize("request_", [PREVIEW, PREVIEW_CHUNKS], ids=["length", "chunks"])
-def test_requests_for_uvicorn_are_limited_by_their_number(tmp_path: Path, request_: bytes) -> None:
-    with abused(tmp_path, max_handed_over=CLIENTS, max_handed_over_per_client=CLIENTS) as (
-        server,
-        clients,
-        others,
-    ):
-        clients.connect(CLIENTS, request_)
+def test_bad_tokens_delay_no_review(tmp_path: Path) -> None:
+    with abused(tmp_path, web=True, checks_tokens=True) as (_, clients, others):
+        for number in range(300):
+            token = f"Authorization: Bearer {number}.{'x' * 16_000}\r\n\r\n"
+            (client,) = clients.connect(1, PAGE.replace(b"/ ", b"/metrics ")[:-2] + token.encode())
+            assert client.answer().status == 401
+            client.close()
+            clients.clients.clear()
         others.await_answers()
-        with server.client() as client:
-            assert client.post("/preview", content="kind").status_code == 503
-            assert client.get("/readyz").status_code == 200
-
-
-# Clients that pipeline
-
-
-@pytest.mark.parametrize(
-    ("behind", "piece"),
-    [(WHOLE, WHOLE), (WHOLE[:-100], b" "), (WHOLE[:60], b"x"), (CHUNKS, CHUNK), (LIVEZ, LIVEZ)],
-    ids=["reviews", "slow body", "slow head", "chunks", "others"],
-)
-def test_data_behind_a_request_for_uvicorn_ends_with_its_connection(
-    tmp_path: Path, behind: bytes, piece: bytes
-) -> None:
-    """uvicorn answers one request. Then the client has the write timeout to close."""
-    with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
-        clients.connect(CLIENTS, LIVEZ + behind)
-        with clients.dripping(piece):
-            others.await_answers()
-            clients.await_end()
-
-
-@pytest.mark.parametrize("piece", [WHOLE, b" "], ids=["reviews", "slow"])
-def test_data_behind_a_review_ends_with_its_connection(tmp_path: Path, piece: bytes) -> None:
-    with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
-        clients.connect(CLIENTS, WHOLE + WHOLE[:-100])
-        with clients.dripping(piece):
-            others.await_answers()
-            clients.await_end()

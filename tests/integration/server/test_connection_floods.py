@@ -1,4 +1,4 @@
-"""Clients that open many connections or handshakes, against a server process over TLS.
+"""Clients that open many connections or handshakes to either port of a server process, over TLS.
 
 Each test names the limit that ends the abuse, as a keyword of `limited_server`. All other timeouts
 are an hour. Reviews of other clients are answered meanwhile, and the memory of the process stays
@@ -21,7 +21,6 @@ from tests.support.connection_flood import (
     renewing_connections,
 )
 from tests.support.limited_server import MIB, limited_server, peak_memory_bytes
-from tests.support.protocol_server import LIVEZ
 from tests.support.review_load import WHOLE, sending_reviews
 from tests.support.waiting import await_that
 from webhook.server.limits import DEFAULT_LIMITS
@@ -35,11 +34,8 @@ USUAL_FILES = 1024
 """The limit with which many systems start a process. The server has to raise it."""
 OTHERS = 2
 """The connections of the clients that send reviews meanwhile."""
-CHUNKED_REVIEW = (
-    b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    b"Transfer-Encoding: chunked\r\n\r\n"
-)
 LAST = WHOLE.replace(b"Host: x", b"Host: x\r\nConnection: close")
+BOTH_PORTS = pytest.mark.parametrize("web", [False, True], ids=["reviews", "web"])
 
 
 def _head(path: str, headers: int, length: int) -> bytes:
@@ -51,26 +47,30 @@ def _head(path: str, headers: int, length: int) -> bytes:
     )
 
 
-def test_idle_connections_are_ended_by_the_connection_limit(tmp_path: Path) -> None:
+@BOTH_PORTS
+def test_idle_connections_are_ended_by_the_connection_limit(tmp_path: Path, web: bool) -> None:
     """The connection whose last answer is the oldest is closed for a new one."""
-    limit = DEFAULT_LIMITS.max_connections
+    limit = DEFAULT_LIMITS.max_web_connections if web else DEFAULT_LIMITS.max_connections
     with ExitStack() as stack:
         with file_limit(USUAL_FILES):
             server = stack.enter_context(limited_server(tmp_path))
         stack.enter_context(file_limit(FILES))
         others = stack.enter_context(sending_reviews(server))
-        idle = stack.enter_context(flood(server))
-        idle.open_tls(CONNECTIONS, WHOLE)
+        idle = stack.enter_context(flood(server, web=web))
+        idle.open_tls(3 * limit, b"" if web else WHOLE)
         idle.await_open(limit)
         left = idle.open()
         assert len(left) >= limit - OTHERS
-        assert left[0] >= CONNECTIONS - limit
+        assert left[0] >= 2 * limit
         others.await_answers()
+        with server.client() as client:
+            assert client.get("/version" if web else "/livez").status_code == 200
 
 
 def test_connections_that_clients_do_not_close_are_ended_by_their_limit(tmp_path: Path) -> None:
     with (
         limited_server(tmp_path) as server,
+        file_limit(FILES),
         sending_reviews(server) as others,
         flood(server) as closing,
     ):
@@ -79,53 +79,33 @@ def test_connections_that_clients_do_not_close_are_ended_by_their_limit(tmp_path
         others.await_answers()
 
 
+@BOTH_PORTS
 @pytest.mark.parametrize(
-    ("head", "waves"),
-    [
-        (_head("/livez", 985, 64 * 1024), 5),
-        (_head("/livez", 100, 24 * 1024), 2),
-        (_head("/", 100, 24 * 1024), 2),
-    ],
-    ids=["long heads", "probes", "page"],
+    ("headers", "length", "waves"),
+    [(985, 64 * 1024, 5), (100, 24 * 1024, 2)],
+    ids=["too long heads", "longest heads"],
 )
-def test_requests_without_bodies_occupy_little_memory_and_delay_no_review(
-    tmp_path: Path, head: bytes, waves: int
+def test_long_heads_occupy_little_memory_and_delay_no_review(
+    tmp_path: Path, web: bool, headers: int, length: int, waves: int
 ) -> None:
     """On a busy machine, the bar for the delay follows the slowest review without a flood."""
+    head = _head("/" if web else "/livez", headers, length)
     with (
         limited_server(tmp_path) as server,
         file_limit(FILES),
         sending_reviews(server) as others,
-        flood(server) as half_open,
-        flood(server) as heads,
+        flood(server, web=web) as half_open,
+        flood(server, web=web) as heads,
     ):
         others.await_answers(100)
         bar_seconds = max(0.5, 5 * others.slowest_seconds)
-        half_open.open_plain(490, long_client_hello())
+        half_open.open_plain(DEFAULT_LIMITS.max_handshakes, long_client_hello())
         for _ in range(waves):
             heads.open_tls(998, head)
             others.await_answers()
             heads.close()
         assert others.slowest_seconds <= bar_seconds
-        assert peak_memory_bytes(server) <= 400 * MIB
-
-
-def test_one_client_does_not_keep_away_the_requests_of_others(tmp_path: Path) -> None:
-    """The requests are chunked reviews without a body, which wait for their deadline."""
-    with limited_server(tmp_path) as server, flood(server) as reviews:
-        reviews.open_tls(110, CHUNKED_REVIEW, "127.0.0.2")
-        with server.client() as client:
-            assert client.post("/preview", content="kind").status_code == 422
-            assert client.get("/readyz").status_code == 200
-
-
-def test_probes_that_clients_do_not_close_keep_away_no_other_probe(tmp_path: Path) -> None:
-    with limited_server(tmp_path) as server, flood(server) as probes:
-        for number in range(2, 10):
-            probes.open_tls(20, LIVEZ, f"127.0.0.{number}")
-        probes.await_open(DEFAULT_LIMITS.max_probes)
-        with server.client() as client:
-            assert client.get("/livez").status_code == 200
+        assert peak_memory_bytes(server) <= 300 * MIB
 
 
 def test_idle_connections_are_ended_by_the_idle_timeout(tmp_path: Path) -> None:
@@ -140,6 +120,17 @@ def test_idle_connections_are_ended_by_the_idle_timeout(tmp_path: Path) -> None:
         idle.await_open(0)
 
 
+def test_idle_connections_to_the_web_port_are_ended_by_their_lifetime(tmp_path: Path) -> None:
+    with (
+        limited_server(tmp_path, web_timeout_seconds=5) as server,
+        sending_reviews(server) as others,
+        flood(server, web=True) as idle,
+    ):
+        idle.open_tls(150)
+        others.await_answers()
+        idle.await_open(0)
+
+
 # Handshakes
 
 
@@ -148,63 +139,71 @@ FIRST = pytest.mark.parametrize(
 )
 
 
+@BOTH_PORTS
 @FIRST
-def test_half_open_handshakes_are_limited_by_their_number(tmp_path: Path, first: bytes) -> None:
+def test_half_open_handshakes_are_limited_by_their_number(
+    tmp_path: Path, first: bytes, web: bool
+) -> None:
+    limit = DEFAULT_LIMITS.max_web_handshakes if web else DEFAULT_LIMITS.max_handshakes
     with (
         limited_server(tmp_path) as server,
         file_limit(FILES),
         sending_reviews(server) as others,
-        flood(server) as half_open,
+        flood(server, web=web) as half_open,
     ):
-        half_open.open_plain(CONNECTIONS // 2, first)
-        half_open.await_open(DEFAULT_LIMITS.max_handshakes)
+        half_open.open_plain(3 * limit, first)
+        half_open.await_open(limit)
         others.await_answers()
 
 
+@BOTH_PORTS
 @FIRST
 def test_half_open_handshakes_are_ended_by_the_handshake_timeout(
-    tmp_path: Path, first: bytes
+    tmp_path: Path, first: bytes, web: bool
 ) -> None:
     with (
         limited_server(tmp_path, handshake_timeout_seconds=5) as server,
         sending_reviews(server) as others,
-        flood(server) as half_open,
+        flood(server, web=web) as half_open,
     ):
-        half_open.open_plain(200, first)
+        half_open.open_plain(40, first)
         half_open.await_open(0)
         others.await_answers()
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello"])
-def test_bytes_that_are_not_tls_end_their_connection(tmp_path: Path, garbage: bytes) -> None:
+@BOTH_PORTS
+def test_bytes_that_are_not_tls_end_their_connection(tmp_path: Path, web: bool) -> None:
     with (
         limited_server(tmp_path) as server,
         sending_reviews(server) as others,
-        flood(server) as clients,
+        flood(server, web=web) as clients,
     ):
-        clients.open_plain(1000, garbage)
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello"):
+            clients.open_plain(1000, garbage)
         clients.await_open(0)
         others.await_answers()
 
 
-def test_garbage_after_the_handshake_ends_its_connection(tmp_path: Path) -> None:
+@BOTH_PORTS
+def test_garbage_after_the_handshake_ends_its_connection(tmp_path: Path, web: bool) -> None:
     with (
         limited_server(tmp_path) as server,
         sending_reviews(server) as others,
-        flood(server) as clients,
+        flood(server, web=web) as clients,
     ):
-        clients.open_tls(200)
+        clients.open_tls(150)
         for found in clients.sockets:
             found.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
         clients.await_open(0)
         others.await_answers()
 
 
-def test_handshakes_without_end_do_not_keep_out_reviews(tmp_path: Path) -> None:
+@BOTH_PORTS
+def test_handshakes_without_end_do_not_keep_out_reviews(tmp_path: Path, web: bool) -> None:
     with (
         limited_server(tmp_path) as server,
         sending_reviews(server) as others,
-        renewing_connections(server, clients=4) as counts,
+        renewing_connections(server, clients=4, web=web) as counts,
     ):
         await_that(lambda: sum(counts) > 1000, "a thousand handshakes are complete")
         others.await_answers()

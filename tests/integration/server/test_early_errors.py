@@ -18,20 +18,27 @@ pytestmark = pytest.mark.slow
 MIB = 1024 * 1024
 REQUESTS = 20
 JSON = "application/json"
-# The path, the Content-Type and the length of a request, and the status of the answer.
-REFUSED = pytest.mark.parametrize(
-    ("path", "content_type", "length", "status"),
-    [
-        ("/mutate", JSON, 60 * MIB, 413),
-        ("/mutate", "text/plain", 60 * MIB, 415),
-        ("/preview", JSON, 60 * MIB, 413),
-        ("/livez", JSON, 60 * MIB, 405),
-        ("/elsewhere", JSON, 60 * MIB, 404),
-        (f"/preview?{'x' * 30_000}", JSON, 60 * MIB, 400),
-    ],
-    ids=["too long", "no JSON", "too long preview", "no body", "no route", "too long head"],
-)
-FRAMING = pytest.mark.parametrize("framing", ["length", "chunks"])
+LENGTH = 60 * MIB
+LONG_QUERY = "?" + "x" * 60_000
+CASES = {
+    "reviews, too long": (False, "/mutate", JSON, "length", 413),
+    "reviews, chunks": (False, "/mutate", JSON, "chunks", 411),
+    "reviews, no JSON": (False, "/mutate", "text/plain", "length", 415),
+    "reviews, no body": (False, "/livez", JSON, "length", 405),
+    "reviews, other path": (False, "/preview", JSON, "length", 404),
+    "reviews, chunks for another path": (False, "/preview", JSON, "chunks", 404),
+    "reviews, too long head": (False, f"/mutate{LONG_QUERY}", JSON, "length", 431),
+    "web, too long": (True, "/mutate", JSON, "length", 413),
+    "web, too long chunks": (True, "/mutate", JSON, "chunks", 413),
+    "web, no JSON": (True, "/mutate", "text/plain", "chunks", 415),
+    "web, too long preview": (True, "/preview", JSON, "length", 413),
+    "web, too long chunks of a preview": (True, "/preview", JSON, "chunks", 413),
+    "web, no body": (True, "/readyz", JSON, "length", 405),
+    "web, no route": (True, "/elsewhere", JSON, "chunks", 404),
+    "web, too long head": (True, f"/preview{LONG_QUERY}", JSON, "length", 400),
+}
+"""The port, the path, the Content-Type, the framing, and the status of the answer."""
+REFUSED = pytest.mark.parametrize("name", CASES)
 
 
 @pytest.fixture(scope="module")
@@ -40,42 +47,30 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield found
 
 
-@pytest.fixture(
-    scope="module",
-    params=[({"checks_tokens": True}, 401), ({"max_handed_over": 0}, 503)],
-    ids=["no token", "no place"],
-)
-def refusing(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[RunningServer, int]]:
-    """A server that refuses previews, and the status of its answer."""
-    options, status = request.param
-    with limited_server(tmp_path_factory.mktemp("certs"), **options) as found:
-        yield found, status
-
-
 @REFUSED
-@FRAMING
-def test_error_for_a_long_body_is_read_by_a_go_client(
-    server: RunningServer, path: str, content_type: str, length: int, status: int, framing: str
-) -> None:
-    check_go_client(server, path, content_type, length, framing, status)
+def test_error_for_a_long_body_is_read_by_a_go_client(server: RunningServer, name: str) -> None:
+    check_go_client(server, *CASES[name], LENGTH)
 
 
-@pytest.mark.parametrize("length", [8 * MIB, 60 * MIB])
-@FRAMING
-def test_refusal_of_a_preview_is_read_by_a_go_client(
-    refusing: tuple[RunningServer, int], length: int, framing: str
-) -> None:
-    server, status = refusing
-    check_go_client(server, "/preview", JSON, length, framing, status)
+@pytest.mark.parametrize("length", [8 * MIB, LENGTH])
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+def test_refused_token_is_read_by_a_go_client(tmp_path: Path, length: int, framing: str) -> None:
+    with limited_server(tmp_path, checks_tokens=True) as refusing:
+        check_go_client(refusing, True, "/preview", JSON, framing, 401, length)
 
 
 def check_go_client(
-    server: RunningServer, path: str, content_type: str, length: int, framing: str, status: int
+    server: RunningServer,
+    web: bool,
+    path: str,
+    content_type: str,
+    framing: str,
+    status: int,
+    length: int,
 ) -> None:
     """Post bodies with Go's HTTP client, and check that it reads the same answer each time."""
-    command = [poster(), server.ca, server.url + path, content_type, length, REQUESTS, framing]
+    url = (server.web_url if web else server.url) + path
+    command = [poster(), server.ca, url, content_type, length, REQUESTS, framing]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=True
     )
@@ -87,21 +82,14 @@ def check_go_client(
 
 @pytest.mark.needs("curl")
 @REFUSED
-@FRAMING
 @pytest.mark.parametrize("expect", ["", "100-continue"])
 def test_error_for_a_long_body_is_read_by_curl(
-    server: RunningServer,
-    tmp_path: Path,
-    path: str,
-    content_type: str,
-    length: int,
-    status: int,
-    framing: str,
-    expect: str,
+    server: RunningServer, tmp_path: Path, name: str, expect: str
 ) -> None:
+    web, path, content_type, framing, status = CASES[name]
     body = tmp_path / "body"
     with body.open("w") as file:
-        file.truncate(length)
+        file.truncate(LENGTH)
     headers = [f"Content-Type: {content_type}", f"Expect: {expect}" if expect else "Expect:"]
     if framing == "chunks":
         headers.append("Transfer-Encoding: chunked")
@@ -110,7 +98,7 @@ def test_error_for_a_long_body_is_read_by_curl(
             *("curl", "--silent", "--show-error", "--http1.1", "--cacert", server.ca),
             *("--write-out", "\n%{http_code}", "--request", "POST", "--upload-file", body),
             *(part for header in headers for part in ("--header", header)),
-            server.url + path,
+            (server.web_url if web else server.url) + path,
         ],
         capture_output=True,
         text=True,

@@ -26,7 +26,6 @@ from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_comp
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
-from webhook.server.limits import PreviewLimits
 
 pytestmark = pytest.mark.slow
 
@@ -220,11 +219,6 @@ async def test_body_that_is_not_complete_in_time_is_refused_and_the_next_succeed
         assert answer.status_code == 408
         assert answer.json()["detail"] == "the body was not complete within 0.1 s"
         assert await made.pods()
-
-
-def test_limits_of_a_preview_are_those_of_the_documentation() -> None:
-    limits = PreviewLimits()
-    assert (limits.max_requests, limits.queue_seconds, limits.deadline_seconds) == (9, 5, 10)
 
 
 # Errors

@@ -62,13 +62,40 @@ def test_tls_below_1_2_is_refused(server: RunningServer) -> None:
         pass
 
 
-def test_chunked_body_is_read_completely(server: RunningServer) -> None:
+def test_paths_of_the_web_port_are_refused_on_the_port_of_reviews(server: RunningServer) -> None:
+    """A client that still uses the other port is told where the path is."""
+    trust = ssl.create_default_context(cafile=server.ca)
+    paths = ("/", "/metrics", "/version", "/openapi.json", "/preview", "/view")
+    with httpx.Client(verify=trust) as client:
+        for path in paths:
+            answer = client.get(server.url + path)
+            assert answer.status_code == 404
+            assert "on --web-port" in answer.text
+            assert client.get(server.web_url + path).status_code in (200, 405)
+        for path in ("/livez", "/readyz", "/readyz?verbose"):
+            assert client.get(server.url + path).text == "ok"
+
+
+def test_mutate_of_the_web_port_answers_like_the_port_of_reviews(server: RunningServer) -> None:
+    with httpx.Client(verify=ssl.create_default_context(cafile=server.ca)) as client:
+        answers = [
+            client.post(f"{url}/mutate", json=review(TEKTON))
+            for url in (server.url, server.web_url)
+        ]
+    assert answers[0].content == answers[1].content
+    # Each connection to the web port answers one request.
+    assert answers[1].headers["connection"] == "close"
+
+
+def test_chunked_review_is_answered_on_the_web_port_only(server: RunningServer) -> None:
     body = json.dumps(review(TEKTON)).encode()
-    chunks = (body[start : start + 100] for start in range(0, len(body), 100))
-    with server.client() as client:
-        answer = client.post(
-            "/mutate", content=chunks, headers={"content-type": "application/json"}
+    headers = {"content-type": "application/json"}
+    with httpx.Client(verify=ssl.create_default_context(cafile=server.ca)) as client:
+        refused, answer = (
+            client.post(f"{url}/mutate", content=iter([body[:100], body[100:]]), headers=headers)
+            for url in (server.url, server.web_url)
         )
+    assert refused.status_code == 411
     assert patch_of(answer.json())
 
 
@@ -134,7 +161,9 @@ def test_signal_drains_the_server_and_it_exits_0(tmp_path: Path, how: signal.Sig
     with start_server(EXAMPLES, tmp_path, *slow) as server, server.client() as client:
         server.process.send_signal(how)
         await_that(lambda: client.get("/readyz").status_code == 503, "the server is not ready")
-        assert "[-]shutdown" in client.get("/readyz").text
+        assert client.get("/readyz").text == "not ready"
+        checks = client.get("/readyz?verbose").json()["checks"]
+        assert [check["name"] for check in checks if not check["ready"]] == ["shutdown"]
         assert patch_of(client.post("/mutate", json=review(TEKTON)).json())
         assert server.process.wait(TIMEOUT_SECONDS) == 0
         assert "shutting down: exit after" in server.log.read_text()
@@ -151,7 +180,7 @@ def test_second_signal_ends_the_server_at_once(tmp_path: Path) -> None:
         ):
             head = "POST /mutate?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
             stuck.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode())
-            in_flight = "podsettle_requests_in_flight 2.0"
+            in_flight = "podsettle_requests_in_flight 1.0"
             await_that(lambda: in_flight in client.get("/metrics").text, "a review is in flight")
             server.process.terminate()
             await_that(lambda: client.get("/readyz").status_code == 503, "the server drains")
@@ -171,7 +200,9 @@ def test_server_raises_its_limit_on_open_files_above_that_on_connections(tmp_pat
             raised, _ = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert raised > DEFAULT_LIMITS.max_connections + DEFAULT_LIMITS.max_handshakes
+    limits = DEFAULT_LIMITS
+    connections = limits.max_connections + limits.max_web_connections
+    assert raised > connections + limits.max_handshakes + limits.max_web_handshakes
 
 
 def test_json_log_has_an_object_on_each_line(tmp_path: Path) -> None:
@@ -204,19 +235,25 @@ def test_missing_manifests_are_an_error_with_their_path(tmp_path: Path) -> None:
     assert f"{tmp_path / 'none'}: No such file or directory" in done.stderr
 
 
-def test_port_in_use_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("--port", "--port 10443, or make run PORT=10443"),
+        ("--web-port", "--web-port 11443, or make run WEB_PORT=11443"),
+    ],
+)
+def test_port_in_use_is_an_error(tmp_path: Path, flag: str, hint: str) -> None:
     podsettle("certs", "--certs-dir", tmp_path)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = podsettle_process(
-            "serve", "--manifests", tmp_path, "--certs-dir", tmp_path, "--port", str(port)
-        )
+        ports = ("--port", "0", "--web-port", "0", flag, str(port))
+        done = podsettle_process("serve", "--manifests", tmp_path, "--certs-dir", tmp_path, *ports)
     assert done.returncode == 2
     assert (
         done.stderr
         == f"podsettle: cannot listen on 127.0.0.1 port {port}: Address already in use; "
-        "choose another port: --port 9443, or make run PORT=9443\n"
+        f"choose another port: {hint}\n"
     )
     assert done.stdout == ""

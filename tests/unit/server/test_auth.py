@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 import httpx
@@ -20,7 +19,7 @@ from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.app import create_app
 from webhook.server.auth import guard
 
-OPEN = {"/", "/mutate", "/mutate/", "/livez", "/readyz", "/version", "/openapi.json"}
+OPEN = {"/", "/mutate", "/mutate/", "/readyz", "/version", "/openapi.json"}
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}"
 
 
@@ -30,10 +29,9 @@ def known() -> Known:
 
 
 @pytest.fixture
-async def app(source: ManifestsSource, known: Known) -> AsyncIterator[FastAPI]:
+async def app(source: ManifestsSource, known: Known) -> FastAPI:
     components = make_components(source, authorizer=known)
-    async with aclosing(components.previewer):
-        yield create_app(components)
+    return create_app(components)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""GET /livez, /readyz, /version, /openapi.json."""
+"""GET /readyz, /version and /openapi.json on the web port."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from webhook import __version__
 from webhook.cluster.manifest_files_source import ManifestsSource
 
 
-async def test_probes_answer_ok(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/livez")).text == "ok"
-    assert (await client.get("/readyz")).text == "ok"
-    verbose = await client.get("/readyz?verbose")
-    assert verbose.json() == {
+async def test_readiness_lists_the_checks(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/readyz")
+    assert answer.json() == {
         "ready": True,
         "certificateExpires": CERTIFICATE_EXPIRES.isoformat().replace("+00:00", "Z"),
         "checks": [
@@ -22,7 +20,7 @@ async def test_probes_answer_ok(client: httpx.AsyncClient) -> None:
             {"name": "shutdown", "ready": True, "note": ""},
         ],
     }
-    assert verbose.headers["content-type"] == "application/json"
+    assert answer.headers["content-type"] == "application/json"
 
 
 async def test_version_is_that_of_the_package(client: httpx.AsyncClient) -> None:
@@ -34,7 +32,7 @@ async def test_version_describes_the_served_certificate(client: httpx.AsyncClien
     assert certificate == {"notAfter": CERTIFICATE_EXPIRES.isoformat(), "sha256": "ab" * 32}
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/readyz?verbose", "/version"])
+@pytest.mark.parametrize("path", ["/readyz", "/readyz?verbose", "/version"])
 async def test_probe_with_head_has_the_status_of_get_and_no_body(
     path: str, client: httpx.AsyncClient
 ) -> None:
@@ -45,7 +43,7 @@ async def test_probe_with_head_has_the_status_of_get_and_no_body(
 
 async def test_openapi_document_contains_all_routes_and_reasons(client: httpx.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
-    assert set(document["paths"]) >= {"/preview", "/livez", "/readyz", "/metrics", "/version"}
+    assert set(document["paths"]) >= {"/preview", "/readyz", "/metrics", "/version", "/mutate"}
     reasons = document["components"]["schemas"]["Reason"]["enum"]
     assert "Applied" in reasons
 
@@ -56,8 +54,6 @@ async def test_openapi_document_lists_the_page_and_only_statuses_that_occur(
     document = (await client.get("/openapi.json")).json()
     assert "text/html" in document["paths"]["/"]["get"]["responses"]["200"]["content"]
     assert set(document["paths"]["/readyz"]["get"]["responses"]) == {"200", "503"}
-    (verbose,) = document["paths"]["/readyz"]["get"]["parameters"]
-    assert verbose["name"] == "verbose"
     # The description that FastAPI gives to errors that these routes do not have.
     assert "HTTPValidationError" not in document["components"]["schemas"]
 

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.factories import node, policy, view
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.rendered_decision import RenderedDecision, render
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.reasons import Outcome, Reason
@@ -32,17 +31,15 @@ def test_reasons_of_repeated_decisions_are_all_counted() -> None:
     counts = ReviewCounts()
     twice = Outcome(Reason.APPLIED, "postInitSleep", "p", "a", True)
     some = [
-        render(Decision((twice, twice))),
-        render(Decision((Outcome(Reason.NO_POLICY),))),
-        *[render(Decision((Outcome(Reason.NOT_NEEDED, "runtimeClass"),))) for _ in range(200)],
+        Decision((twice, twice)),
+        Decision((Outcome(Reason.NO_POLICY),)),
+        *[Decision((Outcome(Reason.NOT_NEEDED, "runtimeClass"),)) for _ in range(200)],
     ]
     wanted: Counter[tuple[str, str]] = Counter()
     for number in range(1_000):
-        rendered = some[number % 3 if number < 400 else number % len(some)]
-        counts.count(rendered, 0.001)
-        wanted.update(
-            (outcome.remedy, str(outcome.reason)) for outcome in rendered.decision.outcomes
-        )
+        decision = some[number % 3 if number < 400 else number % len(some)]
+        counts.count(decision, 0.001)
+        wanted.update((outcome.remedy, str(outcome.reason)) for outcome in decision.outcomes)
         if number % 300 == 0:
             assert counted(counts) == wanted
     assert counted(counts) == wanted
@@ -51,14 +48,13 @@ def test_reasons_of_repeated_decisions_are_all_counted() -> None:
 def test_counting_keeps_no_reference_to_a_decision() -> None:
     counts = ReviewCounts()
     policies = tuple(iter("p"))
-    counts.count(render(Decision((Outcome(Reason.APPLIED),), policies)), 0.001)
+    counts.count(Decision((Outcome(Reason.APPLIED),), policies), 0.001)
     assert not any(isinstance(found, Decision) for found in gc.get_referrers(policies))
 
 
-def applied(policy: str, *remedies: str) -> RenderedDecision:
+def applied(policy: str, *remedies: str) -> Decision:
     outcomes = [Outcome(Reason.APPLIED, remedy, policy, "a", True) for remedy in remedies]
-    decision = Decision((*outcomes, *outcomes), (policy,))
-    return render(decision, [{"op": "add", "path": "/metadata", "value": {}}])
+    return Decision((*outcomes, *outcomes), (policy,), patch=b"W10=")
 
 
 def settled(counts: ReviewCounts) -> dict[tuple[str, str], float]:
@@ -83,7 +79,7 @@ def test_dry_runs_and_unchanged_pods_do_not_count_as_settled() -> None:
     counts = ReviewCounts()
     counts.count(applied("p", "postInitSleep"), 0.001, dry_run=True)
     unchanged = Decision((Outcome(Reason.ALREADY_SETTLED, "postInitSleep", "p", "a"),))
-    counts.count(render(unchanged), 0.001)
+    counts.count(unchanged, 0.001)
     assert settled(counts) == {}
 
 

@@ -8,7 +8,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from time import monotonic, time
 
-from webhook.server.reviews.http_answer import JSON_TYPE
+from webhook.server.reviews.answer import JSON_TYPE
 
 
 class ServerClock:

@@ -55,14 +55,9 @@ class ReviewBody:
         self.over_budget = False
 
     @property
-    def too_long(self) -> bool:
-        """Whether the body is longer than `max_body_bytes`."""
-        return self.length > self._limits.max_body_bytes
-
-    @property
     def wants_more(self) -> bool:
         """Whether more of the body is needed for the answer."""
-        return not (self.complete or self.over_budget or self.too_long)
+        return not (self.complete or self.over_budget)
 
     @property
     def data(self) -> bytes:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from fastapi import Request
+from webhook.server.reviews.answer import Refusal
 
-from webhook.server.reviews.http_answer import RefusedError, refusal
-
-CLIENT_CERTIFICATE_KEY = "client certificate"
-"""The key of the client's verified certificate in the state of an ASGI request."""
+NO_CLIENT_CERTIFICATE = Refusal(
+    403,
+    "this path needs a client certificate that the CA in --client-ca has signed; "
+    "configure one with the API server's --admission-control-config-file",
+)
+"""The answer to a review of a client that presented no certificate."""
 
 
 class ClientCAError(Exception):
@@ -34,18 +36,3 @@ def request_client_certificate(context: ssl.SSLContext, ca: Path) -> None:
     except OSError as error:
         raise ClientCAError(f"{ca}: {error.strerror}") from None
     context.verify_mode = ssl.CERT_OPTIONAL
-
-
-async def require_client_certificate(request: Request) -> None:
-    """Refuse a request of a client that presented no certificate. This is a FastAPI dependency.
-
-    Raises RefusedError.
-    """
-    if CLIENT_CERTIFICATE_KEY not in request.scope.get("state", ()):
-        raise RefusedError(
-            refusal(
-                403,
-                "this path needs a client certificate that the CA in --client-ca has signed; "
-                "configure one with the API server's --admission-control-config-file",
-            )
-        )

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from webhook.core.admission.rendered_decision import RenderedDecision
+from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import Request
 
 log = logging.getLogger(__name__)
@@ -64,13 +64,13 @@ class ReviewLog:
     def __init__(self) -> None:
         self._pending: list[_Entry] = []
 
-    def record(self, request: Request[Any], rendered: RenderedDecision) -> None:
+    def record(self, request: Request[Any], decision: Decision) -> None:
         """Add a line about a decision, which the next flush writes.
 
         If an earlier review has settled the pod, the line has the level DEBUG. The API server
         reviews many pods twice, and the first line says all.
         """
-        level = logging.DEBUG if rendered.already_settled else logging.INFO
+        level = logging.DEBUG if decision.already_settled else logging.INFO
         if not log.isEnabledFor(level):
             return
         # Long names are cut here and not in `flush`, because they would occupy memory until then.
@@ -79,8 +79,8 @@ class ReviewLog:
             request.uid[:limit],
             (request.namespace or "")[:limit],
             request.pod_name[:limit],
-            rendered.texts.log_summary,
-            rendered.texts.audit_annotations,
+            decision.texts.log_summary,
+            decision.texts.audit_annotations,
         )
         if level == logging.DEBUG:
             self.flush()

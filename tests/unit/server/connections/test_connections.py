@@ -1,23 +1,33 @@
-"""Connections to a server over TLS: slow clients, refusals, and freed memory."""
+"""Both ports of a server over TLS: equal answers, slow clients, and freed memory."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import gc
+import itertools
+import json
 import logging
 import socket
 import ssl
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.client import IncompleteRead
+from typing import Any
 
 import pytest
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
-from webhook.server.connections.protocol import ReviewProtocol
-from webhook.server.connections.uvicorn_connection import UvicornConnection
-from webhook.server.limits import PreviewLimits
+from webhook.cluster.manifest_files_source import ManifestsSource
+from webhook.cluster.source import NamespaceLookup
+from webhook.server.connections.protocol import ReviewProtocol, State
+from webhook.server.connections.web import WebProtocol
+from webhook.server.limits import MIB
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 WHOLE = mutate(REVIEW)
@@ -32,6 +42,135 @@ def server(serve: Serve) -> InProcess:
 def is_settled(client: Client) -> bool:
     client.send(WHOLE)
     return "patch" in review_in(client.answer())
+
+
+def warning(client: Client) -> str:
+    response = review_in(client.answer())
+    assert "patch" not in response
+    text: str = response["warnings"][0]
+    return text
+
+
+def await_receiving(server: InProcess) -> None:
+    """Wait until the server has read the beginning of a request."""
+
+    def receives() -> bool:
+        connections = list(server.components.review_server.connections)
+        return any(found.state is State.RECEIVING for found in connections)
+
+    await_that(receives, "a request has begun")
+
+
+def used_bytes(server: InProcess) -> int:
+    return server.components.handler.budget.used_bytes
+
+
+# Equal answers on both ports
+
+
+def send_at_once(server: InProcess, request: bytes) -> Client:
+    client = server.connect()
+    client.send(request)
+    return client
+
+
+def send_in_two(server: InProcess, request: bytes) -> Client:
+    client = server.connect()
+    client.send(request[:-100])
+    await_receiving(server)
+    client.send(request[-100:])
+    return client
+
+
+def send_to_the_web_port(server: InProcess, request: bytes) -> Client:
+    client = server.connect(web=True)
+    client.send(request)
+    return client
+
+
+def test_reviews_are_answered_counted_and_logged_the_same_on_each_way(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    requests = [
+        *(mutate(review(load_pod(path))) for path in PODS),
+        mutate(review({}, namespace="ci", object=1)),
+        mutate(b"{}" + b" " * 100),
+    ]
+    found: list[Any] = []
+    for send in (send_at_once, send_in_two, send_to_the_web_port):
+        server = serve()
+        caplog.clear()
+        answers = []
+        for request in requests:
+            answer = send(server, request).answer()
+            answers.append((answer.status, answer.getheader("content-type"), answer.body))  # type: ignore[attr-defined]
+        text = server.connect(web=True).get("/metrics").body.decode()  # type: ignore[attr-defined]
+        metrics = [
+            line
+            for line in text.splitlines()
+            if line.startswith(("podsettle_reviews", "podsettle_outcomes", "podsettle_requests_re"))
+        ]
+        server.close()  # It writes the lines that wait.
+        lines = [r.getMessage() for r in caplog.records if r.name == "webhook.server.reviews.log"]
+        found.append((answers, metrics, "\n".join(lines), server.drain.reviews))
+    assert found[0] == found[1] == found[2]
+    answers, metrics, _, reviews = found[0]
+    assert [status for status, *_ in answers] == [200] * (len(requests) - 1) + [400]
+    assert 'podsettle_requests_refused_total{status="400"} 1.0' in metrics
+    assert reviews == len(requests)
+
+
+class NewNamespaces:
+    """A source that has to look up every namespace. Records the client, and the time allowed."""
+
+    def __init__(self, source: ManifestsSource) -> None:
+        self._source = source
+        self.view = replace(source.view, namespaces={}, invents_namespaces=False)
+        self.asked: list[tuple[str, str, float]] = []
+
+    async def fetch_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
+        await asyncio.sleep(0)
+        self.asked.append((name, client, seconds))
+        self.view = self._source.view
+        return NamespaceLookup.FOUND
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+@pytest.mark.parametrize("web", [False, True])
+def test_unknown_namespace_is_looked_up_once(
+    serve: Serve, source: ManifestsSource, web: bool
+) -> None:
+    new = NewNamespaces(source)
+    server = serve(new)
+    client = server.connect(web=web)
+    assert is_settled(client)
+    assert new.asked == [(REVIEW["request"]["namespace"], "127.0.0.1", 0.5)]
+    assert server.drain.reviews == 1
+
+
+@pytest.mark.parametrize("web", [False, True])
+def test_review_with_an_internal_error_is_answered(
+    serve: Serve, source: ManifestsSource, caplog: pytest.LogCaptureFixture, web: bool
+) -> None:
+    source.view = replace(source.view, policies=None)  # type: ignore[arg-type]
+    client = serve().connect(web=web)
+    client.send(WHOLE)
+    assert "InternalError" in warning(client)
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+
+
+def test_limits_on_the_size_of_a_review_are_those_of_the_server(serve: Serve) -> None:
+    body = json.dumps(REVIEW).encode().ljust(300_000)
+    server = serve(max_review_bytes=len(body), max_body_bytes=len(body) + 1)
+    whole, longer, too_long = (
+        send_at_once(server, mutate(body + b" " * extra)) for extra in range(3)
+    )
+    assert "patch" in review_in(whole.answer())
+    assert f"podsettle reads up to {len(body)}" in warning(longer)
+    assert too_long.answer().status == 413
 
 
 # Slow clients
@@ -51,73 +190,123 @@ def test_header_timeout_closes_only_the_slow_connections(serve: Serve) -> None:
     assert is_settled(between)
 
 
-# The deadline
-
-
-def test_review_whose_body_is_late_is_answered_within_its_deadline(server: InProcess) -> None:
-    client = server.connect()
-    client.send(mutate(REVIEW, "?timeout=200ms")[:-100])
-    response = review_in(client.answer())
-    assert "patch" not in response
-    assert "podsettle: DeadlineExceeded: " in response["warnings"][0]
-    metrics = server.connect().get("/metrics").body  # type: ignore[attr-defined]
-    assert b'podsettle_outcomes_total{reason="DeadlineExceeded",remedy=""} 1.0' in metrics
-
-
-def test_incomplete_body_without_a_uid_is_answered_408(serve: Serve) -> None:
-    client = serve().connect()
-    client.send(mutate(b'{"request"', "?timeout=200ms", length=100))
-    answer = client.answer()
-    assert answer.status == 408
-    assert client.is_closed()
-
-
-def test_preview_whose_body_never_ends_is_answered_408(serve: Serve) -> None:
-    server = serve(preview=PreviewLimits(body_timeout_seconds=0.2))
-    client = server.connect()
-    client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
-    assert client.answer().status == 408
+@pytest.mark.parametrize("web", [False, True])
+def test_incomplete_body_is_answered_within_its_deadline(serve: Serve, web: bool) -> None:
+    server = serve(body_timeout_seconds=0.25)
+    part = server.connect(web=web)
+    part.send(mutate(REVIEW, "?timeout=30s")[:-100])
+    assert "DeadlineExceeded: only " in (text := warning(part))
+    assert text.endswith("bytes of the review arrived within 0.25 s")
+    short = server.connect(web=web)
+    short.send(mutate(REVIEW, "?timeout=100ms")[:-100])
+    assert warning(short).endswith("bytes of the review arrived within 0.07 s")
+    without_uid = server.connect(web=web)
+    without_uid.send(mutate(b'{"request"', "?timeout=200ms", length=100))
+    assert without_uid.answer().status == 408
+    for client in (part, short, without_uid):
+        assert client.is_closed()
+    assert used_bytes(server) == 0
 
 
 def test_client_that_disconnects_is_not_counted_as_refused(server: InProcess) -> None:
+    for web in (False, True):
+        client = server.connect(web=web)
+        client.send(WHOLE[:-10])
+        if not web:
+            await_receiving(server)
+            assert server.components.review_server.requests() == 1
+        client.close()
+    await_that(lambda: server.components.review_server.requests() == 0, "the review has ended")
+    await_that(lambda: used_bytes(server) == 0, "the bytes are returned")
+    assert b"requests_refused_total{" not in server.connect(web=True).get("/metrics").body  # type: ignore[attr-defined]
+
+
+def long_review(length: int) -> bytes:
+    """A review of a pod whose patch is equally long, because a container is wrapped."""
+    long = copy.deepcopy(REVIEW)
+    long["request"]["object"]["spec"]["initContainers"][0]["command"].append("y" * length)
+    return mutate(json.dumps(long).encode())
+
+
+def reading_little(server: InProcess) -> Client:
     client = server.connect()
-    client.send(WHOLE[:-10])
-    await_that(lambda: server.components.in_flight.requests, "the review is under way")
-    client.close()
-
-    def nothing_is_in_flight() -> bool:
-        metrics = server.connect().get("/metrics").body  # type: ignore[attr-defined]
-        assert b"podsettle_requests_refused_total{" not in metrics
-        return b"podsettle_requests_in_flight 1.0" in metrics  # this request
-
-    await_that(nothing_is_in_flight, "the review has ended")
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    return client
 
 
-# Refusals
+LONG_ANSWER = long_review(600_000)
+"""The answer has 800 KB. The operating system buffers one or two of them."""
 
 
-@pytest.mark.parametrize(
-    ("headers", "cause"),
-    [
-        ("Content-Length: 5\r\n", "Duplicate Content-Length"),
-        ("Upgrade: h2c\r\n", "This server supports HTTP/1.1 only: send no Upgrade header"),
-    ],
-)
-def test_refused_request_is_counted_and_logged_at_debug_with_its_client(
-    server: InProcess, headers: str, cause: str, caplog: pytest.LogCaptureFixture
+def fill_buffers(server: InProcess, client: Client) -> None:
+    """Send reviews until the client has to read an answer."""
+    connections = server.components.review_server.connections
+    await_that(lambda: connections, "the connection is accepted")
+    (connection,) = connections
+    while connection.state is not State.WAITING:
+        count = server.drain.reviews
+        client.send(LONG_ANSWER)
+        await_that(
+            lambda count=count: (  # type: ignore[misc]
+                server.drain.reviews > count and connection.state is not State.RECEIVING
+            ),
+            "the review is answered",
+        )
+
+
+def test_answer_counts_against_the_budget_until_it_is_read(serve: Serve) -> None:
+    server = serve(write_timeout_seconds=3600)
+    client = reading_little(server)
+    fill_buffers(server, client)
+    # One answer, in base64, and nothing else.
+    assert 790_000 < used_bytes(server) < 820_000
+    for _ in range(server.drain.reviews):
+        assert "patch" in review_in(client.answer())
+    await_that(lambda: used_bytes(server) == 0, "the bytes are returned")
+    assert is_settled(client)
+
+
+def test_client_that_reads_no_answer_is_disconnected(
+    serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "webhook")
-    client = server.connect()
-    host, port = client.socket.getsockname()
-    client.send(WHOLE.replace(b"Host: x\r\n", b"Host: x\r\n" + headers.encode()))
-    assert client.answer().status == 400
-    metrics = server.connect().get("/metrics").body  # type: ignore[attr-defined]
-    assert b'podsettle_requests_refused_total{status="400"} 1.0' in metrics
-    (line,) = [each for each in caplog.messages if "answered 400" in each]
-    assert line.startswith(f"request from {(host, port)}: answered 400: {cause}")
+    server = serve(write_timeout_seconds=0.2)
+    client = reading_little(server)
+    endless = itertools.repeat(long_review(30_000))
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        deque(map(client.send, endless), maxlen=0)
+    await_that(lambda: not server.components.review_server.connections, "it is disconnected")
+    assert used_bytes(server) == 0
+    with pytest.raises((IncompleteRead, ConnectionError, ssl.SSLError)):  # noqa: PT012 (any may fail)
+        while True:
+            client.answer()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-# Memory
+# The memory budget
+
+
+def test_incomplete_bodies_are_limited_by_the_memory_budget(serve: Serve) -> None:
+    server = serve(body_timeout_seconds=3600, memory_bytes=4 * MIB)
+    waiting = mutate(json.dumps(REVIEW).encode().ljust(4 * MIB), "?timeout=30s")
+    holding = [server.connect() for _ in range(3)]
+    for client in holding:
+        client.send(waiting[:MIB])
+    await_that(lambda: used_bytes(server) > 2.9 * MIB, "the bodies have arrived")
+    late = server.connect()
+    late.send(waiting[: 2 * MIB])
+    assert "podsettle: Overloaded: other reviews and answers occupy" in warning(late)
+    assert late.is_closed()
+    await_that(lambda: used_bytes(server) <= 3 * MIB, "its bytes are returned")
+    # Short reviews are decided in any case, whole and in pieces.
+    server.components.handler.budget.limit_bytes = 0
+    assert "patch" in review_in(send_at_once(server, WHOLE).answer())
+    assert "patch" in review_in(send_in_two(server, WHOLE).answer())
+    server.components.handler.budget.limit_bytes = 32 * MIB
+    holding[0].send(waiting[MIB:])
+    assert "patch" in review_in(holding[0].answer())
+    for client in holding[1:]:
+        client.close()
+    await_that(lambda: used_bytes(server) == 0, "the bytes are returned")
 
 
 @pytest.fixture
@@ -130,25 +319,26 @@ def _no_garbage_collection() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_no_garbage_collection")
 @pytest.mark.parametrize("broken", [False, True], ids=["closed", "broken"])
-@pytest.mark.parametrize("request_", ["review", "answered by uvicorn", "incomplete"])
+@pytest.mark.parametrize("request_", ["review", "incomplete", "web", "incomplete web"])
 def test_closed_connection_is_freed_without_garbage_collection(
     server: InProcess, broken: bool, request_: str
 ) -> None:
-    client = server.connect()
+    client = server.connect(web="web" in request_)
     if request_ == "review":
         assert is_settled(client)
-    elif request_ == "answered by uvicorn":
-        assert client.get("/livez").status == 200
+    elif request_ == "web":
+        assert client.get("/version").status == 200
     else:
-        client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
-        await_that(lambda: server.components.in_flight.requests, "the request is handed over")
+        client.send(WHOLE[:-10])
+        await_that(lambda: used_bytes(server), "the body has arrived")
     if broken:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
     await_that(lambda: not _connections(), "the connection is freed")
+    assert used_bytes(server) == 0
 
 
 def _connections() -> list[object]:
     """Connections and requests in memory, including unreachable ones."""
-    kinds = ReviewProtocol, UvicornConnection, HttpToolsProtocol, RequestResponseCycle
+    kinds = ReviewProtocol, WebProtocol, RequestResponseCycle
     return [found for found in gc.get_objects() if isinstance(found, kinds)]

@@ -20,7 +20,7 @@ from tests.support.server_fixtures import make_app
 from tests.support.strategies import JUNK, PODS, VIEWS
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import NamespaceLookup
-from webhook.core.admission.handler import Answer
+from webhook.core.admission.decision import Decision
 from webhook.core.policy.snapshot import Snapshot
 from webhook.server.reviews.log import ReviewLog
 
@@ -118,10 +118,10 @@ def test_source_that_raises_costs_the_pod_only_its_remedies(
 def test_exception_after_the_decision_costs_the_pod_only_its_remedies(
     service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unknown_namespace(_answer: Answer) -> str | None:
+    def within_etcd_limit(_decision: Decision, _body: bytes) -> Decision:
         raise IndexError("no outcomes")
 
-    monkeypatch.setattr(Answer, "unknown_namespace", property(unknown_namespace))
+    monkeypatch.setattr("webhook.core.admission.handler.within_etcd_limit", within_etcd_limit)
     service.source.view = view(SLEEPING, namespaces=KNOWN)
     check_internal_error(service, caplog, "no outcomes")
 

@@ -68,18 +68,6 @@ def test_bytes_after_the_maximum_are_counted_and_discarded() -> None:
     assert body.data.endswith(b"xy")
 
 
-def test_body_longer_than_the_maximum_request_needs_no_more_bytes() -> None:
-    body = ReviewBody(MemoryBudget())
-    piece = b"x" * DEFAULT_LIMITS.max_review_bytes
-    for _ in range(DEFAULT_LIMITS.max_body_bytes // DEFAULT_LIMITS.max_review_bytes):
-        body.feed(piece)
-    assert not body.too_long
-    assert body.wants_more
-    body.feed(b"x")
-    assert body.too_long
-    assert not body.wants_more
-
-
 @pytest.mark.parametrize("others", [0, 1])
 def test_exhausted_budget_stops_a_body_after_the_guaranteed_bytes(others: int) -> None:
     limit = DEFAULT_LIMITS.guaranteed_body_bytes - 1

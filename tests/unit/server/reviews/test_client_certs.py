@@ -56,8 +56,19 @@ def test_client_without_a_certificate_gets_probes_but_no_reviews(guarded: InProc
     answer = client.answer()
     assert answer.status == 403
     assert b"needs a client certificate" in answer.body  # type: ignore[attr-defined]
-    metrics = guarded.connect().get("/metrics").body  # type: ignore[attr-defined]
+    web = guarded.connect(web=True)
+    metrics = web.get("/metrics").body  # type: ignore[attr-defined]
     assert b'podsettle_requests_refused_total{status="403"} 1.0' in metrics
+
+
+def test_web_port_has_no_reviews_if_they_need_a_certificate(
+    guarded: InProcess, client_ca: trustme.CA
+) -> None:
+    for certificate in (None, client_ca.issue_cert("api-server.test")):
+        client = guarded.connect(certificate, web=True)
+        client.send(WHOLE)
+        assert client.answer().status == 404
+    assert guarded.connect(web=True).get("/openapi.json").body.count(b"/mutate") == 0  # type: ignore[attr-defined]
 
 
 def test_client_with_a_certificate_of_another_ca_gets_nothing(guarded: InProcess) -> None:

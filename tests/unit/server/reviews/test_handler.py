@@ -1,4 +1,4 @@
-"""The handler of reviews: the answer at once and the answer after look-ups are the same."""
+"""The handler of reviews: what it answers, counts and logs, at once and after look-ups."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from tests.support.image_factories import image_policy
 from tests.support.reviews import review
 from tests.support.strategies import JUNK, PODS, VIEWS
 from webhook.cluster.manifest_files_source import ManifestsSource
+from webhook.core.admission.decider import Decider
+from webhook.core.admission.handler import Answer, admit
 from webhook.core.policy.snapshot import Snapshot
 from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
+from webhook.server.reviews.answer import Refusal
 from webhook.server.reviews.body import ReviewBody
 from webhook.server.reviews.handler import ReviewHandler, ReviewTiming
-from webhook.server.reviews.http_answer import HttpAnswer
-from webhook.server.reviews.load_shedding import InFlight, MemoryBudget
+from webhook.server.reviews.load_shedding import MemoryBudget
 from webhook.server.reviews.log import ReviewLog
 
 QUICK = pod(containers=[container("main", "/x")], restartPolicy="Never")
@@ -55,29 +57,48 @@ class Handling:
             metrics=self._metrics,
             review_log=self._review_log,
             drain=self.drain,
-            in_flight=InFlight(),
             budget=self.budget,
             limits=Limits(body_timeout_seconds=2.0),
         )
 
-    def now(self, body: bytes, timeout_seconds: float = 7.0) -> bytes | None:
-        async def handle() -> bytes | None:
-            return self._handler.handle_now(body, ReviewTiming(monotonic(), timeout_seconds))
+    def answer(
+        self,
+        *pieces: bytes,
+        complete: bool = True,
+        queued_seconds: float = 0.0,
+        deadline_seconds: float = 7.0,
+    ) -> Answer | Refusal:
+        """Return the answer to a body, after the look-ups that it needs."""
+        timing = ReviewTiming(monotonic() - queued_seconds, deadline_seconds)
 
-        return self._runner.run(handle())
+        async def answer() -> Answer | Refusal:
+            if len(pieces) == 1 and complete:
+                found = self._handler.answer(pieces[0], timing)
+            else:
+                body = ReviewBody(self.budget)
+                for piece in pieces:
+                    body.feed(piece)
+                if complete:
+                    body.finish()
+                found = self._handler.answer_body(body, timing)
+                body.release()
+            if isinstance(found, Answer) and found.missing:
+                self.looked_up += 1
+                return await self._handler.look_up(found, timing, "10.0.0.1")
+            return found
 
-    def later(self, *pieces: bytes, complete: bool = True) -> HttpAnswer:
-        async def handle() -> HttpAnswer:
-            body = ReviewBody(self.budget)
-            for piece in pieces:
-                body.feed(piece)
-            if complete:
-                body.finish()
-            answer = await self._handler.handle(body, ReviewTiming(monotonic(), 7.0), "10.0.0.1")
-            body.release()
-            return answer
+        self.looked_up = 0
+        reviews = self.drain.reviews
+        result = self._runner.run(answer())
+        assert self.drain.reviews == reviews + 1
+        return result
 
-        return self._runner.run(handle())
+    def response(self, *pieces: bytes, **options: Any) -> dict[str, Any]:
+        answer = self.answer(*pieces, **options)
+        assert isinstance(answer, Answer)
+        response: dict[str, Any] = json.loads(answer.body)["response"]
+        assert response["allowed"] is True
+        return response
 
     def flush(self) -> None:
         """Write the lines of the log that wait."""
@@ -114,23 +135,20 @@ def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, float]
 @examples(200)
 @given(document=st.one_of(PODS, PODS, PODS, JUNK), seen=VIEWS)
 @example(document=QUICK, seen=view(SLEEPING, namespaces=KNOWN))
-def test_answer_at_once_is_the_answer_after_look_ups(
+def test_whole_review_and_one_in_pieces_get_the_answer_of_the_core(
     handling: Handling, document: Any, seen: Snapshot
 ) -> None:
     handling.source.view = seen
     body = review_of(document)
     counts = [handling.counts]
-    at_once = handling.now(body)
+    whole = handling.answer(body)
     counts.append(handling.counts)
-    later = handling.later(body)
+    in_pieces = handling.answer(body[:50], body[50:])
     counts.append(handling.counts)
-    assert later.status == 200
-    assert (later.content_type, later.close) == (b"application/json", False)
-    if at_once is None:
-        assert counts[0] == counts[1]
-    else:
-        assert at_once == later.body
-        assert grown(*counts[:2]) == grown(*counts[1:])
+    assert isinstance(whole, Answer)
+    assert isinstance(in_pieces, Answer)
+    assert whole.body == in_pieces.body == admit(body, Decider(SETTINGS), seen).body
+    assert grown(*counts[:2]) == grown(*counts[1:])
 
 
 @pytest.mark.parametrize(
@@ -141,15 +159,14 @@ def test_answer_at_once_is_the_answer_after_look_ups(
     ],
     ids=["image", "namespace"],
 )
-def test_review_that_needs_a_look_up_is_neither_answered_at_once_nor_counted(
+def test_review_that_needs_a_look_up_is_counted_once(
     handling: Handling, document: Any, seen: Snapshot
 ) -> None:
     handling.source.view = seen
-    before = handling.counts, handling.drain.reviews
-    assert handling.now(review_of(document)) is None
-    assert (handling.counts, handling.drain.reviews) == before
-    assert handling.later(review_of(document)).status == 200
-    assert handling.drain.reviews == before[1] + 1
+    before = handling.counts
+    handling.response(review_of(document))
+    assert handling.looked_up == 1
+    assert grown(before, handling.counts)["podsettle_review_duration_seconds_count"] == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{}", b"\xff"])
@@ -157,59 +174,73 @@ def test_body_without_a_review_is_refused_with_the_status_of_its_defect(
     handling: Handling, body: bytes
 ) -> None:
     before = handling.counts
-    assert handling.now(body) is None
-    assert handling.counts == before
-    refused = handling.later(body)
-    assert (refused.status, refused.close) == (400, False)
-    assert refused.body.startswith(b"not an AdmissionReview: ")
-    cut_off = handling.later(body, complete=False)
-    assert (cut_off.status, cut_off.close) == (408, True)
-    text = f"only {len(body)} bytes of the review arrived within 2 s\n"
-    assert cut_off.body == text.encode()
-    assert cut_off.content_type == b"text/plain; charset=utf-8"
-    assert grown(before, handling.counts) == {
-        'podsettle_requests_refused_total{status="400"}': 1,
-        'podsettle_requests_refused_total{status="408"}': 1,
-    }
+    refused = handling.answer(body)
+    assert isinstance(refused, Refusal)
+    assert refused.status == 400
+    assert refused.text.startswith("not an AdmissionReview: ")
+    late = handling.answer(body, complete=False)
+    assert late == Refusal(408, f"only {len(body)} bytes of the review arrived within 2 s")
+    assert grown(before, handling.counts) == {}  # The caller counts what it refuses.
 
 
 def test_incomplete_review_is_allowed_unchanged(handling: Handling) -> None:
     handling.source.view = view(SLEEPING, namespaces=KNOWN)
     body = review_of(QUICK)
-    answer = handling.later(body[:-10], complete=False)
-    assert (answer.status, answer.close) == (200, False)
-    response = json.loads(answer.body)["response"]
+    response = handling.response(body[:-10], complete=False)
     assert "patch" not in response
     assert "podsettle: DeadlineExceeded: " in response["warnings"][0]
-    assert "patch" in json.loads(handling.later(body[:-10], body[-10:]).body)["response"]
+    assert response["auditAnnotations"] == {"skipped": "DeadlineExceeded"}
+    assert "patch" in handling.response(body[:-10], body[-10:])
 
 
-def test_incomplete_review_above_the_memory_budget_is_allowed_unchanged(
-    handling: Handling,
+@pytest.mark.parametrize(("length", "decided"), [(256 * 1024, True), (256 * 1024 + 1, False)])
+def test_exhausted_memory_leaves_incomplete_and_long_reviews_unchanged(
+    handling: Handling, length: int, decided: bool
 ) -> None:
     handling.source.view = view(SLEEPING, namespaces=KNOWN)
-    body = review_of(QUICK).ljust(DEFAULT_LIMITS.guaranteed_body_bytes + 100)
+    body = review_of(QUICK).ljust(length)
     limit = handling.budget.limit_bytes
     handling.budget.limit_bytes = 0
     try:
-        answer = handling.later(body[:-100], complete=False)
-        whole = handling.later(body[:-100], body[-100:])
+        incomplete = handling.response(body[:-100], complete=False)
+        whole = handling.response(body[:-100], body[-100:])
     finally:
         handling.budget.limit_bytes = limit
-    response = json.loads(answer.body)["response"]
-    assert "podsettle: Overloaded: other reviews and answers" in response["warnings"][0]
-    assert "patch" in json.loads(whole.body)["response"]
+    assert "podsettle: Overloaded: other reviews and answers" in incomplete["warnings"][0]
+    assert ("patch" in whole) is decided
+    assert decided or "podsettle: Overloaded: " in whole["warnings"][0]
     assert handling.budget.used_bytes == 0
 
 
-def test_review_that_was_queued_for_too_long_is_shed(handling: Handling) -> None:
+def test_review_above_the_maximum_length_is_left_unchanged(handling: Handling) -> None:
     handling.source.view = view(SLEEPING, namespaces=KNOWN)
-    body = review_of(QUICK)
-    # No time at all is left, so any time in the queue is too long.
-    shed = handling.now(body, timeout_seconds=0.0)
-    assert shed is not None
-    response = json.loads(shed)["response"]
-    assert "podsettle: Overloaded: 0 reviews are under way" in response["warnings"][0]
+    body = review_of(QUICK).ljust(DEFAULT_LIMITS.max_review_bytes)
+    assert "patch" in handling.response(body[:9], body[9:])
+    response = handling.response(body, b" ")
+    assert "UnsupportedReview: the review has 4194305 bytes" in response["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("queued_seconds", "deadline_seconds", "is_shed"),
+    [(0.8, 7.0, False), (1.1, 7.0, True), (0.2, 1.4, False), (0.4, 1.4, True), (1.1, 21, True)],
+)
+def test_review_that_was_queued_for_too_long_is_shed(
+    handling: Handling, queued_seconds: float, deadline_seconds: float, is_shed: bool
+) -> None:
+    """At most a quarter of its deadline, and at most one second."""
+    handling.source.view = view(SLEEPING, namespaces=KNOWN)
+    options: dict[str, Any] = {
+        "queued_seconds": queued_seconds,
+        "deadline_seconds": deadline_seconds,
+    }
+    response = handling.response(review_of(QUICK), **options)
+    assert ("patch" in response) is not is_shed
+    if is_shed:
+        text = f"podsettle: Overloaded: this review waited {queued_seconds:g} s"
+        assert text in response["warnings"][0]
+    refused = handling.answer(b"{}", **options)
+    assert isinstance(refused, Refusal)
+    assert refused.status == 400
 
 
 START = {"waitFor": [{"dns": "a.b"}]}
@@ -231,17 +262,12 @@ UNEVALUATED: dict[str, tuple[Any, str]] = {
 def lines_about(
     handling: Handling, caplog: pytest.LogCaptureFixture, document: Any, seen: Snapshot
 ) -> list[str]:
-    """Return the lines of the log about a review, after either way of answering it."""
+    """Return the lines of the log about a review."""
     handling.source.view = seen
-    found: list[list[str]] = []
-    for handle in (handling.now, handling.later):
-        caplog.clear()
-        handle(review_of(document))
-        handling.flush()
-        found.append([record.getMessage() for record in caplog.records])
-    at_once, later = found
-    assert at_once == later
-    return at_once
+    caplog.clear()
+    handling.answer(review_of(document))
+    handling.flush()
+    return [record.getMessage() for record in caplog.records]
 
 
 @pytest.mark.parametrize("case", UNEVALUATED)

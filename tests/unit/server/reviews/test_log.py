@@ -49,12 +49,12 @@ def answer_to(
     source: ManifestsSource, pod: Any, cache: DecisionCache | None = None, **request: Any
 ) -> Answer:
     body = json.dumps(review(pod, **request)).encode()
-    return admit(body, Decider(SETTINGS, cache), source.view.policies, source.view)
+    return admit(body, Decider(SETTINGS, cache), source.view)
 
 
 def record(review_log: ReviewLog, answer: Answer) -> None:
     assert answer.request is not None
-    review_log.record(answer.request, answer.rendered)
+    review_log.record(answer.request, answer.decision)
 
 
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
@@ -71,9 +71,9 @@ async def test_settled_pod_has_one_line_and_its_reinvocation_one_at_debug_level(
     cache = DecisionCache() if cached else None
     for _ in range(2):
         first = answer_to(source, TEKTON, cache)
-        settled = jsonpatch.apply_patch(TEKTON, list(first.rendered.operations))
+        settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
         second = answer_to(source, settled, cache)
-        assert "AlreadySettled" in second.rendered.texts.log_summary
+        assert "AlreadySettled" in second.decision.texts.log_summary
         record(review_log, first)
         record(review_log, second)
     review_log.flush()
@@ -97,11 +97,11 @@ async def test_pod_that_gets_another_remedy_when_reviewed_again_has_a_line(
 ) -> None:
     caplog.set_level("INFO")
     first = answer_to(source, TEKTON)
-    settled = jsonpatch.apply_patch(TEKTON, list(first.rendered.operations))
+    settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
     # A container that another webhook has injected.
     settled["spec"]["initContainers"].append({"name": "late", "image": "x", "command": ["/late"]})
     again = answer_to(source, settled)
-    assert again.rendered.patch
+    assert again.decision.patch
     review_log = ReviewLog()
     record(review_log, again)
     review_log.flush()
@@ -145,7 +145,7 @@ async def test_line_at_debug_level_follows_the_earlier_lines(
     caplog.set_level("DEBUG")
     review_log = ReviewLog()
     first = answer_to(source, TEKTON)
-    settled = jsonpatch.apply_patch(TEKTON, list(first.rendered.operations))
+    settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
     record(review_log, first)
     record(review_log, answer_to(source, settled))
     assert [r.levelname for r in logged.records] == ["INFO", "DEBUG"]
@@ -186,7 +186,7 @@ async def test_long_name_is_cut_and_cannot_forge_a_line(
 ) -> None:
     caplog.set_level("INFO")
     text = "x\nforged\r\x1b[31m" + "y" * 1_000_000
-    rendered = answer_to(source, TEKTON).rendered
+    rendered = answer_to(source, TEKTON).decision
     request: dict[str, Any] = {} if field == "name" else {field: text}
     pod = (
         {**TEKTON, "metadata": {**TEKTON["metadata"], "name": text}} if field == "name" else TEKTON
@@ -219,7 +219,7 @@ async def test_line_has_a_maximum_length_even_if_each_character_is_escaped(
     named = answer_to(source, TEKTON | {"metadata": metadata}, **names).request
     assert named is not None
     review_log = ReviewLog()
-    review_log.record(named, answer_to(source, TEKTON).rendered)
+    review_log.record(named, answer_to(source, TEKTON).decision)
     review_log.flush()
     (line,) = logged.lines
     assert len(line) <= 2400
@@ -232,7 +232,7 @@ async def test_long_name_does_not_occupy_memory_until_the_flush(
     source: ManifestsSource, caplog: pytest.LogCaptureFixture, field: str
 ) -> None:
     caplog.set_level("INFO")
-    rendered = answer_to(source, TEKTON).rendered
+    rendered = answer_to(source, TEKTON).decision
     review_log = ReviewLog()
     review_log.record(make_request(TEKTON, "ci"), rendered)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The FastAPI route POST /mutate, behind servers that know nothing of podsettle."""
+"""The FastAPI route POST /mutate, behind servers that know nothing of podsettle and without any."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import copy
 import json
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from time import monotonic
 from typing import Any
 
 import httpx
@@ -19,17 +18,16 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import Message
 
-from tests.support.http_client import mutate as request_bytes
-from tests.support.reviews import PODS, load_pod, patch_of, review
+from tests.support.reviews import PODS, UID, load_pod, patch_of, review
 from tests.support.server_fixtures import SETTINGS, STEADY, make_app, make_components
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that, eventually
 from webhook.cluster.manifest_files_source import ManifestsSource
+from webhook.cluster.source import NamespaceLookup
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import admit
 from webhook.server.app import create_app
 from webhook.server.components import Components
-from webhook.server.limits import DEFAULT_LIMITS
-from webhook.server.reviews.client_certs import CLIENT_CERTIFICATE_KEY
+from webhook.server.reviews.request import answer_seconds
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 with warnings.catch_warnings():
@@ -67,11 +65,11 @@ def served_by_uvicorn(app: FastAPI, http: str) -> Iterator[httpx.Client]:
     try:
         await_that(lambda: server.started, "uvicorn has started")
         port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS) as client:
             yield client
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(TIMEOUT_SECONDS)
         assert not thread.is_alive()
 
 
@@ -80,27 +78,29 @@ def check_all_answers(client: httpx.Client, source: ManifestsSource) -> None:
     for path in PODS:
         answer = client.post("/mutate?timeout=5s", json=review(load_pod(path)))
         assert (answer.status_code, answer.headers["content-type"]) == (200, JSON["content-type"])
-        view = source.view
-        decided = admit(answer.request.content, Decider(SETTINGS), view.policies, view)
+        decided = admit(answer.request.content, Decider(SETTINGS), source.view)
         assert answer.content == decided.body
-        assert "connection" not in answer.headers
     answer = client.post("/mutate/", json=long_review())
     assert LONG_COMMAND in json.dumps(patch_of(answer.json()))
     for method in ("GET", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"):
         refused = client.request(method, "/mutate")
         assert (refused.status_code, refused.text) == (405, "POST an AdmissionReview here\n")
         assert refused.headers["allow"] == "POST"
-        assert refused.headers["connection"] == "close"
     assert client.head("/mutate/").status_code == 405
-    wrong_type = client.post("/mutate", content=b"{}", headers={"content-type": "text/plain"})
-    assert (wrong_type.status_code, wrong_type.headers["connection"]) == (415, "close")
-    assert wrong_type.headers["content-type"] == "text/plain; charset=utf-8"
-    unreadable = client.post("/mutate", content=b"{}", headers=JSON)
-    assert unreadable.status_code == 400
-    assert unreadable.text.startswith("not an AdmissionReview: ")
-    assert "connection" not in unreadable.headers
+    for content_type in ("text/plain", "application/yaml", None):
+        headers = {"content-type": content_type} if content_type else {}
+        wrong_type = client.post("/mutate", content=b"{}", headers=headers)
+        assert wrong_type.status_code == 415
+        assert "application/json" in wrong_type.text
+        assert wrong_type.headers["content-type"] == "text/plain; charset=utf-8"
+    for body in (b"", b"{", b"[]", b"null", b"{}", b'{"request":{}}', b"\xff\xfe"):
+        unreadable = client.post("/mutate", content=body, headers=JSON)
+        assert unreadable.status_code == 400
+        assert unreadable.text.startswith("not an AdmissionReview: ")
+    charset = {"content-type": "Application/JSON; charset=utf-8"}
+    assert client.post("/mutate", json=review(TEKTON), headers=charset).status_code == 200
     metrics = client.get("/metrics").text
-    for status, count in ((405, 7), (415, 1), (400, 1)):
+    for status, count in ((405, 7), (415, 3), (400, 7)):
         assert f'podsettle_requests_refused_total{{status="{status}"}} {count}.0' in metrics
 
 
@@ -119,39 +119,7 @@ def test_route_answers_reviews_and_refuses_other_requests_in_a_test_client(
         check_all_answers(client, source)
 
 
-@pytest.mark.parametrize("http", ["httptools", "h11"])
-def test_incomplete_body_is_answered_within_the_deadline_behind_plain_uvicorn(
-    app: FastAPI, components: Components, http: str
-) -> None:
-    whole = request_bytes(review(TEKTON), "?timeout=200ms")
-
-    async def answer_to(request: bytes, address: httpx.URL) -> bytes:
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        writer.write(request)
-        head = await reader.readuntil(b"\r\n\r\n")
-        writer.close()
-        return head
-
-    with served_by_uvicorn(app, http) as client:
-        head = asyncio.run(answer_to(whole[:-100], client.base_url))
-        assert head.startswith(b"HTTP/1.1 200 ")
-        head = asyncio.run(
-            answer_to(request_bytes(b'{"request"', "?timeout=200ms", length=100), client.base_url)
-        )
-        assert head.startswith(b"HTTP/1.1 408 ")
-        assert b"connection: close" in head
-        metrics = client.get("/metrics").text
-        assert 'podsettle_outcomes_total{reason="DeadlineExceeded",remedy=""} 1.0' in metrics
-        assert 'podsettle_requests_refused_total{status="408"} 1.0' in metrics
-    assert components.review_budget.used_bytes == 0
-
-
-async def call(
-    app: FastAPI,
-    *received: Message,
-    on_send: Callable[[], None] = lambda: None,
-    **scope: Any,
-) -> list[Message]:
+async def call(app: FastAPI, *received: Message, query: bytes = b"") -> list[Message]:
     """Return the messages that the application sends for a request to /mutate."""
     waiting, sent = list(received), []
 
@@ -162,11 +130,10 @@ async def call(
 
     async def send(message: Message) -> None:
         sent.append(message)
-        on_send()
 
     headers = [(b"content-type", b"application/json")]
-    request = {"type": "http", "method": "POST", "path": "/mutate", "query_string": b""}
-    await app({**request, "headers": headers, **scope}, receive, send)
+    request = {"type": "http", "method": "POST", "path": "/mutate", "query_string": query}
+    await app({**request, "headers": headers}, receive, send)
     return sent
 
 
@@ -174,11 +141,13 @@ def piece(body: bytes, more_body: bool = False) -> Message:
     return {"type": "http.request", "body": body, "more_body": more_body}
 
 
+@pytest.mark.parametrize("body", [b"", b'{"request"'])
 async def test_client_that_disconnects_is_neither_counted_nor_logged(
-    app: FastAPI, components: Components, caplog: pytest.LogCaptureFixture
+    app: FastAPI, components: Components, caplog: pytest.LogCaptureFixture, body: bytes
 ) -> None:
-    await call(app, piece(b'{"request"', more_body=True), {"type": "http.disconnect"})
-    assert components.review_budget.used_bytes == 0
+    await call(app, piece(body, more_body=True), {"type": "http.disconnect"})
+    assert components.handler.budget.used_bytes == 0
+    assert components.drain.reviews == 0
     assert not caplog.records
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
         metrics = (await client.get("/metrics")).text
@@ -191,9 +160,8 @@ async def test_client_that_disconnects_is_neither_counted_nor_logged(
     [
         ({"max_review_bytes": 5000}, " bytes, and podsettle reads up to 5000"),
         ({"memory_bytes": 2500, "guaranteed_body_bytes": 2000}, "Overloaded: other reviews"),
-        ({"max_waiting_reviews": -1}, "Overloaded: 0 reviews are under way"),
-        ({"max_queue_share": 0.0}, "Overloaded: 0 reviews are under way"),
-        ({"max_queue_seconds": 0.0}, "Overloaded: 0 reviews are under way"),
+        ({"max_queue_share": 0.0}, "Overloaded: this review waited"),
+        ({"max_queue_seconds": 0.0}, "Overloaded: this review waited"),
         ({"body_timeout_seconds": 0.01}, "DeadlineExceeded: only 3000 bytes"),
     ],
     ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
@@ -201,78 +169,162 @@ async def test_client_that_disconnects_is_neither_counted_nor_logged(
 async def test_limits_of_a_review_can_be_set(
     source: ManifestsSource, limits: dict[str, Any], text: str
 ) -> None:
-    app = make_app(source, limits=replace(STEADY, **limits))
+    components = make_components(source, limits=replace(STEADY, **limits))
     body = json.dumps(review(TEKTON)).encode()
     assert 6000 < len(body) < 16_000
     pieces = [piece(body[:3000], more_body=True)]
     if "body_timeout_seconds" not in limits:
         pieces.append(piece(body[3000:]))
-    _, answer = await call(app, *pieces)
+    _, answer = await call(create_app(components), *pieces)
     response = json.loads(answer["body"])["response"]
     assert "patch" not in response
     assert text in response["warnings"][0]
+    assert components.handler.budget.used_bytes == 0
 
 
-async def test_length_of_a_body_can_be_limited(source: ManifestsSource) -> None:
-    app = make_app(source, limits=replace(STEADY, max_body_bytes=5000))
-    start, answer = await call(app, piece(b" " * 5001, more_body=True))
-    assert (start["status"], answer["body"]) == (413, b"the body is longer than 5000 bytes\n")
-
-
-async def test_body_above_the_maximum_is_refused_before_its_end(
+async def test_body_without_a_uid_that_is_late_is_answered_408(
     app: FastAPI, components: Components
 ) -> None:
-    quarter = b" " * (DEFAULT_LIMITS.max_body_bytes // 4)
-    pieces = [piece(quarter, more_body=True)] * 4 + [piece(b" ", more_body=True)]
-    start, *_ = await call(app, *pieces)
+    start, _ = await call(app, piece(b'{"request"', more_body=True), query=b"timeout=10ms")
+    assert start["status"] == 408
+    assert components.handler.budget.used_bytes == 0
+
+
+async def test_body_above_the_maximum_is_refused_before_its_end(source: ManifestsSource) -> None:
+    app = make_app(source, limits=replace(STEADY, max_body_bytes=5000))
+    start, *_ = await call(app, piece(b" " * 5001, more_body=True))
     assert start["status"] == 413
-    assert (b"connection", b"close") in start["headers"]
-    assert components.review_budget.used_bytes == 0
 
 
-async def test_long_answer_is_sent_in_pieces_and_counted_while_it_is_sent(
-    app: FastAPI,
-    components: Components,
+async def post(client: httpx.AsyncClient, body: Any) -> dict[str, Any]:
+    answer = await client.post("/mutate", json=body)
+    assert answer.status_code == 200, answer.text
+    decoded: dict[str, Any] = answer.json()
+    assert decoded["kind"] == "AdmissionReview"
+    assert decoded["response"]["uid"] == UID
+    assert decoded["response"]["allowed"] is True
+    return decoded
+
+
+async def test_covered_pod_is_patched(client: httpx.AsyncClient) -> None:
+    answer = await post(client, review(TEKTON))
+    assert answer["apiVersion"] == "admission.k8s.io/v1"
+    paths = [operation["path"] for operation in patch_of(answer)]
+    assert "/spec/initContainers/0/command" in paths
+    assert (
+        "tekton-on-crio/postInitSleep[prepare]=Applied"
+        in (answer["response"]["auditAnnotations"]["applied"])
+    )
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"operation": "UPDATE"},
+        {"operation": "DELETE", "object": None},
+        {"operation": "CONNECT"},
+        {"subResource": "ephemeralcontainers"},
+        {"subResource": "binding"},
+        {"resource": {"group": "apps", "version": "v1", "resource": "deployments"}},
+        {"resource": {"group": "example.com", "version": "v1", "resource": "pods"}},
+    ],
+    ids=str,
+)
+async def test_request_that_does_not_create_a_pod_is_allowed_unchanged(
+    client: httpx.AsyncClient, request_: dict[str, Any]
 ) -> None:
-    counted: set[tuple[int, int]] = set()
-
-    def count() -> None:
-        counted.add((components.in_flight.reviews, components.review_budget.used_bytes))
-
-    start, *pieces = await call(app, piece(json.dumps(long_review()).encode()), on_send=count)
-    lengths = [len(message["body"]) for message in pieces]
-    whole = int(dict(start["headers"])[b"content-length"])
-    assert sum(lengths) == whole > len(LONG_COMMAND)
-    assert set(lengths[:-1]) == {64 * 1024}
-    assert [message.get("more_body", False) for message in pieces] == [
-        *[True] * (len(pieces) - 1),
-        False,
-    ]
-    # The review itself is no longer counted.
-    assert counted == {(1, whole)}
-    assert (components.in_flight.reviews, components.review_budget.used_bytes) == (0, 0)
+    answer = await post(client, review(TEKTON, **request_))
+    assert patch_of(answer) == []
+    assert answer["response"]["auditAnnotations"] == {"skipped": "NotPodCreate"}
 
 
-async def test_time_since_the_request_was_received_counts_as_queueing(app: FastAPI) -> None:
-    body = piece(json.dumps(review(TEKTON)).encode())
-    for waited_seconds, settled in ((0.5, True), (1.5, False)):
-        state = {"received_at": monotonic() - waited_seconds}
-        sent = await call(app, body, state=state)
-        response = json.loads(sent[1]["body"])["response"]
-        assert ("patch" in response) is settled
-        assert settled or "podsettle: Overloaded: " in response["warnings"][0]
-
-
-async def test_client_certificate_in_the_state_is_required_if_configured(
-    source: ManifestsSource,
+async def test_other_review_version_is_answered_in_that_version(
+    client: httpx.AsyncClient,
 ) -> None:
-    app = make_app(source, needs_certificate=True)
-    body = piece(json.dumps(review(TEKTON)).encode())
-    scopes: list[dict[str, Any]] = [{}, {"state": {}}, {"method": "GET"}]
-    for scope in scopes:
-        start, answer = await call(app, body, **scope)
-        assert start["status"] == 403
-        assert answer["body"].startswith(b"this path needs a client certificate")
-        assert (b"content-type", b"text/plain; charset=utf-8") in start["headers"]
-    start, _ = await call(app, body, state={CLIENT_CERTIFICATE_KEY: {"subject": ()}})
-    assert start["status"] == 200
+    answer = await post(client, review(TEKTON) | {"apiVersion": "admission.k8s.io/v1beta1"})
+    assert answer["apiVersion"] == "admission.k8s.io/v1beta1"
+    assert patch_of(answer) == []
+    assert "UnsupportedReview" in answer["response"]["warnings"][0]
+
+
+@pytest.mark.parametrize("pod", [None, 1, "pod", [], {"spec": {"containers": {"name": "a"}}}])
+async def test_malformed_pod_is_allowed_unchanged(client: httpx.AsyncClient, pod: Any) -> None:
+    answer = await post(client, review({}, namespace="ci", object=pod))
+    assert patch_of(answer) == []
+
+
+async def test_review_cannot_forge_lines_of_the_log(
+    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await client.post("/mutate", json=review(TEKTON, uid="x\n2026-11-21 ERROR forged"))
+
+    def logged() -> list[str]:
+        return [r.getMessage() for r in caplog.records if "uid" in r.getMessage()]
+
+    await eventually(logged)
+    (message,) = logged()
+    assert "\n" not in message
+    assert r"\n2026-11-21 ERROR forged" in message
+
+
+async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> None:
+    metrics = (await client.get("/metrics")).text
+    for reason in ("Overloaded", "DeadlineExceeded", "InternalError"):
+        assert f'podsettle_outcomes_total{{reason="{reason}",remedy=""}} 0.0' in metrics
+    await post(client, review(TEKTON))
+    await post(client, review(TEKTON, operation="UPDATE"))
+    lines = (await client.get("/metrics")).text.splitlines()
+    assert 'podsettle_reviews_total{result="patched"} 1.0' in lines
+    assert 'podsettle_reviews_total{result="unchanged"} 1.0' in lines
+    assert 'podsettle_outcomes_total{reason="Applied",remedy="postInitSleep"} 2.0' in lines
+    assert 'podsettle_outcomes_total{reason="NotPodCreate",remedy=""} 1.0' in lines
+    assert "podsettle_review_duration_seconds_count 2.0" in lines
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("", 7),
+        ("timeout=2s", 1.4),
+        ("timeout=1m0s", 21),
+        ("timeout=500ms&x=y", 0.35),
+        ("x=y&timeout=10s", 7),
+        ("timeout=0", 7),
+        ("timeout=0s", 7),
+        ("timeout=", 7),
+        ("timeout=soon", 7),
+        ("timeout=-1s", 7),
+        ("timeout=99999h", 21),
+    ],
+)
+def test_deadline_is_a_share_of_the_api_servers_timeout(query: str, seconds: float) -> None:
+    assert answer_seconds(query.encode()) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("query", "seconds"), [("?timeout=1s", 0.175), ("?timeout=30s", 0.5)])
+@pytest.mark.parametrize("found", [True, False])
+async def test_namespace_look_up_gets_a_small_share_of_the_deadline(
+    query: str, seconds: float, source: ManifestsSource, found: bool
+) -> None:
+    view = source.view
+    asked: list[object] = []
+    source.view = replace(view, namespaces={}, invents_namespaces=False)
+
+    async def fetch_namespace(name: str, client: str, seconds: float) -> NamespaceLookup:
+        asked.append((name, client, seconds))
+        if not found:
+            return NamespaceLookup.MISSING
+        source.view = view
+        return NamespaceLookup.FOUND
+
+    source.fetch_namespace = fetch_namespace  # type: ignore[assignment,method-assign]
+    transport = httpx.ASGITransport(make_app(source))
+    async with httpx.AsyncClient(transport=transport, base_url="https://x") as client:
+        answer = (await client.post(f"/mutate{query}", json=review(TEKTON))).json()
+        metrics = (await client.get("/metrics")).text.splitlines()
+    assert bool(patch_of(answer)) is found
+    assert found or "NamespaceUnknown" in answer["response"]["warnings"][0]
+    assert asked == [(TEKTON["metadata"]["namespace"], "127.0.0.1", pytest.approx(seconds))]
+    result = "found" if found else "missing"
+    assert f'podsettle_namespace_lookups_total{{result="{result}"}} 1.0' in metrics
