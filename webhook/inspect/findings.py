@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from webhook.cluster.unread import Unread
 
 MAX_EVIDENCE = 5
 """The maximum number of pieces of evidence in a finding, because people read them."""
@@ -56,12 +60,18 @@ class Area(msgspec.Struct, frozen=True, rename="camel"):
     right: str = ""
     """The missing right, such as `list pods in all namespaces`. Empty if none is missing."""
 
+    @classmethod
+    def of(cls, unread: Unread) -> Area:
+        """Return the area of objects that could not be read."""
+        right = str(unread.right) if unread.is_denied else ""
+        return cls(unread.resource, Looked.NOT_LOOKED_AT, unread.other_cause, right)
+
     @property
     def limit(self) -> str:
         """A clause that says what was not looked at and why."""
-        details = [f"needs the right to {self.right}"] if self.right else []
-        details += [self.why] if self.why else []
-        return f"{self.name} ({'; '.join(details)})" if details else self.name
+        right = f"needs the right to {self.right}" if self.right else ""
+        details = "; ".join(filter(None, (right, self.why)))
+        return f"{self.name} ({details})" if details else self.name
 
 
 class Evidence(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,22 +1,29 @@
-"""The installation of podsettle in a cluster, as its Deployment describes it.
+"""The installation of podsettle in a cluster, and for which new pods the API server calls it.
 
-Commands read what the server was started with from the arguments and the environment of the
-Deployment. So they need no access to the pods.
+Commands read what the server was started with from the arguments and the environment of its
+Deployment, so they need no access to the pods. A decision says what podsettle does with a pod that
+it is asked about. The API server may not ask: a selector of the webhook configuration leaves the
+pod out, or there is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from enum import StrEnum
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
-from webhook.core.constants import GROUP
-from webhook.core.defects.versions import Version, parse_version
+from webhook.core.admission.decider import OperatorSettings
+from webhook.core.cluster.view import Namespace
+from webhook.core.constants import GROUP, LABEL_NAMESPACE_NAME
+from webhook.core.defects.versions import parse_version
 from webhook.core.docs_url import docs_url_problem
+from webhook.core.labels import Labels, compile_requirement
+from webhook.core.policy.cluster_webhooks import OWN_MATCH_CONDITIONS
 from webhook.core.types import Json
 
 CONFIGURATIONS_RIGHT = Right(
@@ -24,39 +31,24 @@ CONFIGURATIONS_RIGHT = Right(
 )
 _SELECTOR = "labelSelector=app.kubernetes.io/name%3Dpodsettle"
 _COMPONENT_LABEL = "app.kubernetes.io/component"
+_DEFAULTS = {"service": "podsettle", "lease": "podsettle", "tls-secret": "podsettle-tls"}
+"""The defaults of `podsettle serve` that are names of objects."""
 _OPTIONS_BY_VARIABLE = {"PODSETTLE_NAMESPACE": "own-namespace"}
 """The variables of `podsettle serve` whose names do not follow from the names of the options."""
-_VARIABLE_PREFIX = "PODSETTLE_"
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An installed webhook. The defaults are those of `podsettle serve`."""
+    """An installed webhook."""
 
     namespace: str
     name: str
     """The name of the Deployment. The chart gives all its objects this name."""
     arguments: Mapping[str, str]
-    """The options of `podsettle serve` without their dashes, from arguments and environment. The
-    value of a flag is empty."""
+    """The options of `podsettle serve` without their dashes, from arguments and environment, and
+    some of its defaults. The value of a flag is empty."""
     deployment: Json
     """The Deployment, as the API server returned it."""
-
-    @property
-    def linger_image(self) -> str | None:
-        """The image of the helper, or None if there is none."""
-        return self.arguments.get("linger-image") or None
-
-    @property
-    def linger_version(self) -> Version | None:
-        """The version of the helper that the operator gave, or None."""
-        return parse_version(self.arguments.get("linger-version", ""))
-
-    @property
-    def docs_url(self) -> str | None:
-        """The address of the documentation that the operator gave, or None."""
-        url = self.arguments.get("docs-url") or None
-        return None if url is None or docs_url_problem(url) else url
 
     @property
     def own_namespace(self) -> str | None:
@@ -64,23 +56,19 @@ class Installation:
         return self.arguments.get("own-namespace") or None
 
     @property
-    def protected_namespace(self) -> str | None:
-        """The namespace for which decisions are never positive, or None.
+    def settings(self) -> OperatorSettings:
+        """The settings of decisions, as far as they are valid.
 
         Any tenant can create a Deployment with podsettle's labels. It must not hide the pods of
         another namespace.
         """
-        return self.own_namespace if self.own_namespace == self.namespace else None
-
-    @property
-    def service(self) -> str:
-        """The name of the Service."""
-        return self.arguments.get("service", "podsettle")
-
-    @property
-    def lease(self) -> str:
-        """The name of the Lease."""
-        return self.arguments.get("lease", "podsettle")
+        url = self.arguments.get("docs-url", "")
+        return OperatorSettings(
+            self.own_namespace if self.own_namespace == self.namespace else None,
+            self.arguments.get("linger-image") or None,
+            None if not url or docs_url_problem(url) else url,
+            parse_version(self.arguments.get("linger-version", "")),
+        )
 
     @property
     def configuration(self) -> str:
@@ -91,11 +79,6 @@ class Installation:
     def is_self_managed(self) -> bool:
         """Whether podsettle issues its certificate itself."""
         return self.arguments.get("tls") == "self-managed"
-
-    @property
-    def tls_secret(self) -> str:
-        """The name of the Secret into which podsettle writes a certificate that it issues."""
-        return self.arguments.get("tls-secret", "podsettle-tls")
 
     @property
     def service_account(self) -> str:
@@ -115,6 +98,61 @@ class Absent:
     """Whether there are too many Deployments, so that a user has to choose a namespace."""
 
 
+class Called(StrEnum):
+    """Whether the API server calls podsettle for a pod."""
+
+    YES = "True"
+    NO = "False"
+    UNKNOWN = "Unknown"
+
+
+class WebhookCall(NamedTuple):
+    """Whether the API server calls podsettle for a new pod, and why not."""
+
+    called: Called
+    why: str = ""
+    """A clause. Empty if podsettle is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookCalls:
+    """podsettle's webhooks in all webhook configurations of a cluster."""
+
+    webhooks: tuple[Json, ...] = ()
+    readable: bool = True
+    """Whether the user may read the configurations."""
+
+    def call_for(self, namespace: Namespace, labels: Labels) -> WebhookCall:
+        """Return whether the API server calls podsettle for a new pod with these labels."""
+        if not self.readable:
+            return WebhookCall(Called.UNKNOWN, f"it needs the right to {CONFIGURATIONS_RIGHT}")
+        for_pods = list(filter(_is_for_new_pods, self.webhooks))
+        in_namespace = _selecting("namespaceSelector", for_pods, namespace.labels)
+        matching = _selecting("objectSelector", in_namespace, labels)
+        # Only the API server evaluates conditions, which are expressions of CEL.
+        conditions = [
+            {each["name"] for each in webhook.get("matchConditions") or ()} - OWN_MATCH_CONDITIONS
+            for webhook in matching
+        ]
+        if matching and not all(conditions):
+            return WebhookCall(Called.YES)
+        if matching:
+            names = ", ".join(sorted(set(chain.from_iterable(conditions))))
+            why = f"its webhook has match conditions of the operator: {names}"
+            return WebhookCall(Called.UNKNOWN, why)
+        why = "no objectSelector of podsettle's webhooks matches the pod's labels"
+        if not self.webhooks:
+            why = "no MutatingWebhookConfiguration is podsettle's"
+        elif not for_pods:
+            why = "no rule of podsettle's webhooks is for the creation of pods"
+        elif not in_namespace:
+            others = {k: v for k, v in namespace.labels.items() if k != LABEL_NAMESPACE_NAME}
+            why = f"no namespaceSelector of podsettle's webhooks matches namespace {namespace.name}"
+            if _selecting("namespaceSelector", for_pods, others):
+                why = f"the webhook configuration excludes namespace {namespace.name} by name"
+        return WebhookCall(Called.NO, why)
+
+
 async def find_installation(
     reader: ClusterReader, namespace: str | None = None
 ) -> Installation | Absent:
@@ -127,26 +165,34 @@ async def find_installation(
     """
     if namespace is not None:
         return await _find_in(reader, [namespace])
-    configurations: list[Json] | None = None
-    with suppress(NotAllowedError):
-        configurations = await reader.list(CONFIGURATIONS_RIGHT)
-    called = sorted({service_namespace(each) for each in configurations or ()} - {""})
-    in_called = await _find_in(reader, called) if called else None
+    why, denied = "no MutatingWebhookConfiguration is podsettle's", list[Right]()
+    called: set[str] = set()
+    try:
+        called = {*map(service_namespace, await reader.list(CONFIGURATIONS_RIGHT))} - {""}
+    except NotAllowedError as error:
+        why, denied = "podsettle's Deployment could not be looked for", [error.right]
+    in_called = await _find_in(reader, sorted(called)) if called else None
     if isinstance(in_called, Installation) or (in_called is not None and in_called.several):
         return in_called
     found = await _find_in(reader, [None])
     if isinstance(found, Installation) or not found.rights:
         return found
-    if configurations is None:
-        why = "podsettle's Deployment could not be looked for"
-        return Absent(why, (*found.rights, CONFIGURATIONS_RIGHT))
-    return in_called or Absent("no MutatingWebhookConfiguration is podsettle's", found.rights)
+    return in_called or Absent(why, (*found.rights, *denied))
+
+
+async def read_webhook_calls(reader: ClusterReader) -> WebhookCalls:
+    """Read podsettle's webhooks. Raises Unreachable, and ApiError for an unexpected response."""
+    try:
+        items = await reader.list(CONFIGURATIONS_RIGHT)
+    except NotAllowedError:
+        return WebhookCalls(readable=False)
+    return WebhookCalls(tuple(chain.from_iterable(map(own_webhooks, items))))
 
 
 def installation_of(deployment: Json) -> Installation:
     """Return the installation that a Deployment describes."""
-    metadata = deployment["metadata"]
-    return Installation(metadata["namespace"], metadata["name"], _arguments(deployment), deployment)
+    metadata, arguments = deployment["metadata"], _DEFAULTS | _arguments(deployment)
+    return Installation(metadata["namespace"], metadata["name"], arguments, deployment)
 
 
 def own_webhooks(configuration: Json) -> list[Json]:
@@ -184,11 +230,9 @@ async def _find_in(
     if len(found) == 1:
         return installation_of(found[0])
     if found:
-        names = sorted(
-            f"{m['namespace']}/{m['name']}" for m in (each["metadata"] for each in found)
-        )
-        why = f"there are several Deployments of podsettle: {', '.join(names)}"
-        return Absent(why, several=True)
+        metadata = (each["metadata"] for each in found)
+        names = ", ".join(sorted(f"{each['namespace']}/{each['name']}" for each in metadata))
+        return Absent(f"there are several Deployments of podsettle: {names}", several=True)
     where = f" in {', '.join(filter(None, namespaces))}" if any(namespaces) else ""
     return Absent(f"there is no Deployment of podsettle{where}")
 
@@ -202,8 +246,8 @@ def _arguments(deployment: Json) -> dict[str, str]:
     options = {}
     for variable in container.get("env") or ():
         name = variable["name"]
-        if name.startswith(_VARIABLE_PREFIX):
-            usual = name.removeprefix(_VARIABLE_PREFIX).lower().replace("_", "-")
+        if name.startswith("PODSETTLE_"):
+            usual = name.removeprefix("PODSETTLE_").lower().replace("_", "-")
             option = _OPTIONS_BY_VARIABLE.get(name, usual)
             source = (variable.get("valueFrom") or {}).get("fieldRef") or {}
             if "value" in variable:
@@ -216,3 +260,31 @@ def _arguments(deployment: Json) -> dict[str, str]:
             option, equals, value = word.removeprefix("--").partition("=")
             options[option] = value if equals or following.startswith("-") else following
     return {option: value for option, value in options.items() if value.isprintable()}
+
+
+def _is_for_new_pods(webhook: Json) -> bool:
+    """Return whether a rule of a webhook includes the creation of pods."""
+    return any(
+        not {"CREATE", "*"}.isdisjoint(rule.get("operations") or ())
+        and not {"", "*"}.isdisjoint(rule.get("apiGroups") or ())
+        and not {"v1", "*"}.isdisjoint(rule.get("apiVersions") or ())
+        and not {"pods", "*", "*/*"}.isdisjoint(rule.get("resources") or ())
+        and rule.get("scope", "*") in ("*", "Namespaced")
+        for rule in webhook.get("rules") or ()
+    )
+
+
+def selector_matches(selector: Mapping[str, Any] | None, labels: Labels) -> bool:
+    """Return whether a LabelSelector matches. An empty one matches everything."""
+    selector = selector or {}
+    return all(
+        labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()
+    ) and all(
+        compile_requirement(each["operator"], each["key"], tuple(each.get("values") or ()))(labels)
+        for each in selector.get("matchExpressions") or ()
+    )
+
+
+def _selecting(selector: str, webhooks: list[Json], labels: Labels) -> list[Json]:
+    """Return the webhooks one of whose selectors matches labels."""
+    return [each for each in webhooks if selector_matches(each.get(selector), labels)]

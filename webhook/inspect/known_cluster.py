@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decider import Decider, OperatorSettings, pod_decision
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.decider import Decider, OperatorSettings
+from webhook.core.admission.decision import Decision, pod_decision
 from webhook.core.admission.review import GroupVersionResource, Request
 from webhook.core.pod import Pod, decode_pod
 from webhook.core.policy.model import SettlePolicy
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     # Manifests need no client of an API server, whose import takes 0.4 s and 60 MiB.
     from webhook.cluster.unread import Unread
     from webhook.cluster.view_reader import Kind
-    from webhook.inspect.webhook_calls import WebhookCalls
+    from webhook.inspect.installation import WebhookCalls
 
 _PODS = GroupVersionResource("", "v1", "pods")
 
@@ -80,42 +80,25 @@ class KnownCluster:
 
     def lists(self, kind: Kind) -> bool:
         """Return whether the view has all objects of a kind. Manifests may omit a kind."""
-        if self.is_live:
-            return self.has_read(kind)
-        if kind == "namespaces":
-            return bool(self.view.namespaces)
-        if kind == "runtimeclasses":
-            return bool(self.view.runtime_classes)
-        return True
+        listed = {"namespaces": self.view.namespaces, "runtimeclasses": self.view.runtime_classes}
+        return self.has_read(kind) if self.is_live else bool(listed.get(kind, True))
 
-    def can_decide(self, namespace: str) -> bool:
-        """Return whether the policies and the labels of a namespace were read."""
-        if not self.has_read("settlepolicies"):
-            return False
-        return self.has_read("namespaces") or self.view.namespace(namespace) is not None
-
-    def decide(
-        self, pod: Pod, namespace: str, extra_policies: Iterable[SettlePolicy] = ()
-    ) -> Decision:
+    def decide(self, pod: Pod, namespace: str) -> Decision:
         """Return what podsettle decides when a pod is created. Raises nothing.
 
-        `extra_policies` are those of `with_policies`. Images are not looked up, because registries
-        would be asked about every pod.
+        Images are not looked up, because registries would be asked about every pod.
         """
-        if extra := tuple(extra_policies):
-            return self.with_policies(extra).decide(pod, namespace)
         if pod.spec.runtime_class_name:
             encoded = msgspec.Raw(msgspec.json.encode(pod))
             of_class = class_fields(encoded, self.view.runtime_classes)
             if of_class.refusal:
-                return pod_decision(Reason.RUNTIME_CLASS_CONFLICT, of_class.refusal).decision
+                return pod_decision(Reason.RUNTIME_CLASS_CONFLICT, of_class.refusal)
             if of_class.spec:
                 pod = decode_pod(msgspec.json.encode(with_fields(encoded, of_class.spec)))
         request = Request(
             uid="", resource=_PODS, namespace=namespace, operation="CREATE", object=pod
         )
-        rendered, _ = self._decider.decide_safely(request, self.view.policies, self.view)
-        return rendered.decision
+        return self._decider.decide(request, self.view)
 
     def with_policies(self, policies: Iterable[SettlePolicy]) -> KnownCluster:
         """Return the cluster with more policies, which replace those of their names.

@@ -15,25 +15,15 @@ import msgspec
 
 from webhook.core.admission.apply_plan import parse_applied
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.constants import (
-    ANNOTATION_APPLIED,
-    ANNOTATION_MIRROR,
-    ANNOTATION_SETTLED,
-    ANNOTATION_SKIP,
-    ANNOTATION_SKIPPED,
-    ANNOTATION_START_GATE,
-    ANNOTATION_SUMMARY,
-    SKIP_RELABEL_ANNOTATIONS,
-)
+from webhook.core.constants import ANNOTATION_MIRROR, OWN_ANNOTATIONS, SKIP_RELABEL_ANNOTATIONS
+from webhook.core.decision_input import READ_ANNOTATIONS
 from webhook.core.pod import Pod, decode_pod
 from webhook.core.preview.document import copy_value
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.objects import LivePod
 
-_RECORDS = (ANNOTATION_APPLIED, ANNOTATION_SETTLED, ANNOTATION_SUMMARY, ANNOTATION_SKIPPED)
-_READ_ANNOTATIONS = frozenset(
-    {ANNOTATION_SKIP, ANNOTATION_START_GATE, ANNOTATION_MIRROR, *SKIP_RELABEL_ANNOTATIONS}
-)
+_RECORDS = OWN_ANNOTATIONS.difference(SKIP_RELABEL_ANNOTATIONS)
+_READ_ANNOTATIONS = READ_ANNOTATIONS.difference(_RECORDS) | {ANNOTATION_MIRROR}
 """The annotations of authors that decisions read."""
 _TOPOLOGY = "topology.kubernetes.io/"
 """The prefix of the labels that the API server copies from the node to the pod at its binding

@@ -15,13 +15,18 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import force_setattr
 
-from webhook.core.pod import UNSET, ObjectMeta, OwnerReference, Pod, WireStruct
+from webhook.core.constants import OBJECT_NAME
+from webhook.core.pod import UNSET, ObjectMeta, Pod, WireStruct
 from webhook.core.printable import cut
+from webhook.inspect.cluster_flags import Command, kubectl
 
 MAX_NAME_CHARACTERS = 253
 """The maximum length of a text that is no message. The API server allows no longer names."""
 MAX_MESSAGE_CHARACTERS = 1_024
 """The maximum length of a message. The texts that symptoms read stand at its beginning."""
+WORKLOAD_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "Job": "batch"}
+"""The kinds of Kubernetes that create pods, with their API groups. Other groups have kinds of the
+same names, such as OpenKruise's."""
 _FIRST_TIME, _LAST_TIME = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 """The times that can be meant. Arithmetic with others can leave the range of `datetime`."""
 
@@ -31,25 +36,55 @@ class _Bounded(WireStruct):
 
     def __post_init__(self) -> None:
         """Cut long texts, and discard impossible times."""
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if isinstance(value, str):
-                limit = MAX_MESSAGE_CHARACTERS if name == "message" else MAX_NAME_CHARACTERS
-                if len(value) > limit:
-                    force_setattr(self, name, cut(value, limit))
-            elif isinstance(value, datetime):
-                force_setattr(self, name, _possible(value))
+        _bound(self)
 
 
-def _possible(time: datetime | None) -> datetime | None:
+def _bound(struct: msgspec.Struct) -> None:
+    """Cut the long texts of a struct, and discard its impossible times."""
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        if isinstance(value, str):
+            limit = MAX_MESSAGE_CHARACTERS if name == "message" else MAX_NAME_CHARACTERS
+            if len(value) > limit:
+                force_setattr(struct, name, cut(value, limit))
+        elif isinstance(value, datetime):
+            force_setattr(struct, name, _possible(value))
+
+
+def _possible(time: datetime) -> datetime | None:
     """Return a time in UTC, or None if it cannot be meant. One without a zone counts as UTC."""
-    if time is None:
-        return None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     if not _FIRST_TIME <= time <= _LAST_TIME:
         return None
     return time if time.tzinfo is UTC else time.astimezone(UTC)
+
+
+class WorkloadName(NamedTuple):
+    """The controller of a pod, or the pod itself if it has none."""
+
+    kind: str
+    name: str
+    namespace: str
+    group: str = ""
+    """The API group of the kind."""
+
+    @property
+    def title(self) -> str:
+        """The kind and name for people, such as `Deployment/web`."""
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def rollout_command(self) -> Command:
+        """The command that replaces the workload's pods. Empty if there is none.
+
+        The API server does not check the name of an owner, so it may contain a command of a shell.
+        """
+        names = all(map(OBJECT_NAME.fullmatch, (self.namespace, self.name)))
+        if not (names and WORKLOAD_GROUPS.get(self.kind) == self.group == "apps"):
+            return ()
+        target = f"{self.kind.lower()}/{self.name}"
+        return kubectl("-n", self.namespace, "rollout", "restart", target)
 
 
 class LiveMetadata(ObjectMeta):
@@ -62,17 +97,26 @@ class LiveMetadata(ObjectMeta):
     """Undecoded, because it is a third of a pod, and read of few."""
 
     def __post_init__(self) -> None:
-        """Cut the long texts of owners, and discard an impossible time."""
-        force_setattr(self, "creation_timestamp", _possible(self.creation_timestamp))
-        if self.owner_references:
-            force_setattr(self, "owner_references", list(map(_bounded, self.owner_references)))
+        """Cut long texts, also those of owners, and discard an impossible time."""
+        for each in (self, *(self.owner_references or ())):
+            _bound(each)
 
+    @property
+    def workload(self) -> WorkloadName:
+        """The workload of a pod.
 
-def _bounded(owner: OwnerReference) -> OwnerReference:
-    """Return an owner with texts of bounded length."""
-    names = ("api_version", "kind", "name", "uid")
-    texts = {name: cut(getattr(owner, name), MAX_NAME_CHARACTERS) for name in names}
-    return msgspec.structs.replace(owner, **texts)
+        A ReplicaSet of a Deployment is named after it and the hash of its template, which the pod
+        has as a label. So no ReplicaSet has to be read.
+        """
+        owners = self.owner_references or ()
+        owner = next((each for each in owners if each.controller), owners[0] if owners else None)
+        if owner is None:
+            return WorkloadName("Pod", self.name, self.namespace)
+        kind, name = owner.kind, owner.name
+        template_hash = (self.labels or {}).get("pod-template-hash")
+        if kind == "ReplicaSet" and template_hash and name.endswith(f"-{template_hash}"):
+            kind, name = "Deployment", name.removesuffix(f"-{template_hash}")
+        return WorkloadName(kind, name, self.namespace, owner.api_version.rpartition("/")[0])
 
 
 class StateDetails(_Bounded):
@@ -128,10 +172,18 @@ class Status(WireStruct):
         return next((each for each in self.conditions or () if each.type == type_), None)
 
 
+class NamedObject(WireStruct):
+    """The metadata of an object. The rest of a node is in the view of the cluster."""
+
+    metadata: LiveMetadata
+    api_version: str = ""
+
+
 class PodStatus(Status):
     """`status` of a pod."""
 
     phase: str = ""
+    reason: str = ""
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
 

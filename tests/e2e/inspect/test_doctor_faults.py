@@ -291,8 +291,8 @@ FAULTS = (
     Fault(covered_namespace_excluded, "reachability", "excludes namespace ci by name"),
     Fault(rules_without_creation, "reachability", "is for the creation of pods"),
     Fault(foreign_match_condition, "reachability", "may leave them out: never"),
-    Fault(wrong_path, "reachability", "443/other instead of Service"),
-    Fault(wrong_service, "reachability", "/nope:443/mutate instead of Service"),
+    Fault(wrong_path, "webhook configuration", "443/other instead of Service"),
+    Fault(wrong_service, "webhook configuration", "/nope:443/mutate instead of Service"),
     Fault(cluster_scope, "reachability", "is for the creation of pods"),
     Fault(old_crd, "crd", "is older than podsettle and lacks"),
     Fault(

@@ -36,7 +36,7 @@ from tests.support.pull_secrets import docker_config
 from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
 from tests.support.service_accounts import await_grant
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
-from webhook.inspect.doctor.checks import CHECKS
+from webhook.inspect.doctor.run import CHECKS
 
 Json: TypeAlias = dict[str, Any]
 

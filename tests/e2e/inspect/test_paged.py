@@ -16,8 +16,8 @@ from tools.kube_versions import server_minor
 from webhook.cluster.client import ApiServer
 from webhook.core.pod import WireStruct
 from webhook.inspect.findings import Looked
+from webhook.inspect.object_readers import PagedReader, Resource
 from webhook.inspect.objects import LiveMetadata
-from webhook.inspect.paged import PagedReader, Resource
 
 pytestmark = pytest.mark.slow
 

@@ -39,14 +39,14 @@ def test_arguments_of_the_chart_are_the_options_of_the_installation() -> None:
     deployment = named("Deployment", "podsettle")
     given = arguments_of(deployment["spec"]["template"])
     found = installed()
-    own = {"--own-namespace": "podsettle-system"}
+    own = {"--own-namespace": "podsettle-system", "--service": "podsettle"}
+    own |= {"--lease": "podsettle", "--tls-secret": "podsettle-tls"}
     assert {f"--{key}": value for key, value in found.arguments.items()} == given | own
     assert found.namespace == found.own_namespace == "podsettle-system"
-    assert found.name == found.service == found.lease == found.configuration == "podsettle"
-    assert found.linger_image == given["--linger-image"]
+    assert found.name == found.configuration == "podsettle"
+    assert found.settings.linger_image == given["--linger-image"]
     assert found.is_self_managed
     assert not installed("files").is_self_managed
-    assert found.tls_secret == "podsettle-tls"
     assert found.service_account == "system:serviceaccount:podsettle-system:podsettle"
 
 
@@ -63,6 +63,8 @@ def test_argument_takes_precedence_over_the_environment() -> None:
         "own-namespace": "settle",
         "linger-image": "argument",
         "lease": "other",
+        "service": "podsettle",
+        "tls-secret": "podsettle-tls",
     }
     assert found.own_namespace == "settle"
 
@@ -80,26 +82,26 @@ def test_argument_takes_precedence_over_the_environment() -> None:
 def test_linger_image_is_read_in_each_form_of_the_argument(
     arguments: list[str], image: str | None
 ) -> None:
-    assert changed(args=arguments).linger_image == image
+    assert changed(args=arguments).settings.linger_image == image
 
 
 def test_version_of_the_helper_is_read_from_the_arguments() -> None:
-    assert installed().linger_version is None
+    assert installed().settings.linger_version is None
     found = installation_of(named("Deployment", "settle", "everything"))
-    assert found.linger_version == Version(0, 2)
-    assert changed(args=["serve", "--linger-version", "newest"]).linger_version is None
+    assert found.settings.linger_version == Version(0, 2)
+    assert changed(args=["serve", "--linger-version", "newest"]).settings.linger_version is None
 
 
 @pytest.mark.parametrize(
     "url", ["https://e/\x1b[31m", f"https://x/{'x' * 300}", "javascript:x", "https://a b"]
 )
 def test_address_of_the_documentation_that_the_server_would_refuse_is_none(url: str) -> None:
-    assert changed(args=["serve", f"--docs-url={url}"]).docs_url is None
+    assert changed(args=["serve", f"--docs-url={url}"]).settings.docs_url is None
 
 
 def test_own_namespace_of_another_namespace_protects_nothing() -> None:
-    assert changed(args=["serve", "--own-namespace=shop"]).protected_namespace is None
-    assert installed().protected_namespace == "podsettle-system"
+    assert changed(args=["serve", "--own-namespace=shop"]).settings.own_namespace is None
+    assert installed().settings.own_namespace == "podsettle-system"
 
 
 def test_configuration_of_podsettle_is_known_by_its_webhooks_and_names_the_namespace() -> None:

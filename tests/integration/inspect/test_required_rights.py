@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.helm import objects
 from webhook.cluster.rights import Right
-from webhook.inspect.doctor.checks.registration import required_rights
+from webhook.inspect.doctor.checks.api_server import required_rights
 from webhook.inspect.installation import installation_of
 
 

@@ -66,6 +66,6 @@ def test_extra_policies_decide_in_place_of_those_of_their_names() -> None:
     cluster = KnownCluster(view, SETTINGS)
     (alone,) = cluster.decide(pod(), "ci").outcomes
     assert alone.reason is Reason.NAMESPACE_UNKNOWN
-    (outcome,) = cluster.decide(pod(), "ci", [GATE]).outcomes
+    (outcome,) = cluster.with_policies([GATE]).decide(pod(), "ci").outcomes
     assert outcome.changed
     assert len(cluster.with_policies([GATE]).view.policies) == 1

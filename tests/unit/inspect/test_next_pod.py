@@ -11,12 +11,16 @@ from tests.support.remedy_settings import FULL_POD, SETTINGS_OF_A_CHANGE
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.cluster.view import ClusterView
-from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
+from webhook.core.constants import (
+    ANNOTATION_MIRROR,
+    ANNOTATION_START_GATE,
+    SKIP_RELABEL_ANNOTATIONS,
+)
 from webhook.core.decision_input import facts_of
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.next_pod import next_pod, next_pod_document
@@ -25,7 +29,7 @@ from webhook.inspect.objects import LivePod
 Json = dict[str, Any]
 
 CLASS = RuntimeClassInfo("fast", "overlay", {"memory": "1Mi"}, {"fast": "yes"})
-VIEW = ClusterView(
+VIEW = Snapshot(
     runtime_classes={CLASS.name: CLASS},
     nodes=Nodes([Node.read("crio", {"fast": "yes"}, "cri-o://1.33.12", "v1.35.0")]),
     server_version=Version(1, 35),
@@ -88,6 +92,7 @@ def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: li
 def test_next_pod_keeps_what_its_author_set() -> None:
     document = msgspec.json.decode(msgspec.json.encode(POD))
     own = {SKIP_RELABEL_ANNOTATIONS[0]: "false", "podsettle.dev/skip": "kubeletGate"}
+    own |= {ANNOTATION_MIRROR: "x", ANNOTATION_START_GATE: "db:1"}
     document["metadata"]["annotations"] = {**own, "other": "x"}
     wrapped = ["/podsettle/linger", "--", "/prepare"]
     document["spec"]["initContainers"][0]["command"] = wrapped

@@ -10,7 +10,7 @@ from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK, cluster_webhooks
 from webhook.core.policy.webhook_selectors import SelectorPair, WebhookSelectors
-from webhook.inspect.webhook_calls import Called, WebhookCalls
+from webhook.inspect.installation import Called, WebhookCalls
 
 Json: TypeAlias = dict[str, Any]
 

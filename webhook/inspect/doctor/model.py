@@ -1,11 +1,83 @@
-"""The report of `podsettle doctor`, one finding for each thing that was checked, and its text."""
+"""What a check gets, an installation, and what it yields: findings, for a report and its text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from webhook.core.types import CamelCaseModel
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import Unreachable
+from webhook.cluster.reader import ClusterReader
+from webhook.cluster.rights import Right
+from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.view_reader import Kind, ReadView, read_view
+from webhook.core.images import ImageResolver
+from webhook.core.types import CamelCaseModel, Json
+from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.installation import CONFIGURATIONS_RIGHT, Installation
+
+
+class UnansweredError(Exception):
+    """Raised by a check that has no answer. The text says why."""
+
+
+@dataclass
+class Installed:
+    """An installation and what was read of it. Use a new one for each round of checks."""
+
+    server: ApiServer
+    installation: Installation
+    new_image_resolver: Callable[[ApiServer], ImageResolver]
+    """Returns a resolver that reads pull secrets of this cluster. The caller closes it."""
+    flags: ClusterFlags
+    """The flags of printed commands."""
+    chosen_namespace: str | None
+    """The namespace for the dry run and for the pull of the helper. None: a covered one."""
+    faults: set[str] = field(default_factory=set)
+    """The names of the checks that have found a fault so far."""
+    _view: ReadView | None = None
+
+    def __post_init__(self) -> None:
+        self.reader = ClusterReader(self.server)
+
+    async def view(self, *kinds: Kind) -> ReadView:
+        """Return the policies, namespaces, RuntimeClasses and nodes of the cluster.
+
+        Raises NotAllowedError or Unreachable if one of `kinds` could not be read.
+        """
+        if self._view is None:
+            chosen = (self.chosen_namespace,) if self.chosen_namespace else ()
+            self._view = await read_view(self.server, namespaces=chosen)
+        for unread in self._view.unread:
+            if unread.resource in kinds:
+                if unread.is_denied:
+                    raise NotAllowedError(unread.right)
+                raise Unreachable(f"the API server has no {unread.resource}")
+        return self._view
+
+    async def configuration(self) -> Json:
+        """Return the MutatingWebhookConfiguration. Empty if it does not exist."""
+        right = CONFIGURATIONS_RIGHT._replace(verb="get", name=self.installation.configuration)
+        return await self.reader.get(right) or {}
+
+    async def pods(self) -> list[Json]:
+        """Return the pods of the Deployment, except those that end or have ended."""
+        selected = self.installation.deployment["spec"]["selector"].get("matchLabels") or {}
+        labels = ",".join(f"{key}%3D{value}" for key, value in selected.items())
+        right = Right("list", "", "pods", self.installation.namespace)
+        return [
+            pod
+            for pod in await self.reader.list(right, f"labelSelector={labels}")
+            if "deletionTimestamp" not in pod["metadata"]
+            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        ]
+
+
+def is_ready(pod: Json) -> bool:
+    """Return whether the kubelet says that a pod is ready."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 class State(StrEnum):
@@ -24,6 +96,10 @@ class State(StrEnum):
     def label(self) -> str:
         """The state in the text of a report."""
         return "FAULT" if self is State.FAULT else self.value.replace("_", " ")
+
+    def __call__(self, result: str, command: str = "") -> Finding:
+        """Return a finding with this state, and a command that reads more."""
+        return Finding(state=self, result=result, command=command)
 
 
 _WIDTH = max(len(each.label) for each in State)
@@ -80,23 +156,3 @@ class DoctorReport(CamelCaseModel):
         summary = {0: "no fault", 1: "1 fault"}.get(self.faults, f"{self.faults} faults")
         count = "1 line is" if others == 1 else f"{others} lines are"
         yield "", summary + f"; {count} neither ok nor a fault" * bool(others)
-
-
-def ok(result: str) -> Finding:
-    """Return a finding without a problem."""
-    return Finding(state=State.OK, result=result)
-
-
-def fault(result: str, command: str = "") -> Finding:
-    """Return a fault, and a command that reads more."""
-    return Finding(state=State.FAULT, result=result, command=command)
-
-
-def warning(result: str, command: str = "") -> Finding:
-    """Return a warning, and a command that reads more."""
-    return Finding(state=State.WARNING, result=result, command=command)
-
-
-def unknown(result: str) -> Finding:
-    """Return a finding of a check that has no answer, and why."""
-    return Finding(state=State.UNKNOWN, result=result)

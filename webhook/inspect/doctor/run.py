@@ -1,10 +1,23 @@
-"""The rounds of checks of `podsettle doctor`."""
+"""The checks of an installation, in the order in which they run, and the rounds of them.
+
+To add a check:
+
+1. Write an async generator in a module of `checks`. It gets an `Installed` and yields findings,
+   such as `State.FAULT("no replica exists")`. It may raise `UnansweredError`, and what requests
+   raise.
+2. Add a line to `CHECKS`. If one of the earlier findings in `blocked_by` is a fault, the check does
+   not run, so that one cause gives one fault.
+3. Add a section with the check's name to "What doctor finds" in docs/operations.md, with commands
+   that end the fault, and a row to docs/doctor.md, with the rights that the check needs.
+4. Plant the fault in tests/e2e/inspect/test_doctor_faults.py, which runs the section's commands.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
@@ -12,10 +25,10 @@ from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
+from webhook.core.images import ImageResolver
 from webhook.inspect.cluster_flags import ClusterFlags
-from webhook.inspect.doctor.checks import CHECKS, DoctorCheck
-from webhook.inspect.doctor.installed import Installed, NewImageResolver
-from webhook.inspect.doctor.model import DoctorReport, Finding, State, fault, ok, unknown
+from webhook.inspect.doctor.checks import api_server, policies, replicas
+from webhook.inspect.doctor.model import DoctorReport, Finding, Installed, State, UnansweredError
 from webhook.inspect.installation import Absent, Installation, find_installation
 
 GUIDE = "docs/operations.md"
@@ -24,12 +37,51 @@ _PAUSE_SECONDS = 2.0
 _PROGRESS_SECONDS = 0.5
 
 
+class DoctorCheck(NamedTuple):
+    """One check of an installation."""
+
+    name: str
+    run: Callable[[Installed], AsyncIterator[Finding]]
+    holds: str = ""
+    """What is true if the check yields nothing, as a clause."""
+    blocked_by: tuple[str, ...] = ()
+    """The names of earlier findings. If one of them is a fault, the check has no answer."""
+
+
+CHECKS = (
+    DoctorCheck("replicas", replicas.check_count),
+    DoctorCheck(
+        "permissions", api_server.check_permissions, "podsettle's ServiceAccount has its rights"
+    ),
+    DoctorCheck("webhook configuration", api_server.check_configuration),
+    DoctorCheck(
+        "exclusions",
+        api_server.check_exclusions,
+        "no webhook includes podsettle's own namespace, or kube-system with failurePolicy Fail",
+        ("webhook configuration",),
+    ),
+    DoctorCheck("policies", policies.check_policies, "podsettle accepts every policy"),
+    DoctorCheck("runtime classes", policies.check_runtime_classes, "those of policies are usable"),
+    DoctorCheck(
+        "helper image", policies.check_helper_image, "none is named, and no policy needs it"
+    ),
+    DoctorCheck("helper pull", policies.check_helper_pull, "no image is named"),
+    DoctorCheck("readiness", replicas.check_readiness),
+    DoctorCheck(
+        "reachability",
+        api_server.check_dry_run,
+        blocked_by=("webhook configuration", "certificate", "registration", "readiness"),
+    ),
+    DoctorCheck("failed calls", api_server.check_failed_calls),
+)
+
+
 async def diagnose(
     server: ApiServer,
     *,
     namespace: str | None,
     chosen_namespace: str | None,
-    new_image_resolver: NewImageResolver,
+    new_image_resolver: Callable[[ApiServer], ImageResolver],
     flags: ClusterFlags,
     on_progress: OnProgress = ignore_progress,
 ) -> DoctorReport:
@@ -42,11 +94,11 @@ async def diagnose(
     try:
         found = await find_installation(ClusterReader(server), namespace)
     except ApiError as error:
-        found = unknown(f"the API server answered {error}")
+        found = State.UNKNOWN(f"the API server answered {error}")
     if isinstance(found, Absent):
         rights = " and ".join(map(str, found.rights))
         why = f"{found.why}: needs the right to {rights}" if rights else found.why
-        found = _not_looked_at(why, found.rights, flags) if rights else fault(why)
+        found = _not_looked_at(why, found.rights, flags) if rights else State.FAULT(why)
     if isinstance(found, Finding):
         line = _complete(found, "installation")
         return DoctorReport(cluster=server.title, installation="", checks=(line,))
@@ -90,7 +142,7 @@ async def _run(check: DoctorCheck, installed: Installed) -> list[Finding]:
     """Return the findings of one check, and note the faults in `installed`."""
     found: list[Finding] = []
     if blocking := [name for name in check.blocked_by if name in installed.faults]:
-        found.append(unknown(f"it depends on {' and '.join(blocking)}, which has a fault"))
+        found.append(State.UNKNOWN(f"it depends on {' and '.join(blocking)}, which has a fault"))
     else:
         try:
             async for each in check.run(installed):
@@ -98,10 +150,10 @@ async def _run(check: DoctorCheck, installed: Installed) -> list[Finding]:
         except NotAllowedError as error:
             found.append(_not_looked_at(str(error), (error.right,), installed.flags))
         except ApiError as error:
-            found.append(unknown(f"the API server answered {error}"))
-        except Unreachable as error:
-            found.append(unknown(str(error)))
-    found = [_complete(each, check.name) for each in found or [ok(check.holds)]]
+            found.append(State.UNKNOWN(f"the API server answered {error}"))
+        except (Unreachable, UnansweredError) as error:
+            found.append(State.UNKNOWN(str(error)))
+    found = [_complete(each, check.name) for each in found or [State.OK(check.holds)]]
     installed.faults.update(each.check for each in found if each.state is State.FAULT)
     return found
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from msgspec.structs import asdict
+import msgspec
 
+from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import ANNOTATION_SKIP
 from webhook.core.pod import Pod, PodSpec
 from webhook.core.preview.model import PodPreview
@@ -14,33 +15,20 @@ from webhook.core.reasons import NO_DECISION, NOT_EVALUATED, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.types import Json
 from webhook.inspect.cluster_flags import podsettle
-from webhook.inspect.explain.advice import explain_reason
-from webhook.inspect.explain.model import (
-    AppliedRemedy,
-    ContainerExplanation,
-    Explanation,
-    FoundSymptom,
-    LeftOut,
-    NodeNeed,
-    NotRead,
-    PodGroup,
-)
-from webhook.inspect.explain.read import Source
+from webhook.inspect.explain import report
 from webhook.inspect.explain.record import UNTOUCHED, Record
-from webhook.inspect.explain.target import POD, ObjectTarget
+from webhook.inspect.explain.target import ObjectTarget, explain_reason
 from webhook.inspect.findings import Area, Finding, Looked
-from webhook.inspect.installation import CONFIGURATIONS_RIGHT
+from webhook.inspect.installation import CONFIGURATIONS_RIGHT, Called
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.next_pod import next_pod_document
+from webhook.inspect.object_readers import ALL, PODS, DumpReader, ObjectReader
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.collect import scan
 from webhook.inspect.scan.model import ScanReport
-from webhook.inspect.scan.resources import ALL, PODS
 from webhook.inspect.scan.symptoms import SYMPTOMS
-from webhook.inspect.webhook_calls import Called, WebhookCall
 
-_READ = Looked.LOOKED_AT
 _MAX_EXAMPLES = 3
 """The number of pods that a group names, and of findings of a workload. People read them."""
 _MAX_GROUPS = 20
@@ -54,27 +42,32 @@ _ASSUMPTIONS = {
     "nodes": "; today's decision treats remedies with `when: NodesNeedIt` as needed",
 }
 """What a decision assumes if the objects of a kind could not be read."""
+_MAX_NAMESPACES = 5
+"""The number of namespaces that a message names, because people read it."""
+
+
+class NotFoundError(Exception):
+    """Raised if the target does not exist or cannot be read. The text says why."""
 
 
 async def explain(
-    source: Source, target: ObjectTarget, namespace: str | None, cluster: KnownCluster
-) -> Explanation:
+    reader: ObjectReader, target: ObjectTarget, namespace: str | None, cluster: KnownCluster
+) -> report.Explanation:
     """Return the explanation of a target. It may be in any namespace if `namespace` is None.
 
     Raises NotFoundError, one of DECODE_ERRORS for a malformed pod, and of an API server ApiError
     and Unreachable.
     """
-    document, namespace = await source.find(target, namespace, cluster)
+    document, namespace = await _find(reader, target, namespace, cluster)
     explainer = _Explainer(target, namespace, cluster)
-    report = await scan(
-        source.reader,
+    scanned = await scan(
+        reader,
         cluster,
         namespace,
-        templates=source.templates,
-        only=explainer.counted(source.pods_of(target, document, namespace)),
+        only=explainer.counted(_pods_of(reader, target, document, namespace)),
         on_finding=explainer.keep,
     )
-    return explainer.explanation(document, report)
+    return explainer.explanation(document, scanned)
 
 
 class _Explainer:
@@ -84,19 +77,21 @@ class _Explainer:
         self._target, self._namespace, self._cluster = target, namespace, cluster
         self._pod: LivePod | None = None
         self._record = Record(Pod(PodSpec()))
-        self._groups: dict[str, PodGroup] = {}
+        self._groups: dict[str, report.PodGroup] = {}
         self._sentences: dict[str, list[str]] = {}
 
     async def counted(self, pods: AsyncIterator[LivePod]) -> AsyncIterator[LivePod]:
         """Yield the pods, and count them by what podsettle did to them."""
         async for pod in pods:
             record = Record(pod)
-            if self._target.kind is POD:
+            if self._target.kind == "Pod":
                 self._pod, self._record = pod, record
             state = record.doubt or " ".join(record.summary.split()) or record.sentence
             if state not in self._groups and len(self._groups) >= _MAX_GROUPS:
                 state = "podsettle did other things to other pods."
-            group = self._groups.setdefault(state, PodGroup(state=state, count=0, examples=[]))
+            group = self._groups.setdefault(
+                state, report.PodGroup(state=state, count=0, examples=[])
+            )
             group.count += 1
             group.examples = [*group.examples, pod.metadata.name][:_MAX_EXAMPLES]
             yield pod
@@ -107,30 +102,38 @@ class _Explainer:
         if self._pod or len(kept) < _MAX_EXAMPLES:
             kept.append(finding.sentence)
 
-    def explanation(self, document: Json, report: ScanReport) -> Explanation:
+    def explanation(self, document: Json, scanned: ScanReport) -> report.Explanation:
         """Return the explanation of an object, whose pods were counted and scanned."""
         self._decide(document)
-        record, evaluated = self._record, {*self._record.applied}
-        for each in self._outcomes:
-            if each.policy and each.reason not in NOT_EVALUATED:
-                evaluated.add((each.policy, each.remedy))
-        needs = [each for each in report.needs if (each.policy, each.remedy) in evaluated]
+        record, outcomes = self._record, (each for each in self._outcomes if each.policy)
+        judged = ((x.policy, x.remedy) for x in outcomes if x.reason not in NOT_EVALUATED)
+        evaluated = {*record.applied, *judged}
+        needs = [each for each in scanned.needs if (each.policy, each.remedy) in evaluated]
         groups = sorted(self._groups.values(), key=lambda group: -group.count)
-        return Explanation(
-            kind=self._target.kind.kind,
+        return report.Explanation(
+            kind=self._target.kind,
             namespace=self._namespace,
             name=self._target.name,
             verdict=self._verdict(),
             summary=record.summary,
-            applied=[self._applied(policy, remedy) for policy, remedy in record.applied],
+            applied=[
+                report.AppliedRemedy(
+                    remedy=remedy,
+                    policy=policy,
+                    purpose=REMEDIES[remedy].description if remedy in REMEDIES else "",
+                    fields=record.fields(remedy),
+                    today=self._why_not(policy, remedy) if self._preview else "",
+                )
+                for policy, remedy in record.applied
+            ],
             left_out=list(self._left_out()),
             containers=[
-                ContainerExplanation(name=each.name, init=init, changes=record.changes(each))
+                report.ContainerExplanation(name=each.name, init=init, changes=record.changes(each))
                 for init, each in record.containers
             ],
             pods=[] if self._pod else groups,
             symptoms=[
-                FoundSymptom(
+                report.FoundSymptom(
                     symptom=each.id,
                     certainty=each.findings[0].certainty,
                     pods=each.pods,
@@ -140,26 +143,28 @@ class _Explainer:
                     policy=each.policy,
                     page=each.page,
                 )
-                for each in report.symptoms
+                for each in scanned.symptoms
                 if each.findings
             ],
-            notes=[*record.notes(), *self._notes(report.areas)],
-            called=self._called.value if self._called else None,
+            notes=[*record.notes(), *self._notes(scanned.areas)],
+            called=self._called,
             today=self._preview,
-            nodes=[NodeNeed(**asdict(each)) for each in needs],
+            nodes=needs,
             node=self._node({remedy for _, remedy in evaluated}),
-            unknown=list(self._not_read(report.areas)),
+            unknown=list(self._not_read(scanned.areas)),
             advice=list(self._advice()),
         )
 
     def _decide(self, document: Json) -> None:
         """Decide on the next pod, and on whether the API server calls podsettle for it."""
         self._preview: PodPreview | None = None
-        self._call: WebhookCall | None = None
+        self._called: Called | None = None
+        self._why = ""
         cluster, view = self._cluster, self._cluster.view
         if self._pod:
             document = next_pod_document(document, view.runtime_classes)
-        if cluster.can_decide(self._namespace):
+        known = view.namespace(self._namespace)
+        if cluster.has_read("settlepolicies") and (known or cluster.has_read("namespaces")):
             previews = preview_all(
                 document, view.policies, view, cluster.settings, namespace=self._namespace
             )
@@ -167,12 +172,11 @@ class _Explainer:
             self._preview = next(rendered, None)
         self._outcomes = self._preview.outcomes if self._preview else []
         self._changing = list(dict.fromkeys(x.policy for x in self._outcomes if x.changed))
-        known, acts = view.namespace(self._namespace), {x.reason for x in self._outcomes} & _ACTS
+        acts = {x.reason for x in self._outcomes} & _ACTS
         if self._preview and acts and known is not None and cluster.calls is not None:
             # A pod with such an outcome was decoded, so its labels are texts.
             labels = self._preview.before["metadata"].get("labels") or {}
-            self._call = cluster.calls.call_for(known, labels)
-        self._called = self._call.called if self._call else None
+            self._called, self._why = cluster.calls.call_for(known, labels)
 
     def _verdict(self) -> str:
         sentence, subject, new = self._record.sentence, "It", "a new pod like this one"
@@ -197,21 +201,12 @@ class _Explainer:
         would = "would" if self._changing and self._called is not Called.NO else "would not"
         return f"{sentence} {subject} {would} change {new}{end}".strip()
 
-    def _applied(self, policy: str, remedy: str) -> AppliedRemedy:
-        return AppliedRemedy(
-            remedy=remedy,
-            policy=policy,
-            purpose=REMEDIES[remedy].description if remedy in REMEDIES else "",
-            fields=self._record.fields(remedy),
-            today=self._why_not(policy, remedy) if self._preview else "",
-        )
-
     def _why_not(self, policy: str, remedy: str) -> str:
         """Return why a policy would not apply a remedy today. Empty if it would."""
         of_remedy = [each for each in self._outcomes if each.remedy == remedy]
         setters = dict.fromkeys(x.policy for x in of_remedy if x.changed or x.reason in _IN_FORCE)
-        if setters and self._call and self._called is Called.NO:
-            return f"The API server does not call podsettle: {self._call.why}."
+        if setters and self._called is Called.NO:
+            return f"The API server does not call podsettle: {self._why}."
         if setters:
             names = ", ".join(setters)
             return "" if policy in setters else f"Policy {names} sets this remedy instead."
@@ -219,28 +214,30 @@ class _Explainer:
             return f"{each.reason}: {each.message}"
         return "No policy that covers the pod sets this remedy."
 
-    def _left_out(self) -> Iterator[LeftOut]:
+    def _left_out(self) -> Iterator[report.LeftOut]:
         """Yield what the pod lacks. If today's decision has the same code, its sentence counts."""
         for left in self._record.skipped:
             reason = Reason.of(left.reason)
             meaning = reason.meaning if reason else "Another version of podsettle."
             same = (x for x in self._outcomes if (x.container, x.remedy, x.reason) == left)
-            yield LeftOut(**left._asdict(), sentence=next((x.message for x in same), meaning))
+            yield report.LeftOut(
+                **left._asdict(), sentence=next((x.message for x in same), meaning)
+            )
 
     def _notes(self, areas: Sequence[Area]) -> Iterator[str]:
-        if self._call and self._called is Called.NO:
+        if self._called is Called.NO:
             doctor = self._cluster.flags.command(podsettle("doctor"))
             yield (
-                f"The API server does not call podsettle for such a pod: {self._call.why}. "
+                f"The API server does not call podsettle for such a pod: {self._why}. "
                 f"`{doctor}` checks the installation. Below is what it would do."
             )
-        elif self._call and self._called is Called.UNKNOWN:
-            yield f"Whether the API server calls podsettle is not known: {self._call.why}."
+        elif self._called is Called.UNKNOWN:
+            yield f"Whether the API server calls podsettle is not known: {self._why}."
         elif self._pod and self._record.is_empty and unsettled.ID not in self._sentences:
             created = self._pod.metadata.creation_timestamp
             clause = unsettled.age_clause(created, self._changing, self._cluster.created)
             yield from [f"{clause[0].upper()}{clause[1:]}."] if clause else []
-        read = any(x.name == PODS.name and x.looked is _READ for x in areas)
+        read = any(x.name == PODS.name and x.looked is Looked.LOOKED_AT for x in areas)
         if read and not self._groups:
             yield "No pod of this workload was found."
 
@@ -256,21 +253,21 @@ class _Explainer:
             if not remedies.isdisjoint(defect.remedies)
         )
 
-    def _not_read(self, areas: Sequence[Area]) -> Iterator[NotRead]:
+    def _not_read(self, areas: Sequence[Area]) -> Iterator[report.NotRead]:
         """Yield what could not be read, with what is assumed instead, and what may be missing."""
         rights = {each.name: each.right(self._namespace) for each in ALL}
         rights |= {each.resource: each.right for each in self._cluster.unread}
         rights |= {CONFIGURATIONS_RIGHT.resource: CONFIGURATIONS_RIGHT}
         kept = {each.name: each.kept for each in ALL}
         for area in areas:
-            if area.looked is _READ or (area.why and area.why == kept.get(area.name)):
+            if area.looked is Looked.LOOKED_AT or (area.why and area.why == kept.get(area.name)):
                 continue
             right = rights[area.name] if area.right else None
             why = f"it needs the right to {right}" if right else area.why
             why += _ASSUMPTIONS.get(area.name, "") if self._preview else ""
             judged = [each.id for each in SYMPTOMS if area.name in each.areas]
             symptoms = ", ".join(each for each in judged if not self._sentences.get(each))
-            yield NotRead(
+            yield report.NotRead(
                 what=area.name,
                 why=f"{why}; symptoms that may be missing: {symptoms}" if symptoms else why,
                 right=str(right or ""),
@@ -280,10 +277,64 @@ class _Explainer:
     def _advice(self) -> Iterator[str]:
         for code in dict.fromkeys(each.reason for each in self._record.skipped):
             if (reason := Reason.of(code)) is not None:
-                yield f"{reason}: {explain_reason(reason).advice}"
+                yield f"{reason}: {explain_reason(reason)['advice']}"
         if self._record.applied:
             names = ",".join(self._record.remedies)
             yield (
                 f"To do without these remedies, set the annotation `{ANNOTATION_SKIP}: {names}` in "
                 "the pod template."
             )
+
+
+async def _find(
+    reader: ObjectReader, target: ObjectTarget, namespace: str | None, cluster: KnownCluster
+) -> tuple[Json, str]:
+    """Return the object of a target, and its namespace. `namespace` None stands for any.
+
+    Raises NotFoundError, and of an API server ApiError and Unreachable.
+    """
+    where = f" in namespace {namespace}" if namespace else ""
+    if isinstance(reader, DumpReader):
+        absent = f"it is not in the manifests: {cluster.title}"
+        absent += "; files in subdirectories are not read" * reader.manifests.have_subdirectories
+    else:
+        where, absent = where or " in all namespaces", "it does not exist"
+    kind, group, name, title = target
+    try:
+        found = await reader.named(group, kind, name, namespace)
+    except NotAllowedError as error:
+        command = cluster.flags.command(error.right.command)
+        raise NotFoundError(f"{title}{where}: {error}; to check: {command}") from None
+    in_namespaces: dict[str, Json] = {}
+    for each in found:
+        own = each["metadata"].get("namespace") or namespace or cluster.namespace
+        in_namespaces.setdefault(own, each)
+    if not in_namespaces:
+        raise NotFoundError(f"{title}{where}: {absent}")
+    if len(in_namespaces) > 1:
+        names = ", ".join(list(in_namespaces)[:_MAX_NAMESPACES])
+        more = " and more" * (len(in_namespaces) > _MAX_NAMESPACES)
+        raise NotFoundError(f"{title}: it is in {names}{more}; choose one with -n")
+    ((chosen, document),) = in_namespaces.items()
+    # A list may omit the kind of its objects.
+    return {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **document}, chosen
+
+
+async def _pods_of(
+    reader: ObjectReader, target: ObjectTarget, document: Json, namespace: str
+) -> AsyncIterator[LivePod]:
+    """Yield a pod, or the pods of a workload. Raises one of DECODE_ERRORS for a malformed pod.
+
+    The CronJob controller names a Job after the CronJob and the scheduled time (`getJobName` in
+    kubernetes `pkg/controller/cronjob/utils.go`).
+    """
+    if target.kind == "Pod":
+        yield msgspec.json.decode(msgspec.json.encode(document), type=LivePod)
+        return
+    async for each in reader.objects(PODS, namespace):
+        kind, name, *_ = each.metadata.workload
+        before, _, number = name.rpartition("-")
+        if (target.kind, kind) == ("CronJob", "Job") and number.isdecimal():
+            kind, name = target.kind, before
+        if (kind, name) == (target.kind, target.name):
+            yield each

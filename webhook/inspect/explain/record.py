@@ -56,15 +56,13 @@ class Record:
         )
         self.doubt = self._doubt()
         """Why the annotations cannot be trusted, with what they say. Empty if they can."""
-        self.sentence = self.doubt or (
-            f"{_CHANGED}."
-            if self.applied
-            else "podsettle did not change this pod, although a policy asked for it."
-            if self.skipped
-            else UNTOUCHED
-            if self.is_empty
-            else "podsettle's annotations on this pod name no remedy."
+        sentences = (
+            (self.applied, f"{_CHANGED}."),
+            (self.skipped, "podsettle did not change this pod, although a policy asked for it."),
+            (self.is_empty, UNTOUCHED),
+            (True, "podsettle's annotations on this pod name no remedy."),
         )
+        self.sentence = self.doubt or next(each for holds, each in sentences if holds)
 
     def fields(self, name: str) -> list[str]:
         """Return the fields and annotations that a remedy may have set, as `PATH: VALUE`."""
@@ -115,11 +113,6 @@ class Record:
                 "webhook has changed the pod after podsettle, or podsettle's annotations were "
                 "copied from another pod."
             )
-        for remedy in self.unshown:
-            yield (
-                f"The annotations name {remedy}, but the pod shows no sign of it. The annotations "
-                "may have been copied from another pod."
-            )
 
     def _text(self, key: str) -> str:
         return self._annotations.get(key, "")[:_MAX_ANNOTATION_CHARACTERS]
@@ -136,7 +129,8 @@ class Record:
     def _doubt(self) -> str:
         say = f"The annotations say that {_CHANGED}"
         if self.unshown:
-            return f"{say}, but the pod shows no sign of {', '.join(self.unshown)}."
+            names = ", ".join(self.unshown)
+            return f"{say}, but the pod shows no sign of {names}. They may be those of another pod."
         if not self.remedies.keys() <= REMEDIES.keys():
             return f"{say}. This version of podsettle does not know all of the remedies."
         traceable = (each for each in REMEDIES.values() if each.is_traceable)

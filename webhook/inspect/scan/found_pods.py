@@ -6,21 +6,27 @@ Pods of one template are kept once. So the memory grows with templates, and it h
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from webhook.core.constants import DNS_LABEL_NAME, SYSTEM_NAMESPACE_PREFIXES
+from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.unread import NotAllowedError
+from webhook.core.constants import DNS_LABEL_NAME, OBJECT_NAME, SYSTEM_NAMESPACE_PREFIXES
 from webhook.core.decision_input import facts_of
+from webhook.core.defects.defect import Defect
 from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
+from webhook.core.preview.pods_in_document import Workload, pods_of
 from webhook.core.remedies.base import FoundContainers
+from webhook.core.types import Json
 from webhook.inspect.findings import Finding
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.next_pod import next_pod
-from webhook.inspect.objects import LivePod
-from webhook.inspect.scan.workload import WorkloadName, workload_of
+from webhook.inspect.object_readers import ObjectReader
+from webhook.inspect.objects import WORKLOAD_GROUPS, LivePod, WorkloadName
 
 _MAX_BYTES = 8 * 1024 * 1024
 """The maximum memory for the pods of one symptom. Without their environment, pods take a tenth of
@@ -28,11 +34,15 @@ what they take in etcd, so this suits thousands of templates."""
 MAX_NAMED_CONTAINERS = 20
 """The maximum number of containers in a policy. Beyond it, the policy selects all of them."""
 
+_MAX_READ = 50
+"""The maximum number of workloads that are read, because each takes a request."""
+_GROUPS = WORKLOAD_GROUPS | {"ReplicaSet": "apps"}
+"""The kinds that are read, with their API groups. Those of `apps` give many pods the same labels. A
+Job or a TaskRun has labels of a single run."""
+
 _encode = msgspec.json.Encoder().encode
 
-_TEMPLATED_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"})
-"""The kinds that give many pods the same labels. A Job or a TaskRun has labels of a single run."""
-_GENERATED_LABELS = frozenset(
+_CHANGING_LABELS = frozenset(
     {
         "apps.kubernetes.io/pod-index",
         "batch.kubernetes.io/controller-uid",
@@ -44,11 +54,11 @@ _GENERATED_LABELS = frozenset(
         "pod-template-generation",
         "pod-template-hash",
         "statefulset.kubernetes.io/pod-name",
+        *("app.kubernetes.io/version", "helm.sh/chart", "version"),
     }
 )
-"""Labels that controllers add. Pods of a later revision or run have other values."""
-_RELEASE_LABELS = frozenset({"app.kubernetes.io/version", "helm.sh/chart", "version"})
-"""Labels that change with a release, so that a policy would no longer cover the workload."""
+"""Labels that controllers add, and that change with a release. Pods of a later revision, run or
+release have other values, so that a policy would no longer cover the workload."""
 _PREFERRED_LABELS = (
     "app.kubernetes.io/name",
     "app",
@@ -81,8 +91,9 @@ class PodKind:
     containers: frozenset[str]
     """The names of the containers with the symptom. Empty if whole pods have it."""
     encoded: bytes
-    """The next pod."""
+    """The next pod. `read_templates` takes it from the template of its workload."""
     count: int = 1
+    has_template: bool = False
 
     @property
     def pod(self) -> Pod:
@@ -93,8 +104,8 @@ class PodKind:
 class FoundPods:
     """The pods with one symptom. The cluster's policies say which of them are decided alike."""
 
-    def __init__(self, cluster: KnownCluster, max_bytes: int = _MAX_BYTES) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: KnownCluster, defect: Defect, max_bytes: int = _MAX_BYTES) -> None:
+        self._cluster, self.defect = cluster, defect
         self._free_bytes = max_bytes
         self.kinds: dict[tuple[object, ...], PodKind] = {}
         """The pods, as far as they could be kept, by what decisions about them depend on."""
@@ -122,13 +133,13 @@ class FoundPods:
             named = self._containers[0 if container.init else 1]
             if len(named) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(container.name):
                 named.add(container.name)
-        namespace, workload = pod.metadata.namespace, workload_of(pod.metadata)
+        namespace, workload = pod.metadata.namespace, pod.metadata.workload
         if not is_system(namespace):
             self.namespaces.add(namespace)
         created: Pod = pod
         try:
             created = next_pod(pod, self._cluster.view.runtime_classes)
-            has_template = workload.kind in _TEMPLATED_KINDS or workload.kind == "Job"
+            has_template = workload.kind in _GROUPS
             facts = workload.title if has_template else _encode(facts_of(created))
             names = frozenset(each.name for each in containers)
             key = (namespace, facts, self._cluster.decide(created, namespace).policies, names)
@@ -160,19 +171,42 @@ class FoundPods:
         )
         return FoundContainers(("*",) if self._of_task_runs else init, regular)
 
-    def pod_selector(self, templates: Mapping[WorkloadName, Pod]) -> dict[str, Any]:
-        """Return a selector that all pods match, and later pods too. Empty if there is none.
-
-        `templates` are the pods that workloads create next, as far as they could be read.
-        """
+    @property
+    def pod_selector(self) -> dict[str, Any]:
+        """A selector that all pods match, and later pods too. Empty if there is none."""
         if self._of_task_runs:
             return {"matchExpressions": [{"key": _TASK_RUN_LABEL, "operator": "Exists"}]}
         labels = self._labels or {}
         for kind in self.kinds.values():
-            if (template := templates.get(kind.workload)) is not None:
-                labels = dict(labels.items() & (template.labels or {}).items())
+            if kind.has_template:
+                labels = dict(labels.items() & (kind.pod.labels or {}).items())
         keys = [key for key in _PREFERRED_LABELS if key in labels] or sorted(labels)
         return {"matchLabels": {keys[0]: labels[keys[0]]}} if keys else {}
+
+
+async def read_templates(reader: ObjectReader, kinds: Iterable[PodKind]) -> None:
+    """Replace next pods by those of the templates of workloads that can be read. Raise nothing."""
+    by_workload: dict[WorkloadName, list[PodKind]] = {}
+    for each in kinds:
+        if _GROUPS.get(each.workload.kind) == each.workload.group:
+            by_workload.setdefault(each.workload, []).append(each)
+    denied: set[tuple[str, str]] = set()
+    """The namespaces and kinds of which one workload was denied. Usually, all of them are."""
+    for (kind, name, namespace, group), pods in [*by_workload.items()][:_MAX_READ]:
+        documents: list[Json] = []
+        if (namespace, kind) not in denied and OBJECT_NAME.fullmatch(name):
+            try:
+                documents = await reader.named(group, kind, name, namespace)
+            except NotAllowedError:
+                denied.add((namespace, kind))
+            except (ApiError, Unreachable):
+                pass
+        for created in pods_of(documents[0]) if documents else ():
+            with suppress(*DECODE_ERRORS):
+                if isinstance(created, Workload):
+                    decode_pod(encoded := _encode(created.created_pod))
+                    for each in pods:
+                        each.encoded, each.has_template = encoded, True
 
 
 def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
@@ -180,12 +214,12 @@ def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
 
     A number alone counts something, such as the runs of a task.
     """
-    of_run = workload.kind not in _TEMPLATED_KINDS
+    of_run = _GROUPS.get(workload.kind) != "apps"
     names = {pod.name, workload.name}
     return {
         key: value
         for key, value in (pod.labels or {}).items()
-        if key not in _GENERATED_LABELS | _RELEASE_LABELS
+        if key not in _CHANGING_LABELS
         and value
         and not value.isdecimal()
         and not (of_run and (value in names or _OF_ONE_RUN.fullmatch(value)))

@@ -14,17 +14,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from webhook.core.printable import printable
-from webhook.inspect.scan import unsettled
-from webhook.inspect.scan.model import ScanReport, count_of
-from webhook.inspect.scan.summary import found_symptoms, summary_of, symptom_line
-from webhook.inspect.scan.tables import (
-    finding_lines,
-    place_rows,
-    report_tables,
-    time_or_dash,
-    times,
-)
+from webhook.core.printable import count_of, printable
+from webhook.inspect.scan import summary, unsettled
+from webhook.inspect.scan.model import ScanReport
 
 _MAX_FINDINGS = 50
 """The maximum number of workloads for each symptom, so that the file stays below 500 KiB."""
@@ -33,28 +25,6 @@ _CODE = re.compile("`([^`]+)`")
 
 def render_html(report: ScanReport) -> str:
     """Return the report as an HTML document."""
-    found = found_symptoms(report)
-    timed = [symptom for symptom in found if symptom.id != unsettled.ID]
-    begins = [part.begin for symptom in timed for part in symptom.timeline]
-    last = max(begins) + timedelta(seconds=report.bin_seconds) if begins else None
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            report=report,
-            summary=summary_of(report),
-            found=found,
-            timed=timed,
-            first=min(begins, default=None),
-            last=last,
-            defects=[each for each in report.defects if each.is_certain],
-            tables=report_tables(report),
-            most=_MAX_FINDINGS,
-        )
-    )
-
-
-def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("webhook.inspect.scan", "."),
         autoescape=True,
@@ -65,15 +35,29 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "code": _code,
-        "lines": finding_lines,
+        "lines": summary.finding_lines,
         "digest": lambda text: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode(),
-        "line": symptom_line,
-        "places": place_rows,
+        "line": summary.symptom_line,
+        "places": summary.place_rows,
         "plural": count_of,
-        "time": time_or_dash,
-        "times": times,
+        "time": summary.time_or_dash,
+        "times": summary.times,
     }
-    return environment
+    found = summary.found_symptoms(report)
+    timed = [symptom for symptom in found if symptom.id != unsettled.ID]
+    begins = [part.begin for symptom in timed for part in symptom.timeline]
+    last = max(begins) + timedelta(seconds=report.bin_seconds) if begins else None
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        summary=summary.summary_of(report),
+        found=found,
+        timed=timed,
+        first=min(begins, default=None),
+        last=last,
+        defects=[each for each in report.defects if each.is_certain],
+        tables=summary.report_tables(report),
+        most=_MAX_FINDINGS,
+    )
 
 
 def _printable(value: Any) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
+from webhook.core.printable import count_of
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.findings import Area, Certainty, Finding, Verdict
@@ -75,12 +78,13 @@ class DefectNodes(_Part, frozen=True):
         return bool(self.affected + self.partly) and not self.requires
 
 
-class PolicyNeed(_Part, frozen=True):
-    """Whether the nodes still need a remedy of a policy."""
+@dataclass(frozen=True)
+class PolicyNeed:
+    """Whether the nodes still need a remedy of a policy. Explanations show it, too."""
 
     policy: str
     remedy: str
-    status: str
+    status: Literal["True", "False", "Unknown"]
     message: str
     """A clause that names the nodes because of which the remedy is needed."""
 
@@ -123,11 +127,9 @@ class PolicyPreview(_Part, frozen=True, kw_only=True):
 
     @property
     def node_configuration(self) -> str:
-        """The command that configures nodes for the remedy. Empty if there is none."""
+        """The command that configures nodes for the remedy. Empty if pods need no other nodes."""
         lacked = any(each.text.startswith(NODES_LACK_A_CLASS) for each in self.unchanged)
-        if self.in_force or not (self.changes or lacked):
-            return ""
-        return REMEDIES[self.remedy].node_configuration
+        return REMEDIES[self.remedy].node_configuration if lacked and not self.in_force else ""
 
     @property
     def sentences(self) -> list[str]:
@@ -227,8 +229,3 @@ class ScanReport(_Part, frozen=True):
     def found(self) -> bool:
         """Whether a symptom was found."""
         return any(symptom.findings for symptom in self.symptoms)
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return a number and a noun, such as `1 pod` and `2 pods`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -17,9 +17,7 @@ import yaml
 
 from webhook.core.admission.decision import Decision
 from webhook.core.constants import API_VERSION, KIND, LABEL_NAMESPACE_NAME
-from webhook.core.defects.defect import Defect
 from webhook.core.kubectl_yaml import KubectlDumper
-from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.validation_errors import InvalidPolicyError
@@ -29,7 +27,6 @@ from webhook.core.remedies import REMEDIES
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.scan.found_pods import FoundPods, PodKind, is_system
 from webhook.inspect.scan.model import CLASSES_UNKNOWN, PodCount, PolicyPreview
-from webhook.inspect.scan.workload import WorkloadName
 
 _MIN_PRIORITY = -(2**31)
 """The lowest priority that the CRD allows."""
@@ -56,18 +53,13 @@ class Proposal(NamedTuple):
     preview: PolicyPreview
 
 
-def propose(
-    defect: Defect,
-    found: FoundPods,
-    cluster: KnownCluster,
-    templates: Mapping[WorkloadName, Pod],
-) -> Proposal | None:
+def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
     """Return a policy for the pods of a symptom. Return None if podsettle proposes no remedy.
 
-    The policy is decided on as if it changed pods, together with the policies in force. `templates`
-    are the pods that workloads create next, as far as their templates could be read.
+    The policy is decided on as if it changed pods, together with the policies in force.
     """
-    proposable = (name for name in defect.remedies if REMEDIES[name].proposed_settings is not None)
+    remedies = found.defect.remedies
+    proposable = (name for name in remedies if REMEDIES[name].proposed_settings is not None)
     remedy = next(proposable, None)
     if remedy is None or not found.count:
         return None
@@ -76,17 +68,17 @@ def propose(
     if not namespaces:
         return _no_policy(remedy, found, _IN_SYSTEM_NAMESPACE)
     try:
-        document = _document(remedy, found, namespaces, cluster.view.policies, templates)
+        document = _document(remedy, found, namespaces, cluster.view.policies)
         policy = parse_policy({**document, "spec": {**document["spec"], "action": "Mutate"}})
     except InvalidPolicyError as error:  # Names in a dump may be anything.
         return _no_policy(remedy, found, f"no valid policy: {error}")
-    trial = cluster.with_policies([policy])
+    trial, proposed = cluster.with_policies([policy]), policy.metadata.name
     replaces = len(trial.view.policies) == len(cluster.view.policies)
     changes = audited = 0
     in_force: Counter[str] = Counter()
     unchanged: Counter[str] = Counter()
     for kind in found.kinds.values():
-        decision = trial.decide(templates.get(kind.workload) or kind.pod, kind.namespace)
+        decision = trial.decide(kind.pod, kind.namespace)
         outcomes = [
             each
             for each in decision.outcomes
@@ -95,14 +87,14 @@ def propose(
         having = [
             each
             for each in outcomes
-            if each.remedy in defect.remedies
-            and (each.changed or each.reason is Reason.ALREADY_SETTLED)
+            if each.remedy in remedies and (each.changed or each.reason is Reason.ALREADY_SETTLED)
         ]
-        if any(each.policy == policy.metadata.name for each in having):
+        others = {each.policy for each in having} - {proposed}
+        if any(each.changed and each.policy == proposed for each in having):
             changes += kind.count
-            audited += kind.count * _is_audited(outcomes, policy.metadata.name)
-        elif having:
-            in_force.update({each.policy: kind.count for each in having})
+            audited += kind.count * _is_audited(outcomes, proposed)
+        elif others:
+            in_force.update(dict.fromkeys(others, kind.count))
         else:
             why = _why_unchanged(kind, namespaces, outcomes, decision, remedy, cluster)
             unchanged[why] += kind.count
@@ -128,14 +120,8 @@ def propose(
 
 def _is_audited(outcomes: Sequence[Outcome], proposed: str) -> bool:
     """Return whether policies that only report would do all that the proposed policy does."""
-    reported = {
-        (each.container, each.remedy) for each in outcomes if each.reason is Reason.WOULD_APPLY
-    }
-    changed = {
-        (each.container, each.remedy)
-        for each in outcomes
-        if each.policy == proposed and each.changed
-    }
+    reported = {(x.container, x.remedy) for x in outcomes if x.reason is Reason.WOULD_APPLY}
+    changed = {(x.container, x.remedy) for x in outcomes if x.policy == proposed and x.changed}
     return changed <= reported
 
 
@@ -179,11 +165,7 @@ def _sets(policy: SettlePolicy, remedy: str) -> bool:
 
 
 def _document(
-    remedy: str,
-    found: FoundPods,
-    namespaces: Sequence[str],
-    policies: PolicySet,
-    templates: Mapping[WorkloadName, Pod],
+    remedy: str, found: FoundPods, namespaces: Sequence[str], policies: PolicySet
 ) -> dict[str, Any]:
     """Return the policy for a remedy. Raises InvalidPolicyError."""
     spec: dict[str, Any] = {"action": "Audit"}
@@ -191,12 +173,9 @@ def _document(
         # Of two policies the first by priority and name sets a remedy. The proposed one selects
         # fewer containers, so no policy in force may lose the remedy to it.
         spec["priority"] = max(min(priorities) - 1, _MIN_PRIORITY)
-    spec["namespaceSelector"] = {
-        "matchExpressions": [
-            {"key": LABEL_NAMESPACE_NAME, "operator": "In", "values": list(namespaces)}
-        ]
-    }
-    if selector := found.pod_selector(templates):
+    named = {"key": LABEL_NAMESPACE_NAME, "operator": "In", "values": list(namespaces)}
+    spec["namespaceSelector"] = {"matchExpressions": [named]}
+    if selector := found.pod_selector:
         spec["podSelector"] = selector
     proposed = REMEDIES[remedy].proposed_settings
     spec["remedies"] = {remedy: proposed(found.containers) if proposed is not None else {}}
@@ -213,18 +192,14 @@ def _document(
 
 def _pod_counts(counter: Counter[str]) -> tuple[PodCount, ...]:
     """Return the counts, the largest first. The smallest ones are added up."""
-    ordered = [PodCount(text, pods) for text, pods in (+counter).most_common()]
-    first, rest = ordered[:_MAX_REASONS], ordered[_MAX_REASONS:]
-    if rest:
-        first.append(PodCount("other reasons", sum(each.pods for each in rest)))
-    return tuple(first)
+    first, rest = (+counter).most_common(), 0
+    while len(first) > _MAX_REASONS:
+        rest += first.pop()[1]
+    return tuple(PodCount(*each) for each in [*first, *([("other reasons", rest)] if rest else [])])
 
 
 def _as_yaml(
-    document: Mapping[str, Any],
-    found: FoundPods,
-    namespaces: Sequence[str],
-    preview: PolicyPreview,
+    document: Mapping[str, Any], found: FoundPods, namespaces: Sequence[str], preview: PolicyPreview
 ) -> str:
     """Return a policy for `kubectl create`, with comments for the person who reads it."""
     text: str = yaml.dump(
@@ -235,10 +210,8 @@ def _as_yaml(
         # Labels in a dump may have any text, and YAML has line breaks that `wrap` does not know.
         warning = printable(f"{preview.warning}.")
         comments += wrap(warning, 76, initial_indent="# ", subsequent_indent="# ")
-    named, found_in = len(namespaces), len(found.namespaces)
-    if named < found_in:
-        comments.append(
-            f"# It names {named} of {found_in} namespaces. Select all of them by a label."
-        )
+    if len(namespaces) < len(found.namespaces):
+        named = f"{len(namespaces)} of {len(found.namespaces)} namespaces"
+        comments.append(f"# It names {named}. Select all of them by a label.")
     head = "".join(f"{line}\n" for line in comments)
     return head + text.replace(_AUDIT_LINE, _AUDIT_COMMENT, 1)

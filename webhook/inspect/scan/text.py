@@ -14,9 +14,9 @@ from rich.console import Console
 
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.printable import cut, printable
+from webhook.inspect.objects import WORKLOAD_GROUPS
+from webhook.inspect.scan import summary
 from webhook.inspect.scan.model import ScanReport, SymptomReport
-from webhook.inspect.scan.summary import Summary, found_symptoms, summary_of
-from webhook.inspect.scan.tables import Row, finding_lines, place_rows, report_tables
 
 _MAX_FINDINGS = 10
 """The maximum number of workloads for each symptom in the details. JSON has all of them."""
@@ -31,8 +31,6 @@ _WIDTH = 80
 """The columns of a terminal. Commands are not cut."""
 _LABEL = "  {:<7}"
 """The column of labels in the block of a symptom."""
-_EXPLAINED = {"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "Job": "batch"}
-"""The controllers of pods that `podsettle explain` knows, with their API groups."""
 
 
 def render_text(report: ScanReport, *, details: bool = False) -> str:
@@ -44,57 +42,56 @@ def render_policies(report: ScanReport) -> str:
     """Return the proposed policies as YAML documents. Empty if there are none."""
     return "---\n".join(
         f"# {symptom.id}: {symptom.title}\n{symptom.policy}"
-        for symptom in found_symptoms(report)
+        for symptom in summary.found_symptoms(report)
         if symptom.policy
     )
 
 
-def render_names(report: ScanReport, manifests: Sequence[str] = ()) -> str:
+def render_names(report: ScanReport, manifest_flags: Sequence[str] = ()) -> str:
     """Return a line of arguments of `podsettle explain` for each workload that was found.
 
-    It names the first pod if explain does not know the workload's kind, and with `manifests`, which
-    seldom have workloads. A scan of one namespace leaves the namespace out, as kubectl does. A pod
-    names its owner, which may be any text. A line has only names that objects can have, because
-    shells get it.
+    It names the first pod if explain does not know the workload's kind, and with `manifest_flags`,
+    because manifests seldom have workloads. A pod names its owner, which may be any text. A line
+    has only names that objects can have, because shells get it.
     """
-    files = [] if "-" in manifests else [f"--manifests={path}" for path in manifests]
     lines: dict[str, None] = {}
-    for finding in (each for symptom in found_symptoms(report) for each in symptom.findings):
+    symptoms = summary.found_symptoms(report)
+    for finding in (each for symptom in symptoms for each in symptom.findings):
         kind, _, name = finding.workload.partition("/")
         target = f"{kind.lower()}.{finding.group}"
-        if manifests or _EXPLAINED.get(kind) != finding.group:
+        if manifest_flags or WORKLOAD_GROUPS.get(kind) != finding.group:
             target, name = "pod", finding.pod
         if OBJECT_NAME.fullmatch(name) and OBJECT_NAME.fullmatch(finding.namespace):
-            where = () if report.namespace else ("-n", finding.namespace)
-            lines[f"{shlex.join((f'{target}/{name}', *where, *files))}\n"] = None
+            words = (f"{target}/{name}", "-n", finding.namespace, *manifest_flags)
+            lines[f"{shlex.join(words)}\n"] = None
     return "".join(lines)
 
 
 def _lines(report: ScanReport, details: bool) -> Iterator[str]:
-    summary = summary_of(report)
-    yield from _summary_lines(summary)
-    for symptom in found_symptoms(report):
+    shown = summary.summary_of(report)
+    yield from _summary_lines(shown)
+    for symptom in summary.found_symptoms(report):
         yield ""
         yield from _block(symptom, details)
-    for table in report_tables(report) if details else ():
+    for table in summary.report_tables(report) if details else ():
         yield from ("", table.title.upper(), *_table_lines(table.heads, table.rows, _WIDTH))
-    yield from ("", *_wrapped(summary.unknown))
+    yield from ("", *_wrapped(shown.unknown))
     if not details:
         yield f"Nodes, evidence and more: {report.command} -v"
 
 
-def _summary_lines(summary: Summary) -> Iterator[str]:
+def _summary_lines(shown: summary.Summary) -> Iterator[str]:
     """Yield at most _MAX_SUMMARY_LINES lines, if names are short and there are few steps."""
-    defects = [line for each in summary.defects for line in _wrapped(each)]
-    unshown, others = ([], defects) if summary.symptoms else (defects, [])
-    before = [*_wrapped(summary.scanned), *unshown, summary.answer]
-    after = [line for step in summary.steps for line in _wrapped(step)]
-    after += [f"  {summary.command}"] if summary.command else []
+    defects = [line for each in shown.defects for line in _wrapped(each)]
+    unshown, others = ([], defects) if shown.symptoms else (defects, [])
+    before = [*_wrapped(shown.scanned), *unshown, shown.answer]
+    after = [line for step in shown.steps for line in _wrapped(step)]
+    after += [f"  {shown.command}"] if shown.command else []
     room = max(_MAX_SUMMARY_LINES - len(before) - len(after), _MIN_SYMPTOM_LINES)
-    rows = [line for each in summary.symptoms for line in _wrapped(each, "  ")]
+    rows = [line for each in shown.symptoms for line in _wrapped(each, "  ")]
     if len(rows) > room:
-        rows = [cut(f"  {each}", _WIDTH) for each in summary.symptoms[: room - 1]]
-        rows.append(f"  and {len(summary.symptoms) - len(rows)} more; see below")
+        rows = [cut(f"  {each}", _WIDTH) for each in shown.symptoms[: room - 1]]
+        rows.append(f"  and {len(shown.symptoms) - len(rows)} more; see below")
         others = []  # The symptoms come first, and the table of nodes has these defects, too.
     yield from (*before, *rows, *others, *after)
 
@@ -103,7 +100,7 @@ def _block(symptom: SymptomReport, details: bool) -> Iterator[str]:
     """Yield what was found, where, and what to do."""
     yield f"{symptom.id} ({symptom.page})" if symptom.page else symptom.id
     yield from _labelled("what", symptom.title)
-    rows = tuple(place_rows(symptom, _MAX_DETAILED_ROWS if details else _MAX_ROWS))
+    rows = tuple(summary.place_rows(symptom, _MAX_DETAILED_ROWS if details else _MAX_ROWS))
     blank = _LABEL.format("")
     for number, line in enumerate(_table_lines(("", "", "n:", ""), rows, _WIDTH - len(blank))):
         yield (blank if number else _LABEL.format("where")) + line
@@ -113,7 +110,7 @@ def _block(symptom: SymptomReport, details: bool) -> Iterator[str]:
     if details:
         yield from _labelled("result", symptom.verdict.text)
         for finding in symptom.findings[:_MAX_FINDINGS]:
-            where, *lines = finding_lines(finding)
+            where, *lines = summary.finding_lines(finding)
             yield from _wrapped(where, "  ")
             for line in lines:
                 yield from _wrapped(line, "    - ", "      ")
@@ -149,7 +146,7 @@ def _wrapped(text: str, first: str = "", others: str | None = None) -> list[str]
     )
 
 
-def _table_lines(heads: Row, rows: Iterable[Row], width: int) -> list[str]:
+def _table_lines(heads: summary.Row, rows: Iterable[summary.Row], width: int) -> list[str]:
     """Return a table without lines between its cells. It has no heads if all are empty."""
     table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.show_header = any(head.removeprefix("n:") for head in heads)

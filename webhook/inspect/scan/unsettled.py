@@ -14,11 +14,10 @@ from webhook.core.constants import ANNOTATION_APPLIED
 from webhook.core.reasons import NO_DECISION, Outcome
 from webhook.inspect.cluster_flags import podsettle
 from webhook.inspect.findings import Area, Certainty, Finding, Looked
+from webhook.inspect.installation import Called, WebhookCall
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.symptoms.base import Case, ScanFacts, Symptom
-from webhook.inspect.scan.workload import workload_of
-from webhook.inspect.webhook_calls import Called, WebhookCall
 
 ID = "not-settled"
 ADVICE = (
@@ -65,7 +64,11 @@ class UnsettledPods:
         spec = structs.replace(pod.spec, node_name=None, overhead=None)
         created = structs.replace(pod, spec=spec)
         outcomes = cluster.decide(created, metadata.namespace).outcomes
-        self._count_failures(pod, outcomes)
+        for outcome in outcomes:
+            if outcome.reason in NO_DECISION:
+                self._failures[outcome.reason] += 1
+                sentence = outcome.sentence[:_MAX_SHOWN_CHARACTERS]
+                self._first_failure = self._first_failure or f"{pod.title}: {sentence}"
         changed = [outcome for outcome in outcomes if outcome.changed]
         if not changed:
             return
@@ -73,7 +76,9 @@ class UnsettledPods:
         # The annotation may be a copy or forged. Or another webhook has added a container since.
         applied = set(parse_applied(metadata.annotations))
         claimed = [f"{policy}/{remedy}" for policy, remedy in pairs if (policy, remedy) in applied]
-        call = self._call_for(pod)
+        call, namespace = WebhookCall(Called.YES), cluster.view.namespace(metadata.namespace)
+        if cluster.calls is not None and namespace is not None:
+            call = cluster.calls.call_for(namespace, pod.labels or {})
         certainty = self._certainty
         if call.called is Called.UNKNOWN or claimed:
             certainty = Certainty.LIKELY
@@ -82,39 +87,19 @@ class UnsettledPods:
             if not any(outcome.changed for outcome in without.outcomes):
                 certainty = Certainty.LIKELY
         annotation = (metadata.annotations or {}).get(ANNOTATION_APPLIED, "")
-        case = Case(pod, ScanFacts(), None, ID)
+        case, created_at = Case(pod, ScanFacts(), SYMPTOM), metadata.creation_timestamp
         field = f"metadata.annotations[{ANNOTATION_APPLIED}]"
         value = annotation[:_MAX_SHOWN_CHARACTERS] or "absent"
-        yield case.finding(
-            certainty,
-            f"{self._state(pod, changed, claimed)}; {_promise(call, changed)}",
-            [case.evidence(field, value, metadata.creation_timestamp)],
-            metadata.creation_timestamp,
-            advice=self._advice(pod, call),
-        )
+        sentence = f"{self._state(pod, changed, claimed)}; {_promise(call, changed)}"
+        evidence, advice = [case.evidence(field, value, created_at)], self._advice(pod, call)
+        yield case.finding(certainty, sentence, evidence, created_at, advice=advice)
 
     @property
-    def area(self) -> Area | None:
-        """The pods on which podsettle made no decision. None if there are none."""
-        if not self._failures:
-            return None
+    def areas(self) -> list[Area]:
+        """The pods on which podsettle made no decision, as an area, if there are any."""
         counts = ", ".join(f"{reason} for {count}" for reason, count in self._failures.items())
         why = f"podsettle made no decision: {counts}; the first is {self._first_failure}"
-        return Area(DECISIONS, Looked.PARTLY, why)
-
-    def _count_failures(self, pod: LivePod, outcomes: Sequence[Outcome]) -> None:
-        for outcome in outcomes:
-            if outcome.reason in NO_DECISION:
-                self._failures[outcome.reason] += 1
-                sentence = outcome.sentence[:_MAX_SHOWN_CHARACTERS]
-                self._first_failure = self._first_failure or f"{pod.title}: {sentence}"
-
-    def _call_for(self, pod: LivePod) -> WebhookCall:
-        """Return whether the API server, if there is one, calls podsettle for a new pod."""
-        namespace = self._cluster.view.namespace(pod.metadata.namespace)
-        if self._cluster.calls is None or namespace is None:
-            return WebhookCall(Called.YES)
-        return self._cluster.calls.call_for(namespace, pod.labels or {})
+        return [Area(DECISIONS, Looked.PARTLY, why)] if counts else []
 
     def _state(self, pod: LivePod, changed: Sequence[Outcome], claimed: Sequence[str]) -> str:
         """Return what the pod has, or how old it is beside its policies, in a clause."""
@@ -132,7 +117,7 @@ class UnsettledPods:
         flags = self._cluster.flags
         if call.called is Called.NO:
             return f"`{flags.command(podsettle('doctor'))}{_NOT_CALLED_ADVICE}"
-        workload = workload_of(pod.metadata)
+        workload = pod.metadata.workload
         if command := flags.command(workload.rollout_command):
             return command
         if workload.kind == "Pod":

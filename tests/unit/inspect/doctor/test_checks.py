@@ -24,15 +24,14 @@ from webhook.cluster.reader import path_of
 from webhook.cluster.rights import Right
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.policy.selectors import LabelSelector
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor import run
-from webhook.inspect.doctor.checks import CHECKS
+from webhook.inspect.doctor.checks.api_server import matching_labels
 from webhook.inspect.doctor.checks.policies import judge_handler, why_waiting
-from webhook.inspect.doctor.checks.registration import wrong_address
 from webhook.inspect.doctor.model import Finding, State
-from webhook.inspect.doctor.run import diagnose
-from webhook.inspect.installation import Installation
-from webhook.inspect.selectors import matching_labels, selector_matches
+from webhook.inspect.doctor.run import CHECKS, diagnose
+from webhook.inspect.installation import selector_matches
 
 Json: TypeAlias = dict[str, Any]
 
@@ -68,9 +67,13 @@ def configuration(*webhooks: Json) -> Json:
     return {"kind": kind, "metadata": {"name": "settle"}, "webhooks": list(webhooks)}
 
 
-def pod(name: str, *, ready: bool = True) -> Json:
-    conditions = [{"type": "Ready", "status": str(ready)}]
-    return {"metadata": {"name": name}, "spec": {}, "status": {"conditions": conditions}}
+def pod(name: str, *, ready: bool = True, port: str = "web") -> Json:
+    ports = [{"name": "https", "containerPort": 8443}, {"name": port, "containerPort": 9444}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "podsettle", "ports": ports}]},
+        "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
+    }
 
 
 def readyz(*checks: Json, days: float = 30) -> bytes:
@@ -138,8 +141,8 @@ class Server:
             "/api/v1/namespaces": items("Namespace", namespace("ci")),
             "/apis/node.k8s.io/v1/runtimeclasses": items("RuntimeClass"),
             "/api/v1/nodes": items("Node"),
-            f"{OWN}/pods/https:a:8443/proxy/readyz?verbose": readyz(check("nodes")),
-            f"{OWN}/pods/https:b:8443/proxy/readyz?verbose": readyz(check("nodes")),
+            f"{OWN}/pods/https:a:9444/proxy/readyz?verbose": readyz(check("nodes")),
+            f"{OWN}/pods/https:b:9444/proxy/readyz?verbose": readyz(check("nodes")),
             "/metrics": b"",
             **answers,
         }
@@ -181,12 +184,11 @@ async def test_healthy_installation_has_only_findings_that_are_ok() -> None:
 
 
 def replica(name: str, answer: object) -> dict[str, object]:
-    return {f"{OWN}/pods/https:{name}:8443/proxy/readyz?verbose": answer}
+    return {f"{OWN}/pods/https:{name}:9444/proxy/readyz?verbose": answer}
 
 
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/settle"
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
-OLD_TEXT = b"[+]nodes ok\n[-]shutdown failed\nreadyz check failed\n"
 UNREADY = items("Pod", pod("a", ready=False), pod("b"))
 BAD_POLICY = policy_document("bad", remedies={"postInitSleep": {"minLifetime": "soon"}})
 BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
@@ -261,7 +263,7 @@ BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
         ),
         # A replica that gives no answer of today.
         (
-            replica("a", OLD_TEXT),
+            {PODS: items("Pod", pod("a", port="metrics"), pod("b"))},
             "readiness",
             "unknown",
             "a: it is older than this command, and its checks are not read",
@@ -401,6 +403,8 @@ async def test_finding_names_a_section_that_exists_and_a_command_for_the_chosen_
     (denied,) = (each for each in found if each.state is State.NOT_LOOKED_AT)
     assert denied.right == "get /metrics"
     assert denied.command == "kubectl --context=c auth can-i get /metrics"
+    missed = {each.check: each.command for each in await findings({"/metrics": METRICS.encode()})}
+    assert missed["failed calls"] == "podsettle scan --context=c"
 
 
 async def test_progress_names_the_check_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,14 +438,14 @@ async def test_progress_names_the_check_that_takes_long(monkeypatch: pytest.Monk
     ],
 )
 async def test_call_of_another_address_is_named(client: Json, address: str) -> None:
-    installation = Installation("system", "settle", {"service": "settle"}, {"metadata": {}})
     document = configuration({"name": "other.example.com"}, webhook(clientConfig=client))
     wanted = "Service system/settle:443/mutate"
     expected = f"opt-in.podsettle.dev calls {address} instead of {wanted}" if address else ""
-    assert wrong_address(document, installation) == expected
     # The certificate is not for another address.
     distrusted = replica("a", readyz(check("registration", "x", ready=False)))
-    found = {each.check for each in await findings({CONFIGURATION: document, **distrusted})}
+    found = {each.check: each for each in await findings({CONFIGURATION: document, **distrusted})}
+    named = found.get("webhook configuration")
+    assert (named.result if named else "") == expected
     assert ("registration" in found) == (not address)
 
 
@@ -486,10 +490,10 @@ def test_labels_are_found_for_a_selector_that_an_object_matches(
             {"key": key, "operator": operator, **({"values": values} if values else {})}
         )
     selector = {"matchExpressions": expressions}
-    assert selector_matches(selector, matching_labels(selector))
+    assert selector_matches(selector, matching_labels(LabelSelector.model_validate(selector)))
     exact = {**selector, "matchLabels": labels}
     if selector_matches(exact, labels):
-        assert selector_matches(exact, matching_labels(exact))
+        assert selector_matches(exact, matching_labels(LabelSelector.model_validate(exact)))
 
 
 def node(name: str, handlers: list[str] | None, **labels: str) -> Node:

@@ -7,8 +7,13 @@ from tests.support.paths import DOCS
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.shell_wrapper import SCRIPT
-from webhook.inspect.explain.advice import explain_reason, explain_remedy, explain_wrapper
-from webhook.inspect.explain.text import as_text
+from webhook.inspect.explain.report import as_text
+from webhook.inspect.explain.target import (
+    explain_reason,
+    explain_remedy,
+    explain_word,
+    explain_wrapper,
+)
 
 PAGE = Page(DOCS / "why-was-my-pod-changed.md")
 
@@ -16,9 +21,9 @@ PAGE = Page(DOCS / "why-was-my-pod-changed.md")
 def test_every_reason_has_advice_and_an_anchor_on_the_page() -> None:
     for reason in Reason:
         found = explain_reason(reason)
-        assert found.advice.endswith("."), reason
-        assert found.advice != "Nothing." or not reason.warns, reason
-        assert found.page == f"docs/why-was-my-pod-changed.md#{reason.lower()}"
+        assert found["advice"].endswith("."), reason
+        assert found["advice"] != "Nothing." or not reason.warns, reason
+        assert found["page"] == f"docs/why-was-my-pod-changed.md#{reason.lower()}"
         assert reason.lower() in PAGE.anchors
 
 
@@ -32,8 +37,8 @@ def test_reason_has_meaning_remedies_warning_and_advice() -> None:
 
 def test_wrapper_is_printed_with_comments_and_stays_a_script() -> None:
     found = explain_wrapper()
-    lines = found.commented.splitlines(keepends=True)
-    assert "".join(line for line in lines if not line.startswith("# ")) == found.script == SCRIPT
+    lines = found["commented"].splitlines(keepends=True)
+    assert "".join(line for line in lines if not line.startswith("# ")) == found["script"] == SCRIPT
     assert len(lines) - len(SCRIPT.splitlines()) == 17
     assert max(map(len, lines)) <= 101
     assert "  # Pass a signal on to the command.\n  pass(){" in as_text(found)
@@ -42,8 +47,8 @@ def test_wrapper_is_printed_with_comments_and_stays_a_script() -> None:
 def test_every_remedy_is_explained_with_its_settings_and_reasons_and_is_on_the_page() -> None:
     for name, remedy in REMEDIES.items():
         found = explain_remedy(name)
-        assert bool(found.settings) != bool(found.values)
-        assert all(each["description"] for each in found.settings)
+        assert bool(found["settings"]) != bool(found["values"])
+        assert all(each["description"] for each in found["settings"])
         text = as_text(found)
         assert text.startswith(f"{name}: {remedy.description}\n")
         assert "…" not in text
@@ -55,3 +60,15 @@ def test_remedy_names_the_defect_that_it_is_for_and_its_settings() -> None:
     lines = as_text(explain_remedy("postInitSleep")).splitlines()
     assert any(line.startswith("  cri-o-9840: ") for line in lines)
     assert any(line.startswith("  minLifetime: ") for line in lines)
+
+
+def test_defect_and_symptom_are_explained_by_the_ids_of_a_scan() -> None:
+    for name, *lines in (
+        ("cri-o-9840", "  postInitSleep, retryInitExit255", "  docs/reports/tekton-exit-255.md"),
+        ("selinux-mount", "  In the events of the second pod, "),
+        ("missing-handler", "  docs/node-config.md"),
+        ("not-settled", "  A policy changes a pod only when the pod is created."),
+    ):
+        text = as_text(explain_word(name))
+        assert text.startswith(f"{name}: ")
+        assert all(f"\n{line}" in text for line in lines)

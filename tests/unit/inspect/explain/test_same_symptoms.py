@@ -12,11 +12,11 @@ import pytest
 from tests.support import planted_symptoms
 from tests.support.explanations import explained, manifests
 from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, Json, Plant, PlantedEvent
-from webhook.inspect.explain.model import Explanation
+from webhook.inspect.explain.report import Explanation
 from webhook.inspect.findings import Finding
 from webhook.inspect.known_cluster import KnownCluster
+from webhook.inspect.object_readers import DumpReader
 from webhook.inspect.scan.collect import scan
-from webhook.inspect.scan.dump import DumpReader
 
 NOW = (datetime.now(UTC) - timedelta(minutes=20)).replace(microsecond=0)
 DUMP: list[Json] = planted_symptoms.dump("ci", NOW)["items"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webhook.cluster.reader import path_of
+from webhook.cluster.rights import Right
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.explain.target import (
@@ -38,16 +39,17 @@ from webhook.inspect.explain.target import (
 def test_object_is_named_as_kubectl_names_it(text: str, kind: str, path: str) -> None:
     target = parse_target(text)
     assert isinstance(target, ObjectTarget)
-    assert target.kind.kind == kind
-    assert path_of(target.right("ci")) == path
+    assert target.kind == kind
+    assert path_of(Right("get", target.group, f"{kind.lower()}s", "ci", target.name)) == path
 
 
-def test_reason_code_and_remedy_are_accepted_in_any_case() -> None:
+def test_reason_code_remedy_and_defect_are_accepted_in_any_case() -> None:
     for code in Reason:
         assert parse_target(code) is parse_target(code.lower()) is code
     for name in REMEDIES:
         assert parse_target(name) == parse_target(name.upper()) == name
-    assert parse_target("wrapper") == "wrapper"
+    for name in ("wrapper", "cri-o-9840", "missing-handler", "not-settled", "selinux-mount"):
+        assert parse_target(name) == name
 
 
 @pytest.mark.parametrize(

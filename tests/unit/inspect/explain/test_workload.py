@@ -13,10 +13,9 @@ from tests.support.factories import IMAGE, Json, container, mutate_pod, namespac
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.inspect.cluster_flags import ClusterFlags
-from webhook.inspect.explain.model import Explanation, FoundSymptom
-from webhook.inspect.explain.text import as_text
+from webhook.inspect.explain.report import Explanation, FoundSymptom, as_text
+from webhook.inspect.installation import WebhookCalls
 from webhook.inspect.known_cluster import KnownCluster
-from webhook.inspect.webhook_calls import WebhookCalls
 
 TEKTON = policy("tekton", remedies={"postInitSleep": {}})
 RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
@@ -74,7 +73,7 @@ def test_pods_are_grouped_by_what_was_done_to_them() -> None:
         (
             1,
             "The annotations say that podsettle changed this pod when it was created, but the pod "
-            "shows no sign of postInitSleep.",
+            "shows no sign of postInitSleep. They may be those of another pod.",
             ["web-3"],
         ),
         (

@@ -32,18 +32,17 @@ from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.inspect.cluster_flags import ClusterFlags
-from webhook.inspect.explain.target import parse_target
+from webhook.inspect.explain.target import ObjectTarget, parse_target
 from webhook.inspect.findings import Answer, Finding, Looked, format_time
+from webhook.inspect.installation import WebhookCalls
 from webhook.inspect.known_cluster import KnownCluster
+from webhook.inspect.object_readers import DumpReader
+from webhook.inspect.scan import collect
 from webhook.inspect.scan.collect import scan
-from webhook.inspect.scan.dump import DumpReader
 from webhook.inspect.scan.html import render_html
 from webhook.inspect.scan.model import ScanReport
 from webhook.inspect.scan.summary import found_symptoms, summary_of, symptom_line
-from webhook.inspect.scan.templates import TemplateReader
 from webhook.inspect.scan.text import render_names, render_text
-from webhook.inspect.scan.workload import WorkloadName
-from webhook.inspect.webhook_calls import WebhookCalls
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 NO_FLAGS = ClusterFlags()
@@ -72,8 +71,6 @@ def scan_dump(
     calls: WebhookCalls | None = None,
     flags: ClusterFlags = NO_FLAGS,
     docs_url: str | None = None,
-    max_events_bytes: int = 1_000_000,
-    templates: TemplateReader | None = None,
     unread: tuple[Unread, ...] = (),
     server: Version | None = None,
 ) -> ScanReport:
@@ -92,7 +89,7 @@ def scan_dump(
         why_image_is_assumed=why_image_is_assumed,
     )
     reader = DumpReader(manifests)
-    return asyncio.run(scan(reader, cluster, namespace, max_events_bytes, templates))
+    return asyncio.run(scan(reader, cluster, namespace))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +126,8 @@ def test_proposed_policies_change_the_pods_that_they_claim_and_only_without_thei
     proposed = [symptom for symptom in report.symptoms if symptom.policy]
     # The RuntimeClass against relabelling does not exist, so its policy would change nothing.
     assert {each.id for each in proposed} == WITH_POLICY
+    # The class for volatile mounts exists, and so do the nodes for it.
+    assert "onfigure" not in "".join(each.advice for each in proposed)
     path = tmp_path / "dump.json"
     path.write_text(json.dumps(dump("ci", NOW)))
     view = read_manifests([path], BytesIO()).view
@@ -300,23 +299,16 @@ def test_proposed_policy_is_only_for_the_pods_that_are_not_kept_alive(tmp_path: 
     assert "cri-o-9840: 3 pods, 2 likely, 1 possible, on node crio-1" in render_html(report)
 
 
-class OneJob(TemplateReader):
-    """The template of one Job, whose container has no command any more."""
-
-    async def read(self, workload: WorkloadName) -> object:
-        container = {"name": "main", "image": "registry.example/app:2"}
-        spec = {"restartPolicy": "Never", "containers": [container]}
-        document = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": workload.name, "namespace": workload.namespace},
-            "spec": {"template": {"spec": spec}},
-        }
-        return document if workload.title == "Job/nightly" else None
-
-
 def test_proposed_policy_is_previewed_on_the_template_of_a_workload(tmp_path: Path) -> None:
-    report = scan_dump(tmp_path, dump("ci", NOW), templates=OneJob())
+    container = {"name": "main", "image": "registry.example/app:2"}  # It has no command any more.
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "nightly", "namespace": "ci"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+    document = dump("ci", NOW)
+    report = scan_dump(tmp_path, {**document, "items": [*document["items"], job]})
     found = {each.id: each for each in report.symptoms}["cri-o-9840"]
     assert found.preview is not None
     assert found.preview.phrase == "changes 1 of the 2 pods found"
@@ -445,16 +437,26 @@ def test_defect_without_a_symptom_is_named_beside_the_symptom_of_another(tmp_pat
     assert "pgrade cri-o" not in text  # It would be no step against the symptom.
 
 
-@pytest.mark.parametrize("manifests", [[], ["a dump.json", "b"], ["-"]])
-def test_names_are_arguments_that_explain_takes(manifests: list[str], report: ScanReport) -> None:
-    lines = [shlex.split(line) for line in render_names(report, manifests).splitlines()]
+@pytest.mark.parametrize("flags", [[], ["--manifests", "a dump.json", "--manifests", "FILE"]])
+def test_names_are_arguments_that_explain_takes(flags: list[str], report: ScanReport) -> None:
+    lines = [shlex.split(line) for line in render_names(report, flags).splitlines()]
     assert lines
     targets = [parse_target(name) for name, *_ in lines]
-    kinds = {str(target).partition("/")[0] for target in targets}
-    assert kinds == ({"pod"} if manifests else {"pod", "deploy", "job"})
-    files = [] if "-" in manifests else [f"--manifests={path}" for path in manifests]
-    assert all(flags == ["-n", "ci", *files] for _, *flags in lines)
-    assert (["deployment.apps/web", "-n", "ci"] in lines) is (manifests == [])
+    kinds = {each.title.partition("/")[0] for each in targets if isinstance(each, ObjectTarget)}
+    assert kinds == ({"pod"} if flags else {"pod", "deploy", "job"})
+    assert all(words == ["-n", "ci", *flags] for _, *words in lines)
+    assert (["deployment.apps/web", "-n", "ci"] in lines) is (flags == [])
+
+
+def test_names_are_those_of_pods_if_another_group_has_the_kind(report: ScanReport) -> None:
+    replace = msgspec.structs.replace
+    symptoms = tuple(
+        replace(each, findings=tuple(replace(x, group="apps.kruise.io") for x in each.findings))
+        for each in report.symptoms
+    )
+    lines = render_names(replace(report, symptoms=symptoms)).splitlines()
+    assert lines
+    assert all(line.startswith("pod/") for line in lines)
 
 
 def test_policies_are_exported_where_the_api_server_has_no_settle_policies(tmp_path: Path) -> None:
@@ -923,8 +925,11 @@ def test_long_texts_of_tenants_are_cut_in_every_format(tmp_path: Path) -> None:
         assert len(render(found)) < 200_000
 
 
-def test_events_beyond_the_limit_of_memory_are_not_looked_at(tmp_path: Path) -> None:
-    found = scan_dump(tmp_path, dump("ci", NOW), max_events_bytes=3_000)
+def test_events_beyond_the_limit_of_memory_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "MAX_EVENTS_BYTES", 3_000)
+    found = scan_dump(tmp_path, dump("ci", NOW))
     (area,) = (each for each in found.areas if each.name == "events")
     assert area.looked is Looked.PARTLY
     assert "those with texts of symptoms take more than 3,000 bytes" in area.why

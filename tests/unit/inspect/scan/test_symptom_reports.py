@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.factories import policy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.inspect.findings import (
     MAX_EVIDENCE,
     Answer,
@@ -17,9 +19,15 @@ from webhook.inspect.findings import (
     Finding,
     Looked,
 )
-from webhook.inspect.paged import Areas
+from webhook.inspect.object_readers import Areas
 from webhook.inspect.scan.model import SymptomReport
-from webhook.inspect.scan.symptom_reports import MAX_BINS, Tally, bin_length, symptom_reports
+from webhook.inspect.scan.report_parts import (
+    MAX_BINS,
+    Tally,
+    bin_length,
+    policy_needs,
+    symptom_reports,
+)
 
 ID = "cri-o-9840"
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
@@ -51,7 +59,7 @@ def test_findings_of_one_workload_are_counted_together() -> None:
         tally.add(finding(seen=NOW + timedelta(minutes=minutes)))
     tally.add(finding(seen=None))
     (group,) = reported(tally).findings
-    assert group.count == tally.found[ID].count == 4
+    assert group.count == reported(tally).count == 4
     assert group.first_seen == NOW
     assert group.last_seen == NOW + timedelta(minutes=9)
     assert len(group.evidence) <= MAX_EVIDENCE
@@ -72,7 +80,7 @@ def test_findings_at_too_many_workloads_are_counted_but_not_listed() -> None:
     tally.add(finding("TaskRun/build-0"))
     assert len(reported(tally).findings) == 3
     assert reported(tally).unlisted == 7
-    assert tally.found[ID].count == 11
+    assert reported(tally).count == 11
 
 
 @given(st.lists(st.integers(0, 4_000_000_000), min_size=1, max_size=30))
@@ -105,3 +113,9 @@ def test_of_several_results_for_a_resource_the_worst_one_counts() -> None:
         areas.record(Area("events", looked, looked.value))
     assert areas.named("events") == Area("events", Looked.NOT_LOOKED_AT, "not_looked_at")
     assert areas.named("pods").looked is Looked.NOT_LOOKED_AT
+
+
+def test_remedy_of_a_defect_that_no_release_cures_is_still_needed() -> None:
+    (need,) = policy_needs([policy("gate", remedies={"kubeletGate": {}})], Snapshot())
+    assert (need.policy, need.remedy, need.status) == ("gate", "kubeletGate", "True")
+    assert need.message == "no release that podsettle knows cures it"

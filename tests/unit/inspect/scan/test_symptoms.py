@@ -48,11 +48,11 @@ from webhook.inspect.objects import (
     StateDetails,
     Status,
 )
-from webhook.inspect.scan.certificates import FirstCertificate, first_certificates
 from webhook.inspect.scan.found_pods import FoundPods
 from webhook.inspect.scan.proposals import propose
-from webhook.inspect.scan.symptoms import SYMPTOMS, exit_255, judge_pod
-from webhook.inspect.scan.symptoms.base import ScanFacts
+from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod
+from webhook.inspect.scan.symptoms.base import FirstCertificate, ScanFacts
+from webhook.inspect.scan.symptoms.kubelet_certificate import first_certificates
 
 Json = dict[str, Any]
 
@@ -284,7 +284,7 @@ def test_exit_code_255_at_a_time_that_the_kubelet_does_not_know_is_not_found(
         metadata=msgspec.structs.replace(pod.metadata, creation_timestamp=created),
         status=msgspec.structs.replace(pod.status, init_container_statuses=[ended]),
     )
-    assert list(exit_255.SYMPTOM.judge(changed, facts_for(plant))) == []
+    assert judge_pod(changed, facts_for(plant)) == []
 
 
 def test_gap_after_a_time_before_the_pod_is_not_found() -> None:
@@ -386,6 +386,29 @@ def test_gap_that_events_could_explain_is_found_without_events() -> None:
     # A scan looks up the events of the pods that are found without them.
     for name, found in (("umount", 1), ("umount-pull", 1), ("umount-soon", 0)):
         assert len(judge(replace(plant_named(name), events=()))) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "certainty"),
+    [
+        ("persistentVolumeClaim", Certainty.CERTAIN),
+        ("ephemeral", Certainty.CERTAIN),
+        ("emptyDir", Certainty.CERTAIN),
+        ("hostPath", Certainty.POSSIBLE),
+        ("projected", Certainty.POSSIBLE),
+    ],
+)
+def test_stage_of_volumes_is_certain_only_for_a_volume_that_is_relabelled(
+    source: str, certainty: Certainty
+) -> None:
+    plant = plant_named("relabel")
+    (found,) = judge(replace(plant, spec={"volumes": [{"name": "data", source: {}}]}))
+    assert found.certainty is certainty
+
+
+def test_stage_of_volumes_of_a_pod_with_its_token_alone_is_no_finding() -> None:
+    token = {"name": "kube-api-access-2xkq7", "projected": {"sources": []}}
+    assert not judge(replace(plant_named("relabel"), spec={"volumes": [token]}))
 
 
 def test_reserved_name_without_a_persistent_volume_is_not_found() -> None:
@@ -778,9 +801,9 @@ def test_each_proposal_changes_the_next_pod_of_each_workload_that_it_claims(
             continue
         view = Snapshot(nodes=Nodes(facts.nodes.values()), runtime_classes=facts.runtime_classes)
         cluster = KnownCluster(view, OperatorSettings(linger_image="registry.example/linger:1"))
-        found = FoundPods(cluster)
+        found = FoundPods(cluster, defect)
         found.add(live_pod(running), findings)
-        proposal = propose(defect, found, cluster, {})
+        proposal = propose(found, cluster)
         if proposal is None or not proposal.policy:
             continue
         assert proposal.preview.changes == 1
@@ -793,7 +816,7 @@ def test_each_proposal_changes_the_next_pod_of_each_workload_that_it_claims(
         following = replace(running, metadata={**owner, "labels": next_labels}).pod("ci")
         del following["spec"]["nodeName"]
         pod = decode_pod(msgspec.json.encode(following))
-        decision = cluster.decide(pod, "ci", [parse_policy(document)])
+        decision = cluster.with_policies([parse_policy(document)]).decide(pod, "ci")
         assert any(each.changed for each in decision.outcomes), plant.name
         claimed.add(plant.symptom)
     assert len(claimed) == 4
@@ -804,17 +827,53 @@ def test_policy_that_selects_no_next_pod_of_a_template_is_not_claimed_to_change_
     owner = planted_symptoms.owned_by("ReplicaSet", "web", app="ci", added="x")
     running = replace(plant, metadata=owner)
     cluster = KnownCluster(Snapshot(), OperatorSettings())
-    found = FoundPods(cluster)
+    (defect,) = (each.defect for each in SYMPTOMS if each.id == plant.symptom and each.defect)
+    found = FoundPods(cluster, defect)
     found.add(live_pod(running), judge(running))
     (kind,) = found.kinds.values()
-    assert found.pod_selector({}) == {"matchLabels": {"app": "ci"}}
+    assert found.pod_selector == {"matchLabels": {"app": "ci"}}
     for labels, selector in (
         ({"added": "x"}, {"matchLabels": {"added": "x"}}),
         ({"app": "other"}, {}),
     ):
         template = replace(plant, metadata={"labels": labels}).pod("ci")
-        pod = decode_pod(msgspec.json.encode(template))
-        assert found.pod_selector({kind.workload: pod}) == selector
+        kind.encoded, kind.has_template = msgspec.json.encode(template), True
+        assert found.pod_selector == selector
+
+
+def test_pods_beyond_the_limit_of_memory_are_counted_and_not_previewed() -> None:
+    plant, cluster = plant_named("fs-group"), KnownCluster(Snapshot(), OperatorSettings())
+    (defect,) = (each.defect for each in SYMPTOMS if each.id == plant.symptom and each.defect)
+    found = FoundPods(cluster, defect, max_bytes=4_000)
+    for number in range(40):
+        pods = planted_symptoms.owned_by("ReplicaSet", f"web-{number}", app="ci")
+        running = replace(plant, metadata=pods)
+        found.add(live_pod(running), judge(running))
+    assert 0 < len(found.kinds) < 20
+    proposal = propose(found, cluster)
+    assert proposal is not None
+    preview = proposal.preview
+    assert (preview.pods, preview.changes) == (40, len(found.kinds))
+    (left,) = preview.unchanged
+    assert (left.pods, left.text.partition(",")[0]) == (40 - len(found.kinds), "not previewed")
+
+
+def test_pod_whose_template_is_settled_is_in_no_proposal() -> None:
+    plant = plant_named("fs-group")
+    running = replace(plant, metadata=planted_symptoms.owned_by("ReplicaSet", "web", app="ci"))
+    cluster = KnownCluster(Snapshot(), OperatorSettings())
+    (defect,) = (each.defect for each in SYMPTOMS if each.id == plant.symptom and each.defect)
+    found = FoundPods(cluster, defect)
+    found.add(live_pod(running), judge(running))
+    (kind,) = found.kinds.values()
+    template = running.pod("ci")
+    template["spec"]["securityContext"]["fsGroupChangePolicy"] = "OnRootMismatch"
+    kind.encoded, kind.has_template = msgspec.json.encode(template), True
+    proposal = propose(found, cluster)
+    assert proposal is not None
+    assert (proposal.policy, proposal.preview.changes, proposal.preview.in_force) == ("", 0, ())
+    (left,) = proposal.preview.unchanged
+    assert (left.pods, left.text.partition(":")[0]) == (1, "AlreadySettled")
 
 
 def test_time_of_an_event_before_its_pod_is_left_out() -> None:

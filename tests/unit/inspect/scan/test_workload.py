@@ -12,9 +12,9 @@ import pytest
 from webhook.cluster.manifests import read_manifests
 from webhook.core.pod import OwnerReference
 from webhook.inspect.cluster_flags import NO_FLAGS
-from webhook.inspect.objects import LiveMetadata
-from webhook.inspect.scan.templates import DumpTemplates
-from webhook.inspect.scan.workload import WorkloadName, workload_of
+from webhook.inspect.object_readers import DumpReader
+from webhook.inspect.objects import LiveMetadata, WorkloadName
+from webhook.inspect.scan.found_pods import PodKind, read_templates
 
 
 def metadata(
@@ -62,7 +62,7 @@ def metadata(
 def test_workload_is_the_controller_and_has_a_command_if_kubectl_can_restart_it(
     owned: LiveMetadata, title: str, command: str
 ) -> None:
-    workload = workload_of(owned)
+    workload = owned.workload
     assert workload.title == title
     assert NO_FLAGS.command(workload.rollout_command) == command
 
@@ -77,8 +77,10 @@ async def test_next_pods_have_the_templates_of_a_dump(tmp_path: Path) -> None:
     items = [deployment("shop", app="other"), {"kind": "Deployment"}, deployment("ci", app="web")]
     path = tmp_path / "dump.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    templates = DumpTemplates(read_manifests([path], BytesIO()))
+    reader = DumpReader(read_manifests([path], BytesIO()))
     web = WorkloadName("Deployment", "web", "ci", "apps")
     others = [web._replace(name="api"), web._replace(group="apps.kruise.io")]
-    found = await templates.next_pods([web, *others])
-    assert {workload: (pod.labels or {})["app"] for workload, pod in found.items()} == {web: "web"}
+    kinds = [PodKind("ci", each, frozenset(), b"{}") for each in (web, *others)]
+    await read_templates(reader, kinds)
+    assert [each.has_template for each in kinds] == [True, False, False]
+    assert (kinds[0].pod.labels or {})["app"] == "web"

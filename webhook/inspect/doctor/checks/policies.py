@@ -19,9 +19,8 @@ from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.types import Json
-from webhook.inspect.doctor.checks.reachability import find_target
-from webhook.inspect.doctor.installed import Installed
-from webhook.inspect.doctor.model import Finding, State, fault, ok, unknown, warning
+from webhook.inspect.doctor.checks.api_server import find_target
+from webhook.inspect.doctor.model import Finding, Installed, State
 
 _PULL_SECONDS = 10.0
 _PENDING_PODS = "fieldSelector=status.phase%3DPending&limit=500"
@@ -39,7 +38,7 @@ async def check_policies(installed: Installed) -> AsyncIterator[Finding]:
         kind, _, name = problem.source.partition("/")
         if kind == KIND:
             where = f"{problem.path}: " if problem.path else ""
-            yield fault(f"{KIND} {name} is not accepted: {where}{problem.message}")
+            yield State.FAULT(f"{KIND} {name} is not accepted: {where}{problem.message}")
 
 
 async def check_runtime_classes(installed: Installed) -> AsyncIterator[Finding]:
@@ -53,7 +52,7 @@ async def check_runtime_classes(installed: Installed) -> AsyncIterator[Finding]:
     ]
     for policy, name in named:
         if name not in view.runtime_classes:
-            yield fault(f"{policy} names RuntimeClass {name}, which does not exist")
+            yield State.FAULT(f"{policy} names RuntimeClass {name}, which does not exist")
     for policy, name in named:
         if found := view.runtime_classes.get(name):
             nodes = (await installed.view("nodes")).view.nodes.all
@@ -72,52 +71,56 @@ def judge_handler(
     fitting = [node for node in nodes if selector <= node.labels.items()]
     name, handler = runtime_class.name, runtime_class.handler
     if Nodes(fitting).lacks_handler(handler, SpecFields()):
-        return fault(f"{policy} names RuntimeClass {name}, and no node has the handler {handler}")
+        return State.FAULT(
+            f"{policy} names RuntimeClass {name}, and no node has the handler {handler}"
+        )
     if not fitting:
-        return unknown(f"no known node has the labels of RuntimeClass {name}")
+        return State.UNKNOWN(f"no known node has the labels of RuntimeClass {name}")
     if any(node.handlers is not None and handler in node.handlers for node in fitting):
         return None
-    return unknown(f"not all nodes of RuntimeClass {name} list their handlers, such as {handler}")
+    return State.UNKNOWN(
+        f"not all nodes of RuntimeClass {name} list their handlers, such as {handler}"
+    )
 
 
 async def check_helper_image(installed: Installed) -> AsyncIterator[Finding]:
     """Yield whether the helper is named, and new enough for the policies."""
-    image, stated = installed.installation.linger_image, installed.installation.linger_version
+    settings = installed.installation.settings
+    image, stated = settings.linger_image, settings.linger_version
     version, tagged = helper_version(image, stated), helper_version(image, None)
     if stated is not None and tagged not in (None, stated):
-        yield warning(f"its version is stated as {stated}, and the tag of {image} says {tagged}")
+        yield State.WARNING(
+            f"its version is stated as {stated}, and the tag of {image} says {tagged}"
+        )
         return
     lacking = [each for each in HelperFeature if image is None or each.missing(image, version)]
     view = (await installed.view("settlepolicies")).view if lacking else Snapshot()
     needing = ", ".join(
         f"{remedy} of {policy.metadata.name}"
         for policy in view.policies.documents
-        for remedy, settings in policy.spec.settings().items()
+        for remedy, given in policy.spec.settings().items()
         if policy.spec.action == "Mutate"
         and Reason.HELPER_IMAGE_MISSING in REMEDIES[remedy].reasons
         # The shell wrapper is the one delivery that never uses the helper.
-        and getattr(settings, "delivery", None) != "Shell"
+        and getattr(given, "delivery", None) != "Shell"
         and (image is None or REMEDIES[remedy].helper_feature in lacking)
     )
     if image is None and needing:
-        yield fault(f"none is named, and these need it: {needing}")
+        yield State.FAULT(f"none is named, and these need it: {needing}")
     elif needing:
         has = f"has version {version}" if version else "does not say its version"
-        yield fault(f"{image} {has}, and podsettle skips what needs a newer one: {needing}")
+        yield State.FAULT(f"{image} {has}, and podsettle skips what needs a newer one: {needing}")
     elif image is not None:
         note = f". Its version {stated} is only stated: the tag does not show it"
-        yield ok(f"it is {image}{note * (stated is not None and tagged is None)}")
+        yield State.OK(f"it is {image}{note * (stated is not None and tagged is None)}")
 
 
 async def check_helper_pull(installed: Installed) -> AsyncIterator[Finding]:
     """Yield whether pods wait for the image of the helper, or else whether it can be looked up."""
-    image = installed.installation.linger_image
+    image = installed.installation.settings.linger_image
     if image is None:
         return
     target = await find_target(installed)
-    if isinstance(target, str):
-        yield unknown(f"{target}; choose a covered namespace with --in")
-        return
     pods: list[Json] = []
     with suppress(NotAllowedError):
         right = Right("list", "", "pods", target.namespace)
@@ -126,7 +129,7 @@ async def check_helper_pull(installed: Installed) -> AsyncIterator[Finding]:
         pod["metadata"]["name"]: why for pod in pods if (why := why_waiting(pod, image))
     }:
         where = f"pods {', '.join(waiting)} of namespace {target.namespace}"
-        yield fault(f"nodes cannot pull {image} for {where}: {next(iter(waiting.values()))}")
+        yield State.FAULT(f"nodes cannot pull {image} for {where}: {next(iter(waiting.values()))}")
     else:
         yield await _look_up(installed, image, target.namespace)
 
@@ -151,11 +154,13 @@ async def _look_up(installed: Installed, image: str, namespace: str) -> Finding:
     try:
         rules = LookupRules(registries=(parse_reference(image).host,))
     except ValueError as error:
-        return unknown(str(error))
+        return State.UNKNOWN(str(error))
     query = ImageQuery(image, rules, namespace=namespace, service_account="default")
     async with aclosing(installed.new_image_resolver(installed.server)) as resolver:
         found = (await resolver.find([query], _PULL_SECONDS)).get(query)
     if found is None or isinstance(found, Unavailable):
         why = found.why if found is not None else "no answer"
-        return unknown(f"{image} could not be looked up from this machine; a node may do so: {why}")
-    return ok(f"pods of namespace {namespace} can pull {image}, as seen from this machine")
+        return State.UNKNOWN(
+            f"{image} could not be looked up from this machine; a node may do so: {why}"
+        )
+    return State.OK(f"pods of namespace {namespace} can pull {image}, as seen from this machine")

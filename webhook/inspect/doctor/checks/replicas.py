@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import suppress
 from datetime import timedelta
 
 from pydantic import ValidationError
@@ -14,9 +13,7 @@ from webhook.cluster.readiness import Readiness
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.types import Json
-from webhook.inspect.doctor.checks.registration import wrong_address
-from webhook.inspect.doctor.installed import Installed, is_ready
-from webhook.inspect.doctor.model import Finding, State, fault, ok, unknown
+from webhook.inspect.doctor.model import Finding, Installed, State, UnansweredError, is_ready
 
 _MIN_REPLICAS = 2
 """With one replica, pods are not settled while it restarts."""
@@ -51,26 +48,20 @@ async def check_count(installed: Installed) -> AsyncIterator[Finding]:
     except NotAllowedError as error:
         if minimum < _MIN_REPLICAS:
             raise
-        yield unknown(f"an autoscaler could remove replicas, and it {error}")
+        yield State.UNKNOWN(f"an autoscaler could remove replicas, and it {error}")
     if minimum < _MIN_REPLICAS:
-        yield fault("one replica only" if minimum else "no replica is wanted")
+        yield State.FAULT("one replica only" if minimum else "no replica is wanted")
     elif len(pods) < (wanted := max(desired, minimum)):
-        yield fault(f"{len(pods)} of {wanted} replicas exist")
+        yield State.FAULT(f"{len(pods)} of {wanted} replicas exist")
     else:
-        yield ok(f"{len(pods)} replicas exist")
+        yield State.OK(f"{len(pods)} replicas exist")
 
 
 async def check_readiness(installed: Installed) -> AsyncIterator[Finding]:
     """Yield the checks of replicas that fail or have a note, and replicas that are not ready."""
     pods = await installed.pods()
     if not pods:
-        yield unknown("no replica exists")
-        return
-    faults = set(installed.faults)
-    with suppress(NotAllowedError):
-        # The certificate is not for another address.
-        if wrong_address(await installed.configuration(), installed.installation):
-            faults.add("webhook configuration")
+        raise UnansweredError("no replica exists")
     try:
         answers = await asyncio.gather(*(_ask(installed, pod) for pod in pods[:_MAX_ASKED_PODS]))
     except NotAllowedError:
@@ -86,7 +77,7 @@ async def check_readiness(installed: Installed) -> AsyncIterator[Finding]:
         if isinstance(answer, Finding):
             lines, fails = [("readiness", answer.state, answer.result)], answer.state is State.FAULT
         else:
-            lines = [*_problems(answer, faults)]
+            lines = [*_problems(answer, installed.faults)]
             fails = not answer.ready
         explained |= {name} if fails else set()
         for line in lines:
@@ -97,7 +88,9 @@ async def check_readiness(installed: Installed) -> AsyncIterator[Finding]:
         for section in [check if check in {*_NOTE_IS_FAULT, "certificate"} else "readiness"]
     ]
     findings += _not_ready(pods, explained)
-    for finding in findings or [ok(f"{len(pods)} replicas are ready, and pass their own checks")]:
+    for finding in findings or [
+        State.OK(f"{len(pods)} replicas are ready, and pass their own checks")
+    ]:
         yield finding
     expiries = [each.certificate_expires for each in answers if isinstance(each, Readiness)]
     if expiries and "certificate" not in {check for check, _, _ in found}:
@@ -131,13 +124,18 @@ def _not_ready(pods: list[Json], explained: Collection[str]) -> Iterator[Finding
     if remaining:
         state = State.FAULT if len(names) == len(pods) else State.WARNING
         text = f"{len(pods) - len(names)} of {len(pods)} replicas are ready; not ready: "
-        yield Finding(state=state, result=text + ", ".join(remaining))
+        yield state(text + ", ".join(remaining))
 
 
 async def _ask(installed: Installed, pod: Json) -> Readiness | Finding:
     """Return the checks of one replica, or why they are not known. Raises NotAllowedError."""
     name, namespace = pod["metadata"]["name"], installed.installation.namespace
-    path = f"/api/v1/namespaces/{namespace}/pods/https:{name}:{_port(pod)}/proxy/readyz?verbose"
+    containers = pod["spec"].get("containers") or ()
+    ports = (port for each in containers for port in each.get("ports") or ())
+    port = next((each["containerPort"] for each in ports if each.get("name") == "web"), None)
+    if port is None:
+        return State.UNKNOWN("it is older than this command, and its checks are not read")
+    path = f"/api/v1/namespaces/{namespace}/pods/https:{name}:{port}/proxy/readyz?verbose"
     try:
         answer = await installed.server.fetch(
             "GET", path, timeout=_TIMEOUT_SECONDS, max_bytes=_MAX_ANSWER_BYTES
@@ -151,14 +149,6 @@ async def _ask(installed: Installed, pod: Json) -> Readiness | Finding:
             return Readiness.model_validate_json(answer.content)
         except ValidationError:
             why = status_message(answer.content)
-        if b"readyz check " in answer.content:
-            return unknown("it is older than this command, and its checks are not read")
     if is_ready(pod):
-        return unknown(f"it is ready, but could not be asked: {why}")
-    return fault(f"it is not ready and does not answer: {why}")
-
-
-def _port(pod: Json) -> int:
-    containers = pod["spec"].get("containers") or ()
-    ports = (port for each in containers for port in each.get("ports") or ())
-    return next((port["containerPort"] for port in ports if port.get("name") == "https"), 8443)
+        return State.UNKNOWN(f"it is ready, but could not be asked: {why}")
+    return State.FAULT(f"it is not ready and does not answer: {why}")

@@ -5,9 +5,9 @@ To add one:
 1. Write a module here that ends with its `SYMPTOM`. Its `find` gets a Case (`base.py`): a pod and
    the facts of its cluster. It compares times of the cluster with one another and never with the
    present, and yields a finding for each time that the pod has the symptom. The symptom of a defect
-   has its id: `symptom_of(defect_named(...), ...)`. A fault of configuration is a `Symptom` with an
-   id, a title and a page of its own. `signs` and `against` are the events that `find` reads: a scan
-   keeps no others. `areas` are the kinds without which the absence of the symptom means nothing.
+   has its id: `symptom_of(id, ...)`. A fault of configuration is a `Symptom` with an id, a title
+   and a page of its own. `signs` and `against` are the events that `find` reads: a scan keeps no
+   others. `areas` are the kinds without which the absence of the symptom means nothing.
 2. Add it to `SYMPTOMS` below.
 3. Add a pod that has the symptom to PLANTS in tests/support/planted_symptoms.py, and to the
    look-alikes a pod that differs in one field and does not have it. The tests need two of each.
@@ -26,7 +26,7 @@ from webhook.inspect.scan.symptoms import (
     selinux_relabel,
     slow_umount,
 )
-from webhook.inspect.scan.symptoms.base import ScanFacts, Symptom
+from webhook.inspect.scan.symptoms.base import Case, ScanFacts, Symptom
 
 SYMPTOMS: tuple[Symptom, ...] = (
     exit_255.SYMPTOM,
@@ -40,4 +40,4 @@ SYMPTOMS: tuple[Symptom, ...] = (
 
 def judge_pod(pod: LivePod, facts: ScanFacts) -> list[Finding]:
     """Return what all symptoms find at a pod, in their order."""
-    return [finding for symptom in SYMPTOMS for finding in symptom.judge(pod, facts)]
+    return [found for each in SYMPTOMS for found in each.find(Case(pod, facts, each))]

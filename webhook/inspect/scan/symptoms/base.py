@@ -7,17 +7,28 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, Sign
 from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Evidence, Finding, FoundContainer
 from webhook.inspect.objects import ContainerStatus, Event, LivePod, PodKey
-from webhook.inspect.scan.certificates import FirstCertificate
-from webhook.inspect.scan.workload import workload_of
 
 _CLOCK_SKEW = timedelta(minutes=1)
 """The time by which the clock of a node may be behind that of the API server."""
+
+
+class FirstCertificate(NamedTuple):
+    """The request for the first serving certificate of a node."""
+
+    request: str
+    """The name of the CertificateSigningRequest that was approved first, or else of the first."""
+    approved_at: datetime | None
+    """None while no request of the node is approved."""
+    is_certain: bool = True
+    """False if an earlier approval may have been deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +44,33 @@ class ScanFacts:
     """By pod: the events whose reasons and texts symptoms name."""
 
 
+class Symptom(NamedTuple):
+    """A symptom that a scan looks for."""
+
+    id: str
+    """The identifier of the defect, or that of a fault of configuration."""
+    title: str
+    areas: tuple[str, ...]
+    """The resources without which the absence of the symptom means nothing."""
+    find: Callable[[Case], Iterator[Finding]]
+    """Yields a finding for each time that a pod has the symptom."""
+    defect: Defect | None = None
+    """The defect in the catalogue. None for a fault of configuration."""
+    signs: tuple[Sign, ...] = ()
+    """The events that `find` reads, the surest first."""
+    against: tuple[Sign, ...] = ()
+    """The events that name another cause, which `find` reads too."""
+    page: str = ""
+    """The address of the page about the symptom. Empty if there is none."""
+
+
 class Case(NamedTuple):
     """A pod that is judged, with what is known of its cluster."""
 
     pod: LivePod
     facts: ScanFacts
-    defect: Defect | None
-    symptom: str
-    """The id of the symptom that is looked for."""
+    symptom: Symptom
+    """The symptom that is looked for."""
 
     @property
     def events(self) -> Sequence[Event]:
@@ -83,27 +113,29 @@ class Case(NamedTuple):
         """Return the value of a field of the pod as evidence."""
         return Evidence(self.pod.title, field, value, time)
 
-    @property
-    def node(self) -> NodeEvidence | None:
-        """The evidence that the pod's node has the defect. None if the node does not have it."""
-        name, defect = self.pod.spec.node_name, self.defect
+    def on_node(self, finding: Finding) -> Iterator[Finding]:
+        """Yield a finding with the evidence that the pod's node has the defect, if it has it.
+
+        If the node is gone or was not read, the finding is less certain.
+        """
+        name, defect = self.pod.spec.node_name, self.symptom.defect
         if not name or defect is None:
-            return None
-        node = self.facts.nodes.get(name)
+            return
+        node, certainty, advice = self.facts.nodes.get(name), finding.certainty, ""
         if node is None:
-            gone = "gone, or not read, so its releases are unknown"
-            return NodeEvidence(Evidence(f"node {name}", "status.nodeInfo", gone), known=False)
-        status = node.status_for(defect)
-        if not status.needs_remedy:
-            return None
-        of_kubelet = defect.component == "kubelet"
-        field = "kubeletVersion" if of_kubelet else "containerRuntimeVersion"
-        software = f"{node.software_of(defect)} ({status})"
-        evidence = Evidence(f"node {name}", f"status.nodeInfo.{field}", software)
-        release = defect.cure_for(node.runtime, node.kubelet)
-        component = "kubelet" if of_kubelet else node.runtime.name
-        advice = f"Upgrade {component} on node {name} to {release} or later."
-        return NodeEvidence(evidence, advice=advice if release is not None else "")
+            field, value = "", "gone, or not read, so its releases are unknown"
+            is_certain = certainty is Certainty.CERTAIN
+            certainty = Certainty.LIKELY if is_certain else Certainty.POSSIBLE
+        elif not (status := node.status_for(defect)).needs_remedy:
+            return
+        else:
+            is_kubelet = defect.component == "kubelet"
+            field = ".kubeletVersion" if is_kubelet else ".containerRuntimeVersion"
+            value = f"{node.software_of(defect)} ({status})"
+            component, _, release = cure_of(node, defect).partition(" ")
+            advice = f"Upgrade {component} on node {name} to {release} or later." if release else ""
+        evidence = (*finding.evidence, Evidence(f"node {name}", f"status.nodeInfo{field}", value))
+        yield replace(finding, certainty=certainty, evidence=evidence[:MAX_EVIDENCE], advice=advice)
 
     def finding(
         self,
@@ -112,27 +144,19 @@ class Case(NamedTuple):
         evidence: Iterable[Evidence],
         seen: datetime | None = None,
         *,
-        node: NodeEvidence | None = None,
         advice: str = "",
         container: FoundContainer | None = None,
     ) -> Finding:
         """Return a finding about the pod.
 
-        `node` adds its evidence and its advice, and lowers the certainty if the node is unknown.
         `seen` is dropped if it cannot be, because a tenant writes the times of events.
         """
         if seen is not None and not self.is_plausible(seen):
             seen = None
-        if node is not None:
-            evidence = (*evidence, node.evidence)
-            advice = advice or node.advice
-            if not node.known:
-                is_certain = certainty is Certainty.CERTAIN
-                certainty = Certainty.LIKELY if is_certain else Certainty.POSSIBLE
-        metadata, workload = self.pod.metadata, workload_of(self.pod.metadata)
+        metadata, workload = self.pod.metadata, self.pod.metadata.workload
         return Finding(
-            symptom=self.symptom,
-            defect=self.defect.id if self.defect is not None else None,
+            symptom=self.symptom.id,
+            defect=self.symptom.defect.id if self.symptom.defect is not None else None,
             namespace=metadata.namespace,
             workload=workload.title,
             count=1,
@@ -149,51 +173,29 @@ class Case(NamedTuple):
         )
 
 
-class NodeEvidence(NamedTuple):
-    """What is known of a pod's node with respect to a defect."""
-
-    evidence: Evidence
-    known: bool = True
-    """False if the node is gone or was not read. A finding is then less certain."""
-    advice: str = ""
-
-
-class Symptom(NamedTuple):
-    """A symptom that a scan looks for."""
-
-    id: str
-    """The identifier of the defect, or that of a fault of configuration."""
-    title: str
-    areas: tuple[str, ...]
-    """The resources without which the absence of the symptom means nothing."""
-    find: Callable[[Case], Iterator[Finding]]
-    defect: Defect | None = None
-    """The defect in the catalogue. None for a fault of configuration."""
-    signs: tuple[Sign, ...] = ()
-    """The events that `find` reads, the surest first."""
-    against: tuple[Sign, ...] = ()
-    """The events that name another cause, which `find` reads too."""
-    page: str = ""
-    """The address of the page about the symptom. Empty if the defect has one."""
-
-    def judge(self, pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
-        """Yield a finding for each time that a pod has the symptom."""
-        return self.find(Case(pod, facts, self.defect, self.id))
-
-
 def symptom_of(
-    defect: Defect,
+    defect_id: str,
     areas: tuple[str, ...],
     find: Callable[[Case], Iterator[Finding]],
     against: tuple[Sign, ...] = (),
 ) -> Symptom:
-    """Return the symptom of a defect. `find` reads the events that the catalogue names."""
-    return Symptom(defect.id, defect.title, areas, find, defect, defect.signs, against)
+    """Return the symptom of a defect in the catalogue, which names the events and the page."""
+    defect = next(each for each in DEFECTS if each.id == defect_id)
+    return Symptom(
+        defect_id, defect.title, areas, find, defect, defect.signs, against, page_of(defect)
+    )
 
 
-def defect_named(name: str) -> Defect:
-    """Return a defect of the catalogue. Raises StopIteration for an unknown name."""
-    return next(defect for defect in DEFECTS if defect.id == name)
+def cure_of(node: Node, defect: Defect) -> str:
+    """Return the release that cures a node, such as `CRI-O 1.33.13`. Empty if there is none."""
+    release = defect.cure_for(node.runtime, node.kubelet)
+    component = "kubelet" if defect.component == "kubelet" else node.runtime.name
+    return f"{component} {release}" if release is not None else ""
+
+
+def page_of(defect: Defect) -> str:
+    """Return the address of the page about a defect. Empty if there is none."""
+    return f"docs/{defect.page}" if defect.page else ""
 
 
 def matches(sign: Sign, event: Event) -> bool:

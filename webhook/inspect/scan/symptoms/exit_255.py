@@ -20,23 +20,22 @@ from webhook.core.pod import Container, is_sidecar
 from webhook.core.remedies.post_init_sleep import is_kept_alive, kept_alive_ms
 from webhook.inspect.findings import Certainty, Finding, FoundContainer
 from webhook.inspect.objects import StateDetails
-from webhook.inspect.scan.symptoms.base import Case, NodeEvidence, defect_named, symptom_of
+from webhook.inspect.scan.symptoms.base import Case, symptom_of
 
-_DEFECT = defect_named("cri-o-9840")
 _LOST_EXIT_CODE = 255
 _INIT = "status.initContainerStatuses"
 """The beginning of the paths of the statuses of init containers."""
 _MAX_LIFETIME = timedelta(seconds=2)
 _REASONS = ("Error", "")
 """CRI-O names another reason if the kernel ended a container (`server/container_status.go`)."""
+_KILLED_PODS = ("Evicted", "DeadlineExceeded")
+"""The reasons of pods whose containers the kubelet itself ended (kubernetes
+`pkg/kubelet/active_deadline.go`, `pkg/kubelet/eviction`)."""
 
 
 def find(case: Case) -> Iterator[Finding]:
     """Yield a finding for each container whose exit code the runtime may have lost."""
-    node: NodeEvidence | None = None
     for container, path, ended in _ended(case):
-        if (node := node or case.node) is None:
-            return
         init, command = path.startswith(_INIT), wrapped_command_of(container)
         kept_alive = container.name == HELPER or is_kept_alive(command)
         started, finished = ended.started_at, ended.finished_at
@@ -58,12 +57,15 @@ def find(case: Case) -> Iterator[Finding]:
         )
         found = FoundContainer(container.name, init, kept_alive)
         certainty = Certainty.POSSIBLE if kept_alive else Certainty.LIKELY
-        yield case.finding(certainty, sentence, evidence, finished, node=node, container=found)
+        finding = case.finding(certainty, sentence, evidence, finished, container=found)
+        yield from case.on_node(finding)
 
 
 def _ended(case: Case) -> Iterator[tuple[Container, str, StateDetails]]:
     """Yield the containers that ended quickly, and the paths of these states."""
     spec = case.pod.spec
+    if case.pod.status.reason in _KILLED_PODS:
+        return
     # A container of a pod that restarts always is not expected to end, and its exit code decides
     # nothing.
     regular = spec.containers if spec.restart_policy in ("Never", "OnFailure") else ()
@@ -71,7 +73,12 @@ def _ended(case: Case) -> Iterator[tuple[Container, str, StateDetails]]:
         containers = spec.init_containers if path.startswith(_INIT) else regular
         for field, state in (("state", each.state), ("lastState", each.last_state)):
             ended = state.terminated if state is not None else None
-            if ended is None or not _lost(case, ended):
+            begin, end = (ended.started_at, ended.finished_at) if ended else (None, None)
+            if ended is None or begin is None or end is None or not case.is_plausible(begin):
+                continue
+            if (ended.exit_code, ended.signal) != (_LOST_EXIT_CODE, 0):
+                continue
+            if ended.reason not in _REASONS or not timedelta() <= end - begin <= _MAX_LIFETIME:
                 continue
             container = next((known for known in containers or () if known.name == each.name), None)
             # Sidecars and gates do not end soon after their start.
@@ -80,17 +87,4 @@ def _ended(case: Case) -> Iterator[tuple[Container, str, StateDetails]]:
             break
 
 
-def _lost(case: Case, terminated: StateDetails) -> bool:
-    started, finished = terminated.started_at, terminated.finished_at
-    return (
-        terminated.exit_code == _LOST_EXIT_CODE
-        and not terminated.signal
-        and terminated.reason in _REASONS
-        and started is not None
-        and finished is not None
-        and timedelta() <= finished - started <= _MAX_LIFETIME
-        and case.is_plausible(started)
-    )
-
-
-SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes"), find)
+SYMPTOM = symptom_of("cri-o-9840", ("pods", "nodes"), find)

@@ -8,9 +8,8 @@ from datetime import timedelta
 
 from webhook.core.defects.defect import Sign
 from webhook.inspect.findings import Certainty, Finding
-from webhook.inspect.scan.symptoms.base import Case, defect_named, event_evidence, symptom_of
+from webhook.inspect.scan.symptoms.base import Case, event_evidence, symptom_of
 
-_DEFECT = defect_named("fsgroup-ownership-walk")
 _MIN_MOUNT_TIME = timedelta(seconds=120)
 """To attach and mount a volume takes seconds. The kubelet reports a timeout after two minutes."""
 _UNMOUNTED = "unmounted volumes="
@@ -19,6 +18,7 @@ _OTHER_CAUSES = tuple(
     Sign(reason=reason, contains=contains, lacks=lacks, certainty="certain")
     for reason, contains, lacks in (
         ("FailedAttachVolume", (), ()),
+        ("FailedMapVolume", (), ()),
         ("FailedCreatePodSandBox", (), ()),
         ("FailedPrepareDynamicResources", (), ()),
         ("NetworkNotReady", (), ()),
@@ -44,21 +44,15 @@ def find(case: Case) -> Iterator[Finding]:
         f"fsGroup {context.fs_group}, fsGroupChangePolicy {policy or 'not set, which is Always'}",
     )
     has_other_cause = case.event(*_OTHER_CAUSES) is not None
-    for sign in _DEFECT.signs:
-        event = case.event(sign)
-        if event is not None:
-            certainty = Certainty(sign.certainty)
-            if certainty is not Certainty.CERTAIN and (
-                has_other_cause or not _waits_for_claim(case, event.message)
-            ):
-                return
+    for sign in case.symptom.signs:
+        if (event := case.event(sign)) is not None:
+            what = "the change of the owners of files was taking longer than expected"
+            if sign.certainty != "certain":
+                if has_other_cause or not _waits_for_claim(case, event.message):
+                    return
+                what = "the pod's volumes were not mounted in time"
             evidence = (event_evidence(event), settings)
-            what = (
-                "the change of the owners of files was taking longer than expected"
-                if certainty is Certainty.CERTAIN
-                else "the pod's volumes were not mounted in time"
-            )
-            yield case.finding(certainty, what, evidence, event.time)
+            yield case.finding(Certainty(sign.certainty), what, evidence, event.time)
             return
     if has_other_cause:
         return
@@ -92,4 +86,4 @@ def _waits_for_claim(case: Case, message: str) -> bool:
     return bool(waiting)
 
 
-SYMPTOM = symptom_of(_DEFECT, ("pods", "events"), find, _OTHER_CAUSES)
+SYMPTOM = symptom_of("fsgroup-ownership-walk", ("pods", "events"), find, _OTHER_CAUSES)

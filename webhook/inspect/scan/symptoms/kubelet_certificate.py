@@ -1,19 +1,71 @@
-"""Pods that started before their node's kubelet had its first serving certificate."""
+"""Pods that started before their node's kubelet had its first serving certificate.
+
+Only the first certificate of a node counts. During a renewal the kubelet serves with its old
+certificate. Kubernetes deletes approved requests after an hour. So in the first hour of a node all
+its approvals are there, and later an earlier one may be gone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from webhook.core.constants import KUBELET_GATE
 from webhook.core.decision_input import facts_of, namespace_facts_of
 from webhook.core.remedies.gates import is_needed_by_node
 from webhook.inspect.findings import Certainty, Evidence, Finding, format_time
-from webhook.inspect.scan.symptoms.base import Case, defect_named, symptom_of
+from webhook.inspect.objects import SigningRequest
+from webhook.inspect.scan.symptoms.base import Case, FirstCertificate, symptom_of
 
-_DEFECT = defect_named("kubelet-serving-certificate")
+SIGNER = "kubernetes.io/kubelet-serving"
+_USER_PREFIX = "system:node:"
+_BEFORE_NODE, _AFTER_NODE = timedelta(minutes=1), timedelta(minutes=10)
+"""The time around the creation of a node in which its kubelet makes its first request."""
+_KEPT = timedelta(hours=1)
+"""How long Kubernetes keeps an approved or denied request (kubernetes
+`pkg/controller/certificates/cleaner/cleaner.go`). It keeps a pending one for a day."""
 _DOUBT = timedelta(seconds=1)
 """Times are whole seconds, so a difference of one second may be none."""
+
+
+def first_certificates(
+    requests: Iterable[SigningRequest], node_created: Mapping[str, datetime], now: datetime
+) -> dict[str, FirstCertificate]:
+    """Return by node when its first serving certificate was approved.
+
+    A node older than an hour is left out if its first request is not there. The API server deletes
+    requests, so the others may be renewals. A kubelet whose first request is not approved in time
+    makes another one. A node is left out too if none of its requests is approved and all are older
+    than an hour.
+    """
+    by_node: dict[str, list[tuple[datetime, SigningRequest]]] = {}
+    for request in requests:
+        if request.spec.signer_name != SIGNER:
+            continue
+        node = request.spec.username.removeprefix(_USER_PREFIX)
+        created, node_time = request.metadata.creation_timestamp, node_created.get(node)
+        if node == request.spec.username or created is None or node_time is None:
+            continue
+        if created >= node_time - _BEFORE_NODE:  # Earlier ones are of a node with the same name.
+            by_node.setdefault(node, []).append((created, request))
+    result: dict[str, FirstCertificate] = {}
+    for node, found in by_node.items():
+        created, first = min(found, key=lambda pair: pair[0])
+        is_certain = max(now, created) - node_created[node] < _KEPT
+        if not is_certain and created > node_created[node] + _AFTER_NODE:
+            continue
+        approvals = [
+            (approval.last_transition_time or approval.last_update_time, request.metadata.name)
+            for _, request in found
+            if (approval := request.status.condition("Approved")) is not None
+        ]
+        times = [(time, name) for time, name in approvals if time is not None]
+        if times:
+            approved_at, name = min(times)
+            result[node] = FirstCertificate(name, approved_at, is_certain)
+        elif not approvals and now - max(created for created, _ in found) < _KEPT:
+            result[node] = FirstCertificate(first.metadata.name, None, is_certain)
+    return result
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -72,4 +124,6 @@ def _first_start(case: Case) -> datetime | None:
     return min(starts, default=None)
 
 
-SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes", "certificatesigningrequests"), find)
+SYMPTOM = symptom_of(
+    "kubelet-serving-certificate", ("pods", "nodes", "certificatesigningrequests"), find
+)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from webhook.core.defects.defect import Sign
 from webhook.inspect.findings import Certainty, Finding
-from webhook.inspect.scan.symptoms.base import Case, defect_named, event_evidence, symptom_of
+from webhook.inspect.objects import LivePod
+from webhook.inspect.scan.symptoms.base import Case, event_evidence, symptom_of
 
-_DEFECT = defect_named("crio-selinux-relabel")
 _WAITING_REASON = "CreateContainerError"
 _TIMEOUT = "context deadline exceeded"
 _STAGE = "Currently at stage"
@@ -20,55 +19,58 @@ _OTHER_STAGE = Sign(
     certainty="certain",
 )
 """CRI-O relabels volumes in that stage only (`server/container_create.go`)."""
+_ACCOUNT_VOLUME = "kube-api-access-"
+"""kubernetes `plugin/pkg/admission/serviceaccount/admission.go`."""
 
 
 def find(case: Case) -> Iterator[Finding]:
-    """Yield the most certain finding about a pod."""
-    timeout = next(_timeouts(case), None)
-    node = case.node if timeout is not None else None
-    if timeout is not None and node is not None:
-        yield timeout(node=node)
-
-
-def _timeouts(case: Case) -> Iterator[partial[Finding]]:
-    """Yield the timeouts by events, and by containers that wait after one. The surest comes first.
+    """Yield the most certain finding about a pod.
 
     Other causes delay the creation of containers of pods without volumes.
     """
-    node = case.pod.spec.node_name
-    for sign in _DEFECT.signs:
-        event = case.event(sign)
-        if event is not None:
-            sentence = f"CRI-O did not create a container of the pod in time on node {node}"
-            certainty = Certainty(sign.certainty)
-            if certainty is Certainty.CERTAIN:
-                sentence += ", because it was still at the pod's volumes"
-            elif not _may_be_relabelled(case):
-                continue
-            evidence = [event_evidence(event)]
-            yield partial(case.finding, certainty, sentence, evidence, event.time)
+    name = case.pod.spec.node_name
+    may_be_relabelled = bool(case.claims) and case.event(_OTHER_STAGE) is None
+    for sign in case.symptom.signs:
+        if (event := case.event(sign)) is None:
+            continue
+        sentence = f"CRI-O did not create a container of the pod in time on node {name}"
+        certainty = Certainty(sign.certainty) if may_be_relabelled else None
+        if sign.certainty == "certain":
+            sentence += ", because it was still at the pod's volumes"
+            certainty = _of_stage(case.pod)
+        if certainty is not None:
+            found = case.finding(certainty, sentence, [event_evidence(event)], event.time)
+            yield from case.on_node(found)
+            return
     for path, status in case.statuses:
         waiting = status.state.waiting if status.state is not None else None
-        if waiting is None or waiting.reason != _WAITING_REASON:
+        if waiting is None or waiting.reason != _WAITING_REASON or not may_be_relabelled:
             continue
         message = waiting.message
         if _TIMEOUT not in message or _OTHER_STAGE.is_in(message):
             continue
-        if not _may_be_relabelled(case):
-            return
         sentence = (
-            f"the creation of container {status.name} timed out on node {node}, and the pod has a "
+            f"the creation of container {status.name} timed out on node {name}, and the pod has a "
             "persistent volume"
         )
         evidence = [
             case.evidence(f"{path}.state.waiting.reason", waiting.reason),
             case.evidence(f"{path}.state.waiting.message", message),
         ]
-        yield partial(case.finding, Certainty.POSSIBLE, sentence, evidence)
+        yield from case.on_node(case.finding(Certainty.POSSIBLE, sentence, evidence))
+        return
 
 
-def _may_be_relabelled(case: Case) -> bool:
-    return bool(case.claims) and case.event(_OTHER_STAGE) is None
+def _of_stage(pod: LivePod) -> Certainty | None:
+    """Return how certain an event at the stage of volumes is. None for a pod without volumes.
+
+    The kubelet has neither host paths nor NFS relabelled, and volumes of secrets are small. Which
+    of these a volume is, is not read, but for the token that the API server adds to each pod.
+    """
+    volumes = [each for each in pod.spec.volumes or () if not each.name.startswith(_ACCOUNT_VOLUME)]
+    if any(each.empty_dir or each.persistent_volume_claim or each.ephemeral for each in volumes):
+        return Certainty.CERTAIN
+    return Certainty.POSSIBLE if volumes else None
 
 
-SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes", "events"), find, (_OTHER_STAGE,))
+SYMPTOM = symptom_of("crio-selinux-relabel", ("pods", "nodes", "events"), find, (_OTHER_STAGE,))

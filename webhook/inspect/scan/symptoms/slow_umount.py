@@ -9,16 +9,13 @@ ConfigMap that was missing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
-from webhook.core.pod import Container
 from webhook.inspect.findings import Certainty, Finding, format_time
-from webhook.inspect.objects import ContainerStatus, LivePod
-from webhook.inspect.scan.symptoms.base import Case, defect_named, event_evidence, symptom_of
+from webhook.inspect.objects import ContainerStatus
+from webhook.inspect.scan.symptoms.base import Case, event_evidence, symptom_of
 
-_DEFECT = defect_named("containerd-slow-umount")
 _MIN_GAP_SECONDS = 60
 """Shorter gaps have many causes. The report has a gap of 15 min."""
 _PULLED = "Pulled"
@@ -32,108 +29,78 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)")
 _UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-class _Gap(NamedTuple):
-    """The time between the end of an init container and the start of the next container."""
-
-    ended: str
-    """The name of the init container."""
-    finished_at: datetime
-    next_name: str
-    next_path: str
-    """The next container as events name it, such as `spec.containers{main}`."""
-    started_at: datetime
-
-    @property
-    def seconds(self) -> int:
-        """The length of the gap."""
-        return round((self.started_at - self.finished_at).total_seconds())
-
-
 def find(case: Case) -> Iterator[Finding]:
     """Yield a finding for each long gap, unless the kubelet began with the next container early."""
-    gaps = _long_gaps(case)
-    node = case.node if gaps else None
-    if node is None:
-        return
-    for gap in gaps:
-        path = gap.next_path
+    for ended, finished_at, path, started_at in _long_gaps(case):
+        seconds, name = _seconds(finished_at, started_at), path.partition("{")[2][:-1]
         events = [each for each in case.events if each.involved_object.field_path == path]
         pulled = next((event for event in events if event.reason == _PULLED), None)
         pull_seconds = _pull_seconds(pulled.message) if pulled else None
         begins = [time for event in events if (time := event.first_time) is not None]
         if pulled is not None and pulled.first_time is not None:
             begins.append(pulled.first_time - timedelta(seconds=pull_seconds or 0))
-        if begins and (min(begins) - gap.finished_at).total_seconds() * 2 < gap.seconds:
+        if begins and (min(begins) - finished_at).total_seconds() * 2 < seconds:
             continue
-        end, start = f"state.terminated.finishedAt of {gap.ended}", f"startedAt of {gap.next_name}"
-        length = f"{gap.seconds} s before the start of {gap.next_name}"
+        end, start = f"state.terminated.finishedAt of {ended}", f"startedAt of {name}"
         evidence = [
-            case.evidence(end, length, gap.finished_at),
-            case.evidence(start, format_time(gap.started_at), gap.started_at),
+            case.evidence(end, f"{seconds} s before the start of {name}", finished_at),
+            case.evidence(start, format_time(started_at), started_at),
         ]
         if pulled is not None:
             evidence.append(event_evidence(pulled))
         sentence = (
-            f"{gap.next_name} started {gap.seconds} s after init container {gap.ended} had ended, "
-            f"on node {case.pod.spec.node_name}"
+            f"{name} started {seconds} s after init container {ended} had ended, on node "
+            f"{case.pod.spec.node_name}"
         )
         certainty = Certainty.LIKELY
         if pull_seconds is None:
             sentence += "; when the kubelet began with it is unknown"
             certainty = Certainty.POSSIBLE
-        yield case.finding(certainty, sentence, evidence, gap.finished_at, node=node)
+        yield from case.on_node(case.finding(certainty, sentence, evidence, finished_at))
 
 
-def _long_gaps(case: Case) -> list[_Gap]:
-    """Return the long gaps of a pod, in the order of its containers."""
-    pod = case.pod
-    statuses = {status.name: status for status in pod.status.init_container_statuses or ()}
-    inits = pod.spec.init_containers or []
-    gaps: list[_Gap] = []
-    for index, init in enumerate(inits if statuses else ()):
-        status = statuses.get(init.name)
-        ended = status.state.terminated if status is not None and status.state is not None else None
+def _long_gaps(case: Case) -> Iterator[tuple[str, datetime, str, datetime]]:
+    """Yield the long gaps of a pod, in the order of its containers.
+
+    Each has the name and the end of an init container, and of the next container the path in
+    events, such as `spec.containers{main}`, and the start.
+    """
+    spec, status = case.pod.spec, case.pod.status
+    inits = spec.init_containers or []
+    statuses = {each.name: each for each in status.init_container_statuses or ()}
+    if not statuses:
+        return
+    starts = [_start("initContainers", each.name, statuses) for each in inits[1:]]
+    regular = {each.name: each for each in status.container_statuses or ()}
+    # If one has restarted, its first start is unknown, and so is the order.
+    restarted = any(each.restart_count for each in regular.values())
+    known = [_start("containers", each.name, regular) for each in spec.containers or ()]
+    started = [] if restarted else [each for each in known if each is not None]
+    starts.append(min(started, key=lambda each: each[1], default=None))
+    for init, start in zip(inits, starts, strict=False):
+        found = statuses.get(init.name)
+        ended = found.state.terminated if found is not None and found.state is not None else None
         # A native sidecar starts before the next init container, and does not end.
-        if ended is None or ended.finished_at is None or init.restart_policy == "Always":
+        if start is None or ended is None or init.restart_policy == "Always":
             continue
-        if index + 1 < len(inits):
-            following = inits[index + 1]
-            start = _first_start(following, statuses)
-            kind = "initContainers"
-        else:
-            kind = "containers"
-            start, following = _first_regular(pod) or (None, init)
-        if start is None or not case.is_plausible(ended.finished_at):
-            continue
-        path = f"spec.{kind}{{{following.name}}}"
-        gap = _Gap(init.name, ended.finished_at, following.name, path, start)
-        if gap.seconds >= _MIN_GAP_SECONDS:
-            gaps.append(gap)
-    return gaps
+        end = ended.finished_at
+        if end and case.is_plausible(end) and _seconds(end, start[1]) >= _MIN_GAP_SECONDS:
+            yield (init.name, end, *start)
 
 
-def _first_start(container: Container, statuses: dict[str, ContainerStatus]) -> datetime | None:
-    """Return when a container started first, or None if it restarted or has not started."""
-    status = statuses.get(container.name)
+def _start(
+    kind: str, name: str, statuses: Mapping[str, ContainerStatus]
+) -> tuple[str, datetime] | None:
+    """Return the path and the first start of a container, or None if it is not known."""
+    status = statuses.get(name)
     if status is None or status.restart_count or status.state is None:
         return None
-    return status.state.started_at
+    started = status.state.started_at
+    return (f"spec.{kind}{{{name}}}", started) if started is not None else None
 
 
-def _first_regular(pod: LivePod) -> tuple[datetime, Container] | None:
-    """Return when the first regular container started, and which it is.
-
-    If one has restarted, its first start is unknown, and so is the order.
-    """
-    statuses = {status.name: status for status in pod.status.container_statuses or ()}
-    if any(status.restart_count for status in statuses.values()):
-        return None
-    starts = [
-        (started, container)
-        for container in pod.spec.containers or ()
-        if (started := _first_start(container, statuses)) is not None
-    ]
-    return min(starts, key=lambda start: start[0], default=None)
+def _seconds(begin: datetime, end: datetime) -> int:
+    return round((end - begin).total_seconds())
 
 
 def _pull_seconds(message: str) -> float | None:
@@ -152,4 +119,4 @@ def _pull_seconds(message: str) -> float | None:
     return seconds if parts and seconds <= _MAX_PULL_SECONDS else None
 
 
-SYMPTOM = symptom_of(_DEFECT, ("pods", "nodes"), find)
+SYMPTOM = symptom_of("containerd-slow-umount", ("pods", "nodes"), find)

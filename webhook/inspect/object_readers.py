@@ -1,24 +1,33 @@
-"""Paged lists of the API server's objects, decoded one at a time."""
+"""The objects of a cluster, decoded one at a time: paged lists of an API server, or manifests.
+
+Manifests are, for example, the output of `kubectl get pods,events -A -o json`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import TooLargeError, Unreachable, status_message
+from webhook.cluster.manifests import Manifests
 from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.cluster.raw_responses import Page, decode_page
+from webhook.cluster.reader import ClusterReader, path_of
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.core.pod import DECODE_ERRORS
+from webhook.core.types import Json
 from webhook.inspect.findings import Area, Looked
+from webhook.inspect.objects import Event, LivePod, NamedObject, SigningRequest
 
 T = TypeVar("T")
 
@@ -31,6 +40,10 @@ _MAX_PAGE_BYTES = 8 * 1024 * 1024
 """A larger page is requested again with half as many objects."""
 _TIMEOUT_SECONDS = 30.0
 """A busy API server takes seconds for a page of large pods."""
+
+_ABSENT = "the manifests contain none"
+_MAX_NAMES = 5
+"""The maximum number of invalid objects that are named, because people read them."""
 
 _OK, _FORBIDDEN, _NOT_FOUND, _GONE = 200, 403, 404, 410
 _WORST_FIRST = (Looked.NOT_LOOKED_AT, Looked.PARTLY, Looked.LOOKED_AT)
@@ -51,28 +64,42 @@ class Resource(Generic[T]):
     kept: str = ""
     """How long the API server keeps the objects. Empty: until they are deleted."""
 
-    def path(self, namespace: str | None = None) -> str:
-        """Return the path of the list, in one namespace or in all of them."""
-        prefix = f"/apis/{self.group}/v1" if self.group else "/api/v1"
-        where = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
-        return f"{prefix}{where}/{self.name}"
-
     def right(self, namespace: str | None = None) -> Right:
-        """Return the right that a list needs."""
+        """Return the right that the list needs, in one namespace or in all of them."""
         return Right("list", self.group, self.name, namespace if self.namespaced else None)
 
     def area(self, malformed: int) -> Area:
         """Return the area of a list that was read to its end."""
-        whys = [f"{malformed} could not be decoded"] if malformed else []
-        whys += [self.kept] if self.kept else []
-        return Area(self.name, Looked.PARTLY if whys else Looked.LOOKED_AT, "; ".join(whys))
+        undecoded = f"{malformed} could not be decoded" if malformed else ""
+        why = "; ".join(filter(None, (undecoded, self.kept)))
+        return Area(self.name, Looked.PARTLY if why else Looked.LOOKED_AT, why)
+
+
+PODS = Resource("pods", "Pod", LivePod)
+NODE_METADATA = Resource("nodes", "Node", NamedObject, namespaced=False, metadata_only=True)
+EVENTS = Resource(
+    "events", "Event", Event, kept="the API server keeps events for an hour by default"
+)
+SIGNING_REQUESTS = Resource(
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    SigningRequest,
+    group="certificates.k8s.io",
+    namespaced=False,
+    kept="Kubernetes deletes approved requests after an hour",
+)
+ABOUT = "involvedObject.uid="
+"""The beginning of the field selector for the events about one object."""
+ALL = (PODS, NODE_METADATA, EVENTS, SIGNING_REQUESTS)
 
 
 class Areas:
     """What was looked at so far, by the name of the resource."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Iterable[Area] = ()) -> None:
         self._areas: dict[str, Area] = {}
+        for each in known:
+            self.record(each)
 
     def record(self, area: Area) -> None:
         """Record the result of a list. Of several results for a resource, the worst one counts."""
@@ -156,15 +183,27 @@ class PagedReader:
         else:
             self.areas.record(resource.area(malformed))
 
+    async def named(self, group: str, kind: str, name: str, namespace: str | None) -> list[Json]:
+        """Return the objects of a kind with a name, in one namespace or in all of them.
+
+        Raises NotAllowedError, and ApiError and Unreachable for other failures.
+        """
+        reader, resource = ClusterReader(self._server), f"{kind.lower()}s"
+        if namespace is None:
+            query = urlencode({"fieldSelector": f"metadata.name={name}"})
+            return await reader.list(Right("list", group, resource), query)
+        found = await reader.get(Right("get", group, resource, namespace, name))
+        return [found] if found else []
+
     async def _pages(
         self, resource: Resource[T], namespace: str | None, query: Mapping[str, str]
     ) -> AsyncIterator[Page]:
         """Yield the pages of a list. Raises _ListError."""
         accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
-        limit, token = _FIRST_PAGE_ITEMS, ""
+        limit, token, right = _FIRST_PAGE_ITEMS, "", resource.right(namespace)
         while True:
             parameters = {**query, "limit": limit, **({"continue": token} if token else {})}
-            path = f"{resource.path(namespace)}?{urlencode(parameters)}"
+            path = f"{path_of(right)}?{urlencode(parameters)}"
             try:
                 answer = await self._server.fetch(
                     "GET", path, accept=accept, timeout=_TIMEOUT_SECONDS, max_bytes=_MAX_PAGE_BYTES
@@ -187,7 +226,7 @@ class PagedReader:
                 if len(answer.content) < _SMALL_PAGE_BYTES:
                     limit = min(2 * limit, _MAX_PAGE_ITEMS)
             elif answer.status == _FORBIDDEN:
-                raise _ListError("", str(resource.right(namespace)))
+                raise _ListError("", str(right))
             elif answer.status == _NOT_FOUND:
                 raise _ListError("the API server does not know this resource")
             elif answer.status != _GONE or not (token := _token_of(answer.content)):
@@ -208,10 +247,113 @@ class _ListError(Exception):
 
 def _token_of(content: bytes) -> str:
     """Return the token in the answer 410, with which an expired list continues. It may be empty."""
-    with suppress(*DECODE_ERRORS):
-        return msgspec.json.decode(content, type=_Status).metadata.get("continue") or ""
+    with suppress(*DECODE_ERRORS, LookupError, TypeError):
+        return str(msgspec.json.decode(content)["metadata"]["continue"] or "")
     return ""
 
 
-class _Status(msgspec.Struct):
-    metadata: dict[str, str | None] = {}
+class DumpReader:
+    """Lists of objects in manifests. A kind without an object counts as not looked at."""
+
+    def __init__(self, manifests: Manifests, on_progress: OnProgress = ignore_progress) -> None:
+        self.areas = Areas()
+        self.problems: list[str] = []
+        """Why objects could not be read."""
+        self.manifests = manifests
+        self._names: dict[tuple[str, str], Mapping[str, Sequence[int]]] = {}
+        self._on_progress = on_progress
+
+    @property
+    def now(self) -> datetime:
+        """The time of the dump."""
+        return self.manifests.newest_time
+
+    async def objects(
+        self,
+        resource: Resource[T],
+        namespace: str | None = None,
+        field_selectors: Sequence[str] = (),
+    ) -> AsyncIterator[T]:
+        """Yield the objects of a kind. Record in `areas` what could not be read.
+
+        Of the field selectors, only those with ABOUT are regarded.
+        """
+        decode = msgspec.json.Decoder(resource.type).decode
+        stored = self.manifests.objects.get(resource.kind, ())
+        about = [each for each in field_selectors if each.startswith(ABOUT)]
+        indexes: Sequence[int] = range(len(stored))
+        if about:
+            indexes = [index for each in about for index in self._events_about.get(each, ())]
+        malformed = 0
+        for count, index in enumerate(indexes, 1):
+            try:
+                value: Any = decode(stored[index])
+            except DECODE_ERRORS as error:
+                malformed += 1
+                title = f"{resource.kind} {'/'.join(_names_of(stored[index]))}".rstrip()
+                self.problems.append(f"{title}: {error}")
+                continue
+            if not (namespace and resource.namespaced) or value.metadata.namespace == namespace:
+                yield value
+            self._on_progress(resource.name, count, len(indexes))
+        absent = Area(resource.name, Looked.NOT_LOOKED_AT, _ABSENT)
+        self.areas.record(resource.area(malformed) if stored else absent)
+
+    def view_area(self, resource: str, group: str, kind: str, valid: Iterable[str]) -> Area:
+        """Return the area of a kind of which the view has the `valid` objects."""
+        known = {*valid}
+        names = [each or "one without a name" for each in self._numbers(group, kind).keys() - known]
+        if known and not names:
+            return Area(resource, Looked.LOOKED_AT)
+        why = f"not valid: {', '.join(sorted(names)[:_MAX_NAMES])}" if names else _ABSENT
+        why += f" and {len(names) - _MAX_NAMES} more" * (len(names) > _MAX_NAMES)
+        return Area(resource, Looked.PARTLY if known else Looked.NOT_LOOKED_AT, why)
+
+    async def named(self, group: str, kind: str, name: str, namespace: str | None) -> list[Json]:
+        """Return the objects of a kind with a name, in one namespace or in all of them.
+
+        One that names no namespace is in any.
+        """
+        stored, here = self.manifests.objects.get(kind, ()), {None, "", namespace}
+        indexes = self._numbers(group, kind).get(name, ()) if name else ()
+        found = (msgspec.json.decode(stored[index]) for index in indexes)
+        return [
+            each for each in found if namespace is None or each["metadata"].get("namespace") in here
+        ]
+
+    def _numbers(self, group: str, kind: str) -> Mapping[str, Sequence[int]]:
+        """Return the numbers of the objects of a kind by name, which is empty if it is no text."""
+        if (group, kind) not in self._names:
+            names: defaultdict[str, list[int]] = defaultdict(list)
+            for index, content in enumerate(self.manifests.objects.get(kind, ())):
+                try:
+                    found = msgspec.json.decode(content, type=NamedObject)
+                except DECODE_ERRORS:
+                    names["".join(_names_of(content)[-1:])].append(index)
+                else:
+                    if found.api_version.rpartition("/")[0] in ("", group):
+                        names[found.metadata.name].append(index)
+            self._names[group, kind] = names
+        return self._names[group, kind]
+
+    @cached_property
+    def _events_about(self) -> Mapping[str, Sequence[int]]:
+        """The events about each object, by the selector: a scan asks for those of single pods."""
+        decode = msgspec.json.Decoder(EVENTS.type).decode
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for index, content in enumerate(self.manifests.objects.get(EVENTS.kind, ())):
+            with suppress(*DECODE_ERRORS):
+                found[f"{ABOUT}{decode(content).involved_object.uid}"].append(index)
+        return found
+
+
+def _names_of(content: bytes) -> list[str]:
+    """Return the namespace and the name of an object, as far as they are texts."""
+    value = msgspec.json.decode(content)
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    found = metadata if isinstance(metadata, dict) else {}
+    return [each for key in ("namespace", "name") if isinstance(each := found.get(key), str)]
+
+
+ObjectReader: TypeAlias = PagedReader | DumpReader
+"""A source of objects: an API server, or the files of a dump."""

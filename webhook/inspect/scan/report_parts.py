@@ -1,4 +1,4 @@
-"""The part of a report about each symptom: the verdict, the findings, the advice, the timeline.
+"""The parts of a report: the nodes with their defects, what policies need, and each symptom.
 
 Findings are kept by workload and by node. So the memory does not grow with pods.
 """
@@ -15,14 +15,18 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from webhook.core.cluster.nodes import Node
-from webhook.core.defects.defect import Defect
+from webhook.core.cluster.remedy_need import Need
+from webhook.core.cluster.view import ClusterView
+from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.defects.defect import Defect, DefectStatus
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.still_needed import all_nodes, remedy_needs
 from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Finding, verdict
-from webhook.inspect.paged import Areas
-from webhook.inspect.scan import unsettled
-from webhook.inspect.scan.model import Bin, PolicyPreview, SymptomNode, SymptomReport
-from webhook.inspect.scan.nodes import page_of, software_of
+from webhook.inspect.object_readers import Areas
+from webhook.inspect.scan import model, unsettled
 from webhook.inspect.scan.proposals import Proposal
 from webhook.inspect.scan.symptoms import SYMPTOMS
+from webhook.inspect.scan.symptoms.base import cure_of, page_of
 
 K = TypeVar("K")
 
@@ -37,13 +41,86 @@ _BIN_SECONDS = (
     _MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY,
 )  # fmt: skip
 _ORDER = list(Certainty)
+_NO_CURE = Need("True", "", "no release that podsettle knows cures it")
+
+
+def node_groups(nodes: Iterable[Node]) -> tuple[model.NodeGroup, ...]:
+    """Return the nodes by runtime and kubelet. The largest group comes first."""
+    by_software: dict[tuple[str, str], list[Node]] = {}
+    for node in nodes:
+        by_software.setdefault(software_of(node), []).append(node)
+    groups = [
+        model.NodeGroup(
+            runtime=runtime,
+            kubelet=kubelet,
+            count=len(group),
+            names=tuple(sorted(node.name for node in group)),
+            defects=tuple(
+                model.NodeDefect(defect.id, _status(group[0], defect), cure_of(group[0], defect))
+                for defect in DEFECTS
+            ),
+        )
+        for (runtime, kubelet), group in by_software.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: (-group.count, group.runtime, group.kubelet)))
+
+
+def software_of(node: Node) -> tuple[str, str]:
+    """Return the runtime and the kubelet of a node, for people."""
+    runtime = str(node.runtime) if node.runtime.name else "no runtime reported"
+    return runtime, str(node.kubelet or "?")
+
+
+def _status(node: Node, defect: Defect) -> str:
+    status = node.status_for(defect)
+    is_possible = defect.requires is not None and status is DefectStatus.AFFECTED
+    return model.POSSIBLE if is_possible else status.value
+
+
+def defect_nodes(
+    groups: Iterable[model.NodeGroup], proposals: Mapping[str, Proposal]
+) -> tuple[model.DefectNodes, ...]:
+    """Return for each defect the numbers of nodes, and the policies that cure it in pods found."""
+    in_force = {symptom: each.preview.in_force for symptom, each in proposals.items()}
+    counts = Counter[tuple[str, str]]()
+    for group in groups:
+        for each in group.defects:
+            counts[each.defect, each.status] += group.count
+    return tuple(
+        model.DefectNodes(
+            defect=defect.id,
+            title=defect.title,
+            affected=counts[defect.id, DefectStatus.AFFECTED],
+            possible=counts[defect.id, model.POSSIBLE],
+            partly=counts[defect.id, DefectStatus.PARTLY_AFFECTED],
+            not_affected=counts[defect.id, DefectStatus.NOT_AFFECTED],
+            unverified=counts[defect.id, DefectStatus.UNVERIFIED],
+            remedies=defect.remedies,
+            policies=tuple(each.text for each in in_force.get(defect.id, ())),
+            page=page_of(defect),
+            requires=defect.requires or "",
+        )
+        for defect in DEFECTS
+    )
+
+
+def policy_needs(
+    policies: Iterable[SettlePolicy], view: ClusterView
+) -> tuple[model.PolicyNeed, ...]:
+    """Return whether the nodes still need each remedy of each policy, and which nodes do."""
+    nodes = all_nodes(view)
+    return tuple(
+        model.PolicyNeed(policy.metadata.name, remedy, need.status, need.message)
+        for policy in policies
+        for remedy, found in remedy_needs(policy, nodes).items()
+        for need in [found or _NO_CURE]
+    )
 
 
 @dataclass
 class _Found:
     """What was found of one symptom."""
 
-    count: int = 0
     unlisted: int = 0
     """The number of findings at workloads that are not listed."""
     times: array[int] = field(default_factory=lambda: array("q"))
@@ -62,7 +139,6 @@ class Tally:
     def add(self, finding: Finding) -> None:
         """Add a finding about one pod."""
         found = self.found[finding.symptom]
-        found.count += 1
         if finding.first_seen is not None and len(found.times) < _MAX_TIMES:
             found.times.append(int(finding.first_seen.timestamp()))
         key = (finding.namespace, finding.workload, finding.certainty)
@@ -115,60 +191,58 @@ def symptom_reports(
     bin_seconds: int,
     proposals: Mapping[str, Proposal],
     nodes: Iterable[Node] = (),
-) -> tuple[SymptomReport, ...]:
+) -> tuple[model.SymptomReport, ...]:
     """Return a report for each symptom, and one for the pods that are not settled.
 
     The most certain and most frequent findings come first, and the nodes with the most findings.
     `proposals` are the policies for symptoms, by the symptom's id.
     """
     software = {node.name: software_of(node) for node in nodes}
-    decisions = [area for area in areas.all if area.name == unsettled.DECISIONS]
     reports = []
     for symptom in (*SYMPTOMS, unsettled.SYMPTOM):
-        found, proposal = tally.found[symptom.id], proposals.get(symptom.id)
-        preview = proposal.preview if proposal is not None else None
+        found = tally.found[symptom.id]
+        policy, preview = proposals.get(symptom.id) or ("", None)
         findings = sorted(
             found.by_workload.values(),
             key=lambda f: (_ORDER.index(f.certainty), -f.count, f.namespace, f.workload),
         )
+        count = sum(each.count for each in findings) + found.unlisted
         limits = [areas.named(name) for name in symptom.areas]
-        advice, page, times = "", symptom.page, Counter[int]()
+        times = Counter(time - time % bin_seconds for time in found.times)
+        # The catalogue has no advice on a fault of configuration, but its first finding has.
+        advice = findings[0].advice if findings else ""
         if symptom is unsettled.SYMPTOM:
-            limits += decisions
-            advice = unsettled.advice_for(findings)
-        else:
-            times = Counter(time - time % bin_seconds for time in found.times)
-            # The catalogue has no advice on a fault of configuration, but its first finding has.
-            advice = findings[0].advice if findings else ""
-        if symptom.defect is not None:
-            advice = _advice(symptom.defect, preview) if findings else ""
-            page = page_of(symptom.defect)
-        report = SymptomReport(
+            limits += [area for area in areas.all if area.name == unsettled.DECISIONS]
+            times, advice = Counter(), unsettled.advice_for(findings)
+        elif symptom.defect is not None and findings:
+            advice = _advice(symptom.defect, preview)
+        reports.append(model.SymptomReport(
             id=symptom.id,
             title=symptom.title,
             defect=symptom.defect.id if symptom.defect is not None else None,
-            verdict=verdict(found.count, limits),
+            verdict=verdict(count, limits),
             findings=tuple(findings),
             unlisted=found.unlisted,
             advice=advice,
-            policy=proposal.policy if proposal is not None else "",
-            page=page,
-            timeline=tuple(Bin(datetime.fromtimestamp(t, UTC), times[t]) for t in sorted(times)),
-            pods=preview.pods if preview is not None else found.count,
+            policy=policy,
+            page=symptom.page,
+            timeline=tuple(
+                model.Bin(datetime.fromtimestamp(t, UTC), n) for t, n in sorted(times.items())
+            ),
+            pods=preview.pods if preview is not None else count,
             preview=preview,
             nodes=tuple(
-                SymptomNode(
+                model.SymptomNode(
                     each.node, *software.get(each.node, ("", "")), each.count, each.certainty,
                     each.last_seen,
                 )
                 for each in sorted(found.by_node.values(), key=lambda f: (-f.count, f.node))
             ),
-        )  # fmt: skip
-        reports.append(report)
+        ))  # fmt: skip
     return tuple(reports)
 
 
-def _advice(defect: Defect, preview: PolicyPreview | None) -> str:
+def _advice(defect: Defect, preview: model.PolicyPreview | None) -> str:
     """Return what to do about a defect that pods suffer from."""
     sentences = [defect.advice, *(preview.sentences if preview is not None else ())]
     if preview is not None and preview.node_configuration:
