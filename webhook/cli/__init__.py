@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -49,7 +50,7 @@ To add the command NAME, add its line here, and write two files:
    which `docs/commands.md` repeats (`make docs`), and says what each exit code means. Options that
    others have are in `options.py`. Imports that take time stand in the function. An error in the
    input is an `InputError` (exit code 2). Output goes through `echo.py`, and reports for programs
-   through `emit`, with hints and warnings on standard error. `-v` prints more of the report.
+   through its `emit`, with hints and warnings on standard error. `-v` prints more of the report.
 2. `tests/integration/cli/test_NAME.py` with its output, exit codes 0, 1 and 2, and each error. A
    command that looks at a cluster has a module in `tests/e2e/cli/` too.
 """
@@ -60,6 +61,8 @@ _ERRORS_OF_CLICK = (
 )  # fmt: skip
 _INTERNAL_ERROR = 2
 """The exit code. Python's own, 1, means that `scan`, `check` or `doctor` has found something."""
+_NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+"""The errors of a full or broken disk, to which standard output may lead."""
 _FLAG_WITH_VALUE = re.compile(r"(-[A-Za-z])=(.*)", re.DOTALL)
 _KUBECTL_FLAGS = frozenset(
     ("-n", "--namespace", "--kubeconfig", "--context", "--as", "--as-group", "--request-timeout")
@@ -70,6 +73,20 @@ _KUBECTL_FLAGS = frozenset(
 class ReportingGroup(click.Group):
     """A group of commands that reports internal errors with an exit code of their own."""
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run a command line. Exit with 2 if the disk of the output is full."""
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            from webhook.cli.echo import echo_message
+
+            echo_message(f"the output cannot be written: {error.strerror}")
+            # At its end, Python would write the rest again, and print a traceback.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise SystemExit(_INTERNAL_ERROR) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command. Print the traceback of an internal error, and exit with 2."""
         try:
@@ -77,6 +94,8 @@ class ReportingGroup(click.Group):
         except _ERRORS_OF_CLICK:
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in _NO_SPACE:
+                raise
             import traceback
 
             from webhook.cli.echo import echo, echo_message

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.check_reports import as_junit, as_sarif
-from webhook.cli.echo import echo, echo_message, echo_text
-from webhook.cli.emit import emit
+from webhook.cli.echo import echo, echo_message, echo_text, emit
 from webhook.cli.open_cluster import read_cluster_if_any
 from webhook.cli.options import (
     InputError,
@@ -23,7 +22,6 @@ from webhook.cli.options import (
 )
 from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, files_of
 from webhook.cluster.manifests import STDIN, read_manifests
-from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.remedy_need import NEED_PHRASES, list_nodes, survey
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.export.native_policies import export
@@ -238,12 +236,12 @@ def _need_hints(policies: Iterable[SettlePolicy], view: Snapshot, verbose: bool)
 
 def _export_hints(names: Collection[str], view: Snapshot) -> Iterator[str]:
     """Yield a line that says which of the policies with these names `podsettle export` prints."""
-    found = export(view.policies, view, OperatorSettings(), names=names)
+    found = export(view, names=names)
     partly = {each.policy for each in found.not_native}
     whole = [name for name in names if name not in partly]
     clauses = [f"can print the whole of {', '.join(whole)}"] if whole else []
     if partly:
-        left_out = ", ".join(f"{each.policy}/{each.part}" for each in found.not_native)
+        left_out = ", ".join(f"{each.policy}/{each.remedy}" for each in found.not_native)
         clauses.append(f"cannot print {left_out}")
     if clauses:
         yield f"podsettle export {', and '.join(clauses)}"

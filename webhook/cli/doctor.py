@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.echo import Progress, Styled, echo
-from webhook.cli.emit import emit
+from webhook.cli.echo import Progress, Styled, echo, emit
 from webhook.cli.open_cluster import cluster_errors
-from webhook.cli.options import DURATION, NAME, Cluster, cluster_options, output_option
+from webhook.cli.options import (
+    DURATION,
+    NAME,
+    Cluster,
+    cluster_options,
+    namespace_flag,
+    output_option,
+)
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
@@ -23,12 +29,8 @@ _COLORS = {"FAULT": "red", "warning": "yellow", "ok": "green"}
 
 
 @click.command()
-@click.option(
-    "-n",
-    "--namespace",
-    metavar="NAME",
-    type=NAME,
-    help="The namespace of the installation. The default is to look for it in all namespaces.",
+@namespace_flag(
+    "The namespace of the installation. The default is to look for it in all namespaces."
 )
 @click.option(
     "--in",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import click
 
@@ -21,6 +21,7 @@ from webhook.core.printable import printable, printable_json
 
 if TYPE_CHECKING:
     import rich.progress
+    from pydantic import BaseModel
 
 
 class Styled(NamedTuple):
@@ -44,15 +45,21 @@ def echo_text(*parts: str, err: bool = False) -> None:
     _print("\n".join(map(printable, "".join(parts).split("\n"))), err)
 
 
-def echo_json(text: str) -> None:
-    """Print a JSON document. Characters are escaped as JSON escapes them, so its values remain."""
-    _print(f"{printable_json(text.rstrip())}\n", err=False)
+def emit(report: BaseModel | list[Any] | dict[str, Any], output: str) -> None:
+    """Print a report for programs as `json` or `yaml`. The keys of a model are in camelCase."""
+    if isinstance(report, list | dict):
+        echo_document(json.dumps(report, indent=2), output)
+    else:
+        echo_document(report.model_dump_json(by_alias=True, indent=2), output)
 
 
 def echo_document(text: str, output: str) -> None:
-    """Print a JSON document, or the same as YAML if `output` is `yaml`."""
+    """Print a JSON document, or the same as YAML if `output` is `yaml`.
+
+    Characters are escaped as JSON escapes them, so the values remain.
+    """
     if output != "yaml":
-        echo_json(text)
+        _print(f"{printable_json(text.rstrip())}\n", err=False)
         return
     # Imported here, because few commands print YAML. All but ASCII is escaped, as in JSON.
     import yaml

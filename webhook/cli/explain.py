@@ -6,8 +6,7 @@ import asyncio
 
 import click
 
-from webhook.cli.echo import echo_message, echo_text
-from webhook.cli.emit import emit
+from webhook.cli.echo import echo_message, echo_text, emit
 from webhook.cli.open_cluster import Connection, open_cluster
 from webhook.cli.options import (
     InputError,
@@ -45,9 +44,10 @@ def explain(
     """Say what podsettle did to a pod, why, and what it would do today.
 
     TARGET is the name of a pod, pod/NAME, deploy/NAME, sts/NAME, ds/NAME, job/NAME, cronjob/NAME,
-    a reason code such as NoCommand, a remedy such as postInitSleep, or `wrapper`, which prints the
-    script that postInitSleep adds, with comments. As in kubectl, a kind may also be written as
-    deployments.apps, and stand apart from the name. Nothing is changed.
+    a reason code such as NoCommand, a remedy such as postInitSleep, a defect or symptom of a scan
+    such as cri-o-9840, or `wrapper`, which prints the script that postInitSleep adds, with
+    comments. As in kubectl, a kind may also be written as deployments.apps, and stand apart from
+    the name. Nothing is changed.
 
     Of a pod, the output says which remedies were applied and by which policy, what was left out and
     why, which symptoms a scan finds, and which nodes still need the remedies. Of a workload, it
@@ -57,23 +57,21 @@ def explain(
     Exit codes: 0 success; 2 if the target does not exist or cannot be read.
     """
     # Imported here, because the completion of a command line needs no models.
-    from pydantic import BaseModel
-
-    from webhook.inspect.explain.advice import explain_word
-    from webhook.inspect.explain.target import ObjectTarget, TargetError, parse_target
-    from webhook.inspect.explain.text import as_text
+    from webhook.core.types import Json
+    from webhook.inspect.explain.report import Explanation, as_text
+    from webhook.inspect.explain.target import ObjectTarget, TargetError, explain_word, parse_target
 
     try:
         parsed = parse_target("/".join(target), view.cluster.flags)
     except TargetError as error:
         raise InputError(str(error)) from None
-    answer: BaseModel
     if not isinstance(parsed, ObjectTarget):
-        answer = explain_word(parsed)
+        answer: Explanation | Json = explain_word(parsed)
     else:
         from webhook.core.pod import DECODE_ERRORS
+        from webhook.inspect.explain.explanation import NotFoundError
         from webhook.inspect.explain.explanation import explain as explain_object
-        from webhook.inspect.explain.read import NotFoundError, Source
+        from webhook.inspect.object_readers import DumpReader, PagedReader
 
         namespace = None if all_namespaces else namespace
         with open_cluster(view, namespaces=(namespace,) if namespace else ()) as opened:
@@ -84,16 +82,15 @@ def explain(
             try:
                 if isinstance(source, Connection):
                     chosen = None if all_namespaces else namespace or known.namespace
-                    found = explain_object(Source.of(source.server), parsed, chosen, known)
-                    answer = source.run(found)
+                    live = PagedReader(source.server)
+                    answer = source.run(explain_object(live, parsed, chosen, known))
                 else:
-                    answer = asyncio.run(
-                        explain_object(Source.of(source), parsed, namespace, known)
-                    )
+                    dump = DumpReader(source)
+                    answer = asyncio.run(explain_object(dump, parsed, namespace, known))
             except NotFoundError as error:
                 raise InputError(str(error)) from None
             except DECODE_ERRORS as error:
-                raise InputError(f"{parsed}: the pod cannot be read: {error}") from None
+                raise InputError(f"{parsed.title}: the pod cannot be read: {error}") from None
     if output == "text":
         echo_text(as_text(answer))
     else:

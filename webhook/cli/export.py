@@ -11,8 +11,7 @@ import click
 
 from webhook import __version__
 from webhook.cli.commented_yaml import as_comment, objects_yaml
-from webhook.cli.echo import echo_message, echo_text
-from webhook.cli.emit import emit
+from webhook.cli.echo import echo_message, echo_text, emit
 from webhook.cli.open_cluster import open_cluster, read_cluster_if_any
 from webhook.cli.options import InputError, ViewChoice, output_option, view_options
 from webhook.cluster.manifest_loader import SUFFIXES, duplicates, load_manifest
@@ -68,21 +67,19 @@ def export(
     from_stdin = names == ("-",)
     known, chosen = _policies_of_stdin(view) if from_stdin else _named_policies(view, names)
     found = export_policies(
-        known.view.policies,
         known.view,
-        known.settings,
+        known.settings.own_namespace,
         api_version=api_version,
         names=chosen,
         guard=guard,
     )
     for each in found.not_native:  # A pipe into kubectl hides the comment.
-        echo_message(f"export: left out: {each.policy}: {each.part}: {each.why}")
+        echo_message(f"export: left out: {each.policy}: {each.remedy}: {each.why}")
     if not found.policies:
-        why = "policies with action: Audit settle no pods, so they have no guard"
-        if found.not_native or found.by_nodes:
-            why = "the comment of the output says what is left out"
-        echo_message(f"export: no policy is printed: {why}")
-    words = [*names, *(word for path in view.manifests for word in ("--manifests", str(path)))]
+        echo_message(
+            "export: no policy is printed: the comment of the output says what is left out"
+        )
+    words = [*names, *view.manifest_flags]
     words += ["--api-version", api_version] if api_version != "v1" else []
     words += ["--guard"] if guard else []
     comments = list(_comments(found, known, podsettle("export", *words), api_version, guard))
@@ -204,8 +201,8 @@ def _comments(
             f"--runtime-config=admissionregistration.k8s.io/{api_version}=true."
         )
     if found.not_native:
-        yield "Left out, because no native policy can do it:"
-        yield from (f"- {each.policy}: {each.part}: {each.why}" for each in found.not_native)
+        yield "Cannot be exported:"
+        yield from (f"- {each.policy}: {each.remedy}: {each.why}" for each in found.not_native)
     if found.by_nodes:
         yield f"Decided by the nodes of {today}, for all pods alike:"
         for decision in found.by_nodes:

@@ -10,23 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.backoff import backoff_options, report_errors
-from webhook.cli.options import (
-    KUBECTL_DURATION,
-    Cluster,
-    cluster_options,
-    container_option,
-    namespace_option,
-    pod_argument,
-)
+from webhook.cli.options import KUBECTL_DURATION, Cluster, cluster_options, container_options
 
 if TYPE_CHECKING:
     from webhook.client import Backoff
 
 
 @click.command()
-@pod_argument
-@namespace_option
-@container_option
+@container_options
 @click.option(
     "-f",
     "--follow",

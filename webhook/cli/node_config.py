@@ -20,11 +20,7 @@ from webhook.node_config import crio as crio_nodes
 from webhook.node_config import open_files as open_files_of_nodes
 from webhook.node_config.crio import Mode, NodeHandler
 from webhook.node_config.crio_default_handler import ConfigError, DefaultHandler
-from webhook.node_config.distributions import (
-    Distribution,
-    open_files_document,
-    volatile_document,
-)
+from webhook.node_config.distributions import Distribution, open_files_document, volatile_document
 from webhook.node_config.runtime_class_manifest import runtime_class_manifest
 from webhook.node_config.runtime_release import UnsupportedError
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Collection, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -151,8 +152,7 @@ def open_cluster(
     with connect(choice.cluster, limit_seconds, advice=advice) as connection:
         from webhook.cluster.reader import ClusterReader
         from webhook.cluster.view_reader import read_view, unread_note
-        from webhook.inspect.installation import Installation, find_installation
-        from webhook.inspect.webhook_calls import read_webhook_calls
+        from webhook.inspect.installation import Installation, find_installation, read_webhook_calls
 
         server = connection.server
         live = connection.run(read_view(server, namespaces={server.namespace, *namespaces}))
@@ -160,9 +160,9 @@ def open_cluster(
         found = connection.run(find_installation(reader))
         notes, why_image_is_assumed = list(map(unread_note, live.unread)), ""
         if isinstance(found, Installation):
-            installed = (found.linger_image, found.linger_version)
-            image, version = installed if linger_image is None else (linger_image or None, None)
-            settings = OperatorSettings(found.protected_namespace, image, found.docs_url, version)
+            settings = found.settings
+            if linger_image is not None:
+                settings = replace(settings, linger_image=image, linger_version=None)
         else:
             why_image_is_assumed = found.why if linger_image is None else ""
             if found.rights:

@@ -6,7 +6,6 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -19,7 +18,7 @@ from webhook.cli.echo import echo_text
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.durations import parse_duration
 from webhook.core.labels import parse_labels
-from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
@@ -156,21 +155,26 @@ CERTS_DIR: dict[str, Any] = {
     "help": "The directory of ca.crt, tls.crt and tls.key.",
 }
 """The attributes of the option --certs-dir."""
-pod_argument = click.argument("pod", metavar="POD", type=Parsed("pod", _parse_pod))
-namespace_option = click.option(
-    "-n",
-    "--namespace",
-    metavar="NAME",
-    type=NAME,
-    help="The pod's namespace. The default is the namespace of the kubeconfig's context, or the "
-    "namespace in which podsettle runs.",
+
+
+def namespace_flag(about: str) -> Callable[[Callable[..., None]], Any]:
+    """Return the option -n of a command."""
+    return click.option("-n", "--namespace", metavar="NAME", type=NAME, help=about)
+
+
+namespace_option = namespace_flag(
+    "The pod's namespace. The default is the namespace of the kubeconfig's context, or the "
+    "namespace in which podsettle runs."
 )
-container_option = click.option(
-    "-c",
-    "--container",
-    metavar="NAME",
-    help="The name of the container. Needed only if the pod has several containers.",
-)
+
+
+def container_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the argument POD, and the options -n and -c, which choose a container of the pod."""
+    about = "The name of the container. Needed only if the pod has several containers."
+    command = namespace_option(
+        click.option("-c", "--container", metavar="NAME", help=about)(command)
+    )
+    return click.argument("pod", metavar="POD", type=Parsed("pod", _parse_pod))(command)
 
 
 def output_option(*formats: str, about: str) -> Callable[[Callable[..., None]], Any]:
@@ -179,14 +183,11 @@ def output_option(*formats: str, about: str) -> Callable[[Callable[..., None]], 
     return click.option("-o", "--output", type=choice, default=formats[0], help=about)
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """The flags that choose a cluster and a user. None means kubectl's default."""
+class Cluster(NamedTuple):
+    """The cluster and the user that flags choose. None means kubectl's default."""
 
-    kubeconfig: str | None = None
-    context: str | None = None
-    as_user: str | None = None
-    as_groups: tuple[str, ...] = ()
+    flags: ClusterFlags = NO_FLAGS
+    """The flags, which printed commands have too."""
     request_timeout: timedelta | None = None
 
     @property
@@ -194,21 +195,17 @@ class Cluster:
         """Whether a flag is given. Else it is the cluster that kubectl would use."""
         return self != Cluster()
 
-    @property
-    def flags(self) -> ClusterFlags:
-        """The flags of printed commands."""
-        return ClusterFlags(self.kubeconfig, self.context, self.as_user, self.as_groups)
-
     async def connect(self) -> ApiServer:
         """Return a client for the cluster. Raises NoClusterError."""
         # Imported here, because the import takes 0.4 s and 60 MiB.
         from webhook.cluster.client import ApiServer
         from webhook.kubeconfig.access import Impersonation
 
+        kubeconfig, context, user, groups = self.flags
         return await ApiServer.connect(
-            kubeconfig=self.kubeconfig,
-            context=self.context,
-            impersonation=Impersonation(self.as_user, self.as_groups),
+            kubeconfig=kubeconfig,
+            context=context,
+            impersonation=Impersonation(user, groups),
             request_timeout=self.request_timeout,
         )
 
@@ -278,9 +275,10 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapper(*arguments: Any, **options: Any) -> None:
-        cluster = Cluster(**{each.name: options.pop(each.name) for each in fields(Cluster)})
-        if cluster.as_groups and cluster.as_user is None:
+        flags = ClusterFlags(*map(options.pop, ClusterFlags._fields))
+        if flags.as_groups and flags.as_user is None:
             raise click.UsageError("--as-group has no effect without --as")
+        cluster = Cluster(flags, options.pop("request_timeout"))
         command(*arguments, cluster=cluster, **options)
 
     for option in reversed(_CLUSTER_OPTIONS):
@@ -293,6 +291,12 @@ class ViewChoice(NamedTuple):
 
     manifests: tuple[Path, ...]
     cluster: Cluster
+
+    @property
+    def manifest_flags(self) -> list[str]:
+        """The flags of printed commands. FILE stands for a copy of standard input."""
+        files = ("FILE" if str(path) == "-" else str(path) for path in self.manifests)
+        return [word for file in files for word in ("--manifests", file)]
 
 
 _MANIFESTS_OPTION = click.option(

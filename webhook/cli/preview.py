@@ -14,8 +14,7 @@ from urllib.parse import urlencode
 
 import click
 
-from webhook.cli.echo import echo_message, echo_text
-from webhook.cli.emit import emit
+from webhook.cli.echo import echo_message, echo_text, emit
 from webhook.cli.open_cluster import OpenCluster, open_cluster
 from webhook.cli.options import (
     IMAGE,

@@ -13,6 +13,7 @@ from webhook.core.policy.policy_matches import MAX_MATCHES
 from webhook.core.policy.selectors import LabelSelector, first_unmet, unmet_requirements
 from webhook.core.preview.pod_decider import PodDecision
 from webhook.core.preview.preview import Preview
+from webhook.core.printable import count_of
 from webhook.core.reasons import Reason
 
 _COMMAND = re.compile(r"/spec/(initContainers|containers)/\d+/command")
@@ -108,15 +109,11 @@ def gain(preview: Preview) -> str:
             commands += 1
         elif (match := _FIELD.fullmatch(path)) and match[1] not in _COUNTED:
             fields.append(match[1])
-    counts = [_count(noun, count) for noun, count in added.items() if count]
+    counts = [count_of(count, noun) for noun, count in added.items() if count]
     clauses = [f"adds {', '.join(counts)}"] if counts else []
-    clauses += [f"changes {_count('command', commands)}"] if commands else []
+    clauses += [f"changes {count_of(commands, 'command')}"] if commands else []
     clauses += [f"sets {', '.join(dict.fromkeys(fields))}"] if fields else []
     return "; ".join(filter(None, (", ".join(clauses), _price(preview, added))))
-
-
-def _count(noun: str, count: int) -> str:
-    return f"{count} {noun if count == 1 else f'{noun}s'}"
 
 
 def _price(preview: Preview, added: dict[str, int]) -> str:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.echo import Progress, echo_message, echo_text
-from webhook.cli.emit import emit
+from webhook.cli.echo import Progress, echo_message, echo_text, emit
 from webhook.cli.open_cluster import Connection, OpenCluster, open_cluster
-from webhook.cli.options import NAME, InputError, ViewChoice, output_option, view_options
+from webhook.cli.options import InputError, ViewChoice, namespace_flag, output_option, view_options
 from webhook.cluster.progress import OnProgress
 from webhook.inspect.cluster_flags import podsettle
 from webhook.process_memory import imports_excluded_from_gc
@@ -21,13 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "-n",
-    "--namespace",
-    metavar="NAME",
-    type=NAME,
-    help="Read the pods and events of this namespace only. The default is all namespaces.",
-)
+@namespace_flag("Read the pods and events of this namespace only. The default is all namespaces.")
 @click.option(
     "-A",
     "--all-namespaces",
@@ -89,8 +82,8 @@ def scan(
     selectors = [word for flag, value in flags.items() if value for word in (flag, value)]
     if selectors and view.manifests:
         raise click.UsageError("-l and --field-selector select pods of a cluster, not of manifests")
-    arguments = [word for path in view.manifests for word in ("--manifests", str(path))]
-    arguments += [*(["-n", namespace] if namespace else []), *selectors]
+    of_namespace = ["-n", namespace] if namespace else []
+    arguments = [*view.manifest_flags, *of_namespace, *selectors]
     with (
         Progress() as progress,
         open_cluster(
@@ -105,6 +98,13 @@ def scan(
         selection = {"labelSelector": selector, "fieldSelector": field_selector}
         report = _scan(opened, namespace, selection, progress.show, arguments)
         advice = "" if namespace is not None else _advice_on_rights(opened, report)
+    from webhook.cluster.manifest_loader import SUFFIXES, manifest_files
+
+    for problem in known.problems:
+        echo_message(str(problem))
+    for path in view.manifests:
+        if path.is_dir() and not manifest_files(path):
+            echo_message(f"{path}: the directory has no file {', '.join(SUFFIXES)}")
     if not _looked_at(report, "pods", "nodes"):
         limits = ", ".join(area.limit for area in report.areas)
         if known.is_live and namespace is None:
@@ -113,16 +113,18 @@ def scan(
     if selectors and not _looked_at(report, "pods"):  # They may be malformed.
         limits = ", ".join(area.limit for area in report.areas if area.name == "pods")
         raise InputError(advice or f"scan: {shlex.join(selectors)}: {limits}")
-    for message in (*map(str, known.problems), *([advice] if advice else [])):
-        echo_message(message)
+    if advice:
+        echo_message(advice)
     malformed = not report.pods and any(
         area.name == "pods" and area.looked == "partly" for area in report.areas
     )
     if not report.pods and not malformed and _looked_at(report, "pods"):
+        if namespace and not (known.is_live or namespace in known.view.namespaces):
+            raise InputError(f"scan: namespace {namespace} is not in {known.title}")
         where = f"in namespace {namespace}" if namespace else "in any namespace"
         selected = f" with {shlex.join(selectors)}" if selectors else ""
         echo_message(f"scan: no pod was found {where}{selected}")
-    _print(report, output, verbose, list(map(str, view.manifests)))
+    _print(report, output, verbose, view.manifest_flags)
     if report.found or malformed:
         context.exit(1 if report.found else 2)
 
@@ -136,23 +138,15 @@ def _scan(
 ) -> ScanReport:
     # Imported here, because the imports take time and the help needs none of them.
     with imports_excluded_from_gc():
-        from webhook.inspect.paged import PagedReader
+        from webhook.inspect.object_readers import DumpReader, PagedReader
         from webhook.inspect.scan.collect import scan as scan_cluster
-        from webhook.inspect.scan.dump import DumpReader
-        from webhook.inspect.scan.templates import DumpTemplates, LiveTemplates
 
     known, source = opened
     if isinstance(source, Connection):
         live = PagedReader(source.server, on_progress, selection)
-        templates = LiveTemplates(source.server)
-        return source.run(
-            scan_cluster(live, known, namespace, templates=templates, arguments=arguments)
-        )
+        return source.run(scan_cluster(live, known, namespace, arguments=arguments))
     dump = DumpReader(source, on_progress)
-    in_dump = DumpTemplates(source)
-    report = asyncio.run(
-        scan_cluster(dump, known, namespace, templates=in_dump, arguments=arguments)
-    )
+    report = asyncio.run(scan_cluster(dump, known, namespace, arguments=arguments))
     for problem in dump.problems:
         echo_message(problem)
     if dump.problems and not _looked_at(report, "pods", "nodes"):
@@ -163,7 +157,7 @@ def _scan(
 def _advice_on_rights(opened: OpenCluster, report: ScanReport) -> str:
     """Return what to do if the user may list the pods of one namespace only. Empty otherwise."""
     from webhook.cluster.rights import access_to
-    from webhook.inspect.scan.resources import PODS
+    from webhook.inspect.object_readers import PODS
 
     denied = any(area.name == PODS.name and area.right for area in report.areas)
     if opened.connection is None or not denied:
@@ -182,7 +176,7 @@ def _looked_at(report: ScanReport, *names: str) -> bool:
     return any(area.looked != "not_looked_at" for area in report.areas if area.name in names)
 
 
-def _print(report: ScanReport, output: str, verbose: bool, manifests: list[str]) -> None:
+def _print(report: ScanReport, output: str, verbose: bool, manifest_flags: list[str]) -> None:
     if output == "html":
         from webhook.inspect.scan.html import render_html
 
@@ -196,7 +190,7 @@ def _print(report: ScanReport, output: str, verbose: bool, manifests: list[str])
     from webhook.inspect.scan.text import render_names, render_policies, render_text
 
     if output == "name":
-        echo_text(render_names(report, manifests))
+        echo_text(render_names(report, manifest_flags))
     elif output == "policy":
         echo_text(policies := render_policies(report))
         if not policies:

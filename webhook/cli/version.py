@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook import __version__
-from webhook.cli.echo import echo
-from webhook.cli.emit import emit
+from webhook.cli.echo import echo, emit
 from webhook.cli.open_cluster import OPTIONAL_SECONDS, connect
 from webhook.cli.options import Cluster, InputError, cluster_options, output_option
 

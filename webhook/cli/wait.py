@@ -16,10 +16,8 @@ from webhook.cli.options import (
     KUBECTL_DURATION,
     Cluster,
     cluster_options,
-    container_option,
-    namespace_option,
+    container_options,
     output_option,
-    pod_argument,
 )
 
 if TYPE_CHECKING:
@@ -31,9 +29,7 @@ _MAX_EXIT_CODE = 255
 
 
 @click.command()
-@pod_argument
-@namespace_option
-@container_option
+@container_options
 @click.option(
     "--for",
     type=click.Choice(["terminated"]),

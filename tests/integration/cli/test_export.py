@@ -54,10 +54,10 @@ def test_policies_are_printed_after_the_command_that_repeats_it() -> None:
 def test_part_that_is_not_native_is_left_out_and_named() -> None:
     done = podsettle("export", "--manifests", EXAMPLES)
     assert done.returncode == 1
-    left_out = "tekton-on-crio: postInitSleep: delivery: Auto may need"
-    assert f"podsettle: export: left out: {left_out}" in done.stderr
     comment = comment_of(done.stdout)
-    assert f"- {left_out}" in comment
+    for left_out in ("tekton-on-crio: postInitSleep: it", "retry-prepare: retryInitExit255: it"):
+        assert f"podsettle: export: left out: {left_out}" in done.stderr
+        assert f"- {left_out}" in comment.partition("Cannot be exported: ")[2]
     assert "delete this line of the SettlePolicy first" in comment, "an example has action: Audit"
     names = {each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout)}
     assert "many-files.podsettle.dev" in names
@@ -70,8 +70,8 @@ def test_proposals_of_a_scan_are_exported_from_a_pipe() -> None:
     audit = policy_document("p", action="Audit", remedies=FS_GROUP)
     stdin = f"{proposed}---\n{yaml.safe_dump(audit)}"
     done = podsettle("export", "-", *source, stdin=stdin)
-    assert done.returncode == 1, "postInitSleep without a delivery is not native"
-    assert "- settle-postinitsleep: postInitSleep: delivery" in comment_of(done.stdout)
+    assert done.returncode == 1, "postInitSleep is not native"
+    assert "- settle-postinitsleep: postInitSleep: it wraps" in comment_of(done.stdout)
     assert "They need Kubernetes 1.30 or later" in comment_of(done.stdout)
     policy, _ = yaml.safe_load_all(done.stdout)
     assert (policy["kind"], policy["metadata"]["name"]) == (
@@ -114,8 +114,8 @@ def test_standard_input_takes_no_name_and_is_read_once() -> None:
 
 
 def test_decision_by_the_nodes_is_printed_with_its_date(tmp_path: Path) -> None:
-    shell = policy_document("p", remedies={"postInitSleep": {"delivery": "Shell"}, **FS_GROUP})
-    done = podsettle("export", "--manifests", manifests(tmp_path, shell, NODE))
+    both = policy_document("p", remedies={"postInitSleep": {}, **FS_GROUP})
+    done = podsettle("export", "--manifests", manifests(tmp_path, both, NODE))
     assert done.returncode == 0
     comment = comment_of(done.stdout)
     assert "Decided by the nodes of 20" in comment
@@ -180,8 +180,8 @@ def test_path_in_place_of_a_name_is_refused_with_the_option_that_reads_it() -> N
 def test_empty_export_says_why(tmp_path: Path) -> None:
     audit = policy_document("p", action="Audit", remedies=FS_GROUP)
     done = podsettle("export", "--guard", "--manifests", manifests(tmp_path, audit))
-    assert done.returncode == 0
-    assert "policies with action: Audit settle no pods" in done.stderr
+    assert done.returncode == 1
+    assert "left out: p: guard: its `action: Audit` settles no pods" in done.stderr
     partly = podsettle("export", "retry-prepare", "--manifests", EXAMPLES)
     assert partly.returncode == 1
     assert "the comment of the output says what is left out" in partly.stderr

@@ -34,6 +34,23 @@ def test_help_of_every_command_fits_into_100_columns(command: str) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+def test_output_that_cannot_be_written_is_one_message_and_exit_code_2() -> None:
+    manifests = ["--manifests", EXAMPLES]
+    for words in (
+        ["--help"], ["--version"], ["help", "scan"], ["completion", "bash"],
+        ["scan", "--manifests", EXAMPLES / "scan"], ["preview", EXAMPLES / "pods", *manifests],
+        ["check", EXAMPLES, "-o", "json"], ["explain", "NoCommand"],
+        ["export", "many-files", *manifests],
+    ):  # fmt: skip
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [PODSETTLE, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        message = "podsettle: the output cannot be written: No space left on device"
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (2, message), words
+        assert "Traceback" not in done.stderr
+
+
 def test_kubectl_plugin_prints_the_version() -> None:
     plugin = Path(PODSETTLE).with_name("kubectl-settle")
     done = subprocess.run([plugin, "--version"], capture_output=True, text=True, check=True)
@@ -55,8 +72,8 @@ SCAN = ["scan", "--manifests", str(EXAMPLES / "scan")]
 )
 def test_namespace_is_taken_in_the_forms_of_kubectl(words: list[str]) -> None:
     result = CliRunner().invoke(main, words)
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr.startswith("podsettle: scan: no pod was found in namespace other")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("podsettle: scan: namespace other is not in")
 
 
 def test_flag_before_a_command_that_lacks_it_is_refused() -> None:
@@ -230,7 +247,7 @@ def test_kubectl_gets_completions_with_descriptions_and_a_directive() -> None:
         ("help sc", "scan"),
         ("scan --context pro", "prod"),
         ("explain nocom", "NoCommand"),
-        ("explain fsg", "fsGroupChangePolicy"),
+        ("explain fsgroupc", "fsGroupChangePolicy"),
     ],
 )
 def test_shell_completes_what_needs_no_cluster(line: str, completion: str, tmp_path: Path) -> None:

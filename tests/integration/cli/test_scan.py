@@ -35,12 +35,11 @@ def test_page_shows_what_the_command_prints(options: str) -> None:
 
 
 def test_names_of_one_namespace_and_of_all_are_arguments_of_explain() -> None:
-    names = "pod/{}{} --manifests=examples/scan\n"
     pods = ("report-28285183-tzmt2", "build-7-pod")
-    # As in kubectl, a name without its namespace.
-    for flags, where in ([], " -n ci"), (["-n", "ci"], ""):
+    for flags in [], ["-n", "ci"]:
         result = CliRunner().invoke(main, [*COMMAND, *flags, "-o", "name"])
-        assert result.stdout == "".join(names.format(pod, where) for pod in pods)
+        lines = [f"pod/{pod} -n ci --manifests examples/scan" for pod in pods]
+        assert result.stdout.splitlines() == lines
         for line in result.stdout.splitlines():
             assert CliRunner().invoke(main, ["explain", *line.split()]).exit_code == 0
 
@@ -49,7 +48,7 @@ def test_name_that_no_object_can_have_is_not_printed(tmp_path: Path) -> None:
     dump = (ROOT / "examples" / "scan" / "cluster.yaml").read_text()
     (tmp_path / "dump.yaml").write_text(dump.replace("name: build-7-pod", "name: --kubeconfig=x"))
     result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path), "-o", "name"])
-    name = f"pod/report-28285183-tzmt2 -n ci --manifests={tmp_path}\n"
+    name = f"pod/report-28285183-tzmt2 -n ci --manifests {tmp_path}\n"
     assert (result.exit_code, result.stdout) == (1, name)
 
 
@@ -58,16 +57,19 @@ def test_wide_output_has_the_details_of_verbose() -> None:
     assert wide.stdout == verbose.stdout
 
 
-def test_scan_of_a_namespace_without_pods_finds_nothing() -> None:
-    result = CliRunner().invoke(main, [*COMMAND, "-n", "other", "-o", "json"])
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["pods"] == 0
-
-
-def test_scan_says_that_a_namespace_has_no_pod() -> None:
-    result = CliRunner().invoke(main, [*COMMAND, "-n", "other"])
+def test_namespace_without_pods_has_no_findings_and_an_unknown_one_is_an_error(
+    tmp_path: Path,
+) -> None:
+    unknown = CliRunner().invoke(main, [*COMMAND, "-n", "other"])
+    message = "podsettle: scan: namespace other is not in examples/scan\n"
+    assert (unknown.exit_code, unknown.stdout, unknown.stderr) == (2, "", message)
+    path = tmp_path / "other.yaml"
+    path.write_text("{apiVersion: v1, kind: Namespace, metadata: {name: other}}")
+    words = [*COMMAND, "--manifests", str(path), "-n", "other", "-o", "json"]
+    known = CliRunner().invoke(main, words)
     message = "podsettle: scan: no pod was found in namespace other\n"
-    assert (result.exit_code, result.stderr) == (0, message)
+    assert (known.exit_code, known.stderr) == (0, message)
+    assert json.loads(known.stdout)["pods"] == 0
 
 
 @pytest.mark.parametrize("flag", ["-l", "--field-selector"])
@@ -81,12 +83,8 @@ def test_scan_of_nodes_only_does_not_say_that_there_is_no_pod(tmp_path: Path) ->
     (tmp_path / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: worker}}")
     result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path)])
     assert (result.exit_code, result.stderr) == (0, "")
-
-
-def test_scan_without_a_proposal_prints_no_policy_and_says_so() -> None:
-    result = CliRunner().invoke(main, [*COMMAND, "-n", "other", "-o", "policy"])
-    assert result.exit_code == 0
-    assert result.stdout == ""
+    result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path), "-o", "policy"])
+    assert (result.exit_code, result.stdout) == (0, "")
     assert "no policy is proposed" in result.stderr
 
 
@@ -118,12 +116,44 @@ def test_advice_without_nodes_says_that_they_are_unknown(tmp_path: Path) -> None
     assert "No node could be read, so whether it has a defect is unknown." in result.stdout
 
 
-@pytest.mark.parametrize("text", ["", "kind: Namespace\nmetadata: {name: ci}\n"])
-def test_scan_without_a_pod_and_a_node_ends_with_an_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / "some.yaml").write_text(text)
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("some.yaml", "", ""),
+        ("some.yaml", "kind: Namespace\nmetadata: {name: ci}\n", ""),
+        ("some.txt", "", "{path}: the directory has no file .yaml, .yml, .json\n"),
+        ("some.json", "[5]", "{path}/some.json:1: is not a Kubernetes object: no kind\n"),
+        ("some.json", '{"kind": "PodList", "items": [7]}', "Pod: Expected"),
+    ],
+)
+def test_scan_without_a_pod_and_a_node_ends_with_an_error(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    (tmp_path / name).write_text(text)
     result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path)])
     assert result.exit_code == 2
-    assert "nothing could be read" in result.stderr
+    message = f"podsettle: {said or 'scan: nothing could be read'}".format(path=tmp_path)
+    assert result.stderr.startswith(message)
+    assert said.startswith("Pod") or "nothing could be read" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "metadata", "looked", "why"),
+    [
+        ("SettlePolicy", {"name": "p"}, "not_looked_at", "not valid: p"),
+        ("Namespace", {"name": "b", "labels": 5}, "partly", "not valid: b"),
+        ("Namespace", {"name": 5}, "partly", "not valid: one without a name"),
+        ("Node", {"name": "m", "labels": 5}, "partly", "not valid: m; 1 could not be decoded"),
+    ],
+)
+def test_invalid_objects_are_named_and_never_count_as_none(
+    kind: str, metadata: dict[str, object], looked: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "some.json").write_text(json.dumps({"kind": kind, "metadata": metadata}))
+    result = CliRunner().invoke(main, [*COMMAND, "--manifests", str(tmp_path), "-o", "json"])
+    areas = {each["name"]: each for each in json.loads(result.stdout)["areas"]}
+    name = "settlepolicies" if kind == "SettlePolicy" else f"{kind.lower()}s"
+    assert (areas[name]["looked"], areas[name]["why"]) == (looked, why)
 
 
 def test_scan_of_a_file_that_is_not_yaml_says_only_that(tmp_path: Path) -> None:
@@ -190,7 +220,8 @@ def test_dump_is_read_from_standard_input_as_from_a_file() -> None:
     for report in reports:
         del report["cluster"], report["command"], report["applyCommand"], report["scannedAt"]
     assert reports[0] == reports[1]
-    assert json.loads(piped.stdout)["cluster"] == "stdin"
+    found = json.loads(piped.stdout)
+    assert (found["cluster"], found["command"]) == ("stdin", "podsettle scan --manifests FILE")
 
 
 def test_standard_input_is_given_to_one_argument_only() -> None:
