@@ -131,7 +131,9 @@ class ImageLookup:
         try:
             await asyncio.wait(tasks.values(), timeout=seconds)
             results = {
-                query: task.result() if task.done() else late for query, task in tasks.items()
+                # `aclose` cancels the fetches that look-ups share.
+                query: task.result() if task.done() and not task.cancelled() else late
+                for query, task in tasks.items()
             }
         finally:
             # Unfinished look-ups continue, so that their results are cached for the next pod.

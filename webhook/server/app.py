@@ -49,7 +49,7 @@ def create_app(components: Components) -> FastAPI:
         redoc_url=None,
     )
     if not components.review_server.needs_certificate:
-        # This port asks clients for no certificate.
+        # The route does not learn of certificates, so a client without one could send reviews.
         app.include_router(mutate_router(components.handler))
     authorizer = components.authorizer
     authorized = (

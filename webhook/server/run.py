@@ -103,10 +103,16 @@ def serve(
         timeout_graceful_shutdown=_IN_FLIGHT_TIMEOUT_SECONDS,
         ws="none",
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_no_warning)
     tune_memory_for_server()
     server = _Server(config, components, context, listener, web_listener)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve_until_drained(server, components.drain))
+
+
+def _is_no_warning(record: logging.LogRecord) -> bool:
+    """Return False for uvicorn's warnings. A client can cause one with each invalid request."""
+    return record.levelno != logging.WARNING
 
 
 class _Server(uvicorn.Server):

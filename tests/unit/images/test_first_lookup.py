@@ -1,9 +1,11 @@
-"""The first look-up creates the TLS context and the HTTP client."""
+"""The first look-up creates the TLS context and the HTTP client, and `aclose` ends all look-ups."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import threading
+from typing import Any
 
 from webhook.client_tls_context import client_context
 from webhook.core.images import ImageQuery, LookupRules, Unavailable
@@ -50,3 +52,19 @@ async def test_look_up_after_one_that_found_no_cas_tries_again() -> None:
     await lookup.aclose()
     assert isinstance(after, Unavailable)
     assert "internal error" not in after.why
+
+
+async def test_look_up_that_closing_ends_has_a_result() -> None:
+    begun = asyncio.Event()
+
+    class HangingSecrets:
+        async def read(self, *_: object) -> Any:
+            begun.set()
+            await asyncio.Event().wait()
+
+    lookup = ImageLookup(HangingSecrets())
+    query = ImageQuery(f"{HOST}/a:1", LookupRules(registries=(HOST,)), namespace="a")
+    finding = asyncio.create_task(lookup.find([query], 60))
+    await begun.wait()
+    await lookup.aclose()
+    assert await finding == {query: Unavailable("the registry did not answer within 60 s")}

@@ -342,3 +342,16 @@ def _connections() -> list[object]:
     """Connections and requests in memory, including unreachable ones."""
     kinds = ReviewProtocol, WebProtocol, RequestResponseCycle
     return [found for found in gc.get_objects() if isinstance(found, kinds)]
+
+
+def test_client_of_the_web_port_causes_no_warning(
+    server: InProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    for request in (
+        "BAD\r\n\r\n",
+        "GET /version HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    ):
+        client = server.connect(web=True)
+        client.send(request)
+        client.answer()
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
