@@ -118,6 +118,8 @@ def _run_steps(
         if policy.image_rules is not context.image_rules:
             context = replace(context, image_rules=policy.image_rules)
         for outcome in remedy.apply(pod, settings, context, patch):
+            # Each outcome is a new object, and a copy of it would take longer. A remedy that
+            # yielded one object twice would give both the last policy.
             force_setattr(outcome, "remedy", remedy.name)
             force_setattr(outcome, "policy", policy.name)
             if not outcome.changed and outcome.reason is not Reason.ALREADY_SETTLED:
