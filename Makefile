@@ -36,7 +36,10 @@ $(VENV)/.python:
 	  { echo "$(PYTHON) cannot create a virtual environment. On Debian: apt install python3-venv"; rm -rf $(VENV); exit 1; }
 	@touch $@
 
+# pip removes nothing, and a package that podsettle no longer names would hide that something needs it. So
+# other requirements make the environment from nothing.
 $(VENV)/.run: $(VENV)/.python requirements/run.txt requirements/build.txt pyproject.toml
+	@[ ! -e $@ ] || { $(BIN)/python -m venv --clear $(VENV) && touch $(VENV)/.python; }
 	@$(PIP_INSTALL) --require-hashes -r requirements/run.txt -r requirements/build.txt || { $(no-packages); }
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
