@@ -31,7 +31,6 @@ from webhook.core.policy.shadowed_remedies import shadowed_remedies
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.still_needed import all_nodes, still_needed
 from webhook.core.policy.validation_errors import ManifestProblem
-from webhook.core.preview.policies import replace_policies
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.known_cluster import KnownCluster
 
@@ -123,7 +122,7 @@ def _hints(
         all_classes = cluster.lists("runtimeclasses")
         view = dataclasses.replace(
             seen,
-            policies=replace_policies(seen.policies, policies),
+            policies=seen.policies.replaced(policies),
             namespaces={**seen.namespaces, **checked.namespaces},
             runtime_classes={**seen.runtime_classes, **checked.runtime_classes},
             nodes=checked.nodes if checked.nodes.all else seen.nodes,

@@ -36,8 +36,7 @@ from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.model import PreviewAnswer
 from webhook.core.preview.object_without_pod import render_passed_over
 from webhook.core.preview.pod_before_and_after import to_yaml
-from webhook.core.preview.pods_in_document import PassedOver
-from webhook.core.preview.policies import policies_in, replace_policies
+from webhook.core.preview.pods_in_document import PassedOver, policies_in
 from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.preview.yaml_documents import load_documents
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags, kubectl, podsettle
@@ -143,7 +142,7 @@ def preview(
         replacements: dict[str, SettlePolicy] = {}
         for document in reversed(documents):  # Of two policies with one name, the first counts.
             replacements |= policies_in(document.value)
-        policies = replace_policies(cluster.view.policies, replacements.values())
+        policies = cluster.view.policies.replaced(replacements.values())
 
         def decide(images: KnownImages) -> list[tuple[Document, Preview | PassedOver]]:
             return [

@@ -29,7 +29,7 @@ PRICES = {
     "Binary": ("about +2 s", "+2.7 to 4.5 s"),
 }
 """How much later pods with one and three quick init containers started, before and from Kubernetes
-1.36 on, by the delivery of the wrapper (docs/post-init-sleep.md, "The price")."""
+1.36 on, by the delivery of the wrapper (docs/exit-255.md, "Price")."""
 _PRICED, _MAX_PRICED = "500 ms", 3
 """The minimum lifetime and the number of init containers for which the price was measured."""
 _IMAGE_VOLUME = "image volume"

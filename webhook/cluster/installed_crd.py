@@ -16,7 +16,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import Check
 from webhook.core.policy.crd import CRD_NAME
-from webhook.core.policy.crd_comparison import CrdComparison, CrdDifference
+from webhook.core.policy.crd_comparison import CrdDifference, crd_difference
 from webhook.core.policy.status_conditions import crd_note
 from webhook.tasks import supervise
 
@@ -34,11 +34,10 @@ class InstalledCrd:
     def __init__(self, server: ApiServer) -> None:
         self.observers: list[Callable[[], None]] = []
         self._logged_note = ""
-        difference = CrdComparison().difference
         self._reflector = Reflector(
             server,
             _PATH,
-            lambda item: difference(msgspec.json.decode(item)),
+            lambda item: crd_difference(msgspec.json.decode(item)),
             self._on_change,
             name=CRD_NAME,
         )

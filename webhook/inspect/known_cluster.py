@@ -19,7 +19,6 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE
-from webhook.core.preview.policies import replace_policies
 from webhook.core.preview.runtime_class_fields import class_fields, with_fields
 from webhook.core.reasons import Reason
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
@@ -105,7 +104,7 @@ class KnownCluster:
 
         Namespaces that could not be read then count as ones without labels.
         """
-        replaced = replace_policies(self.view.policies, policies)
+        replaced = self.view.policies.replaced(policies)
         return replace(self, view=replace(self.view, policies=replaced, invents_namespaces=True))
 
     @cached_property

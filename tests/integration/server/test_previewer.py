@@ -17,12 +17,14 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import ASGIApp
 
 from tests.support.factories import pod
 from tests.support.paths import EXAMPLES
 from tests.support.process import process_status
 from tests.support.reviews import PODS, load_pod
 from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_components
+from tests.support.waiting import TIMEOUT_SECONDS
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
@@ -66,8 +68,9 @@ def is_worker(pid: int) -> bool:
 class Previews:
     """The application without sockets, and its metrics."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, app: ASGIApp) -> None:
         self.client = client
+        self.app = app
 
     async def post(self, body: str = SMALL) -> httpx.Response:
         return await self.client.post("/preview", content=body)
@@ -112,9 +115,10 @@ async def previews(
     components = make_components(
         source, settings=settings, limits=replace(STEADY, preview=replace(UNHURRIED, **limits))
     )
-    transport = httpx.ASGITransport(create_app(components))
+    app = create_app(components)
+    transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
-        yield Previews(client)
+        yield Previews(client, app)
     assert workers() == []
 
 
@@ -209,15 +213,47 @@ async def test_preview_is_refused_after_the_queue_timeout() -> None:
         assert (await first).status_code == 200
 
 
-async def test_body_that_is_not_complete_in_time_is_refused_and_the_next_succeeds() -> None:
+async def test_slow_bodies_are_refused_in_time_and_keep_no_other_preview_waiting() -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b"kind: "
         await asyncio.sleep(600)
 
-    async with previews(body_timeout_seconds=0.1, max_requests=1) as made:
-        answer = await made.client.post("/preview", content=body())
-        assert answer.status_code == 408
-        assert answer.json()["detail"] == "the body was not complete within 0.1 s"
+    async with previews(body_timeout_seconds=3, max_requests=1) as made:
+        slow = [asyncio.create_task(made.client.post("/preview", content=body())) for _ in range(9)]
+        await asyncio.sleep(0.1)
+        assert await made.pods()
+        answers = await asyncio.gather(*slow)
+        assert {answer.status_code for answer in answers} == {408}
+        assert answers[0].json()["detail"] == "the body was not complete within 3 s"
+
+
+async def test_preview_ends_with_its_client_and_frees_its_place() -> None:
+    async with previews(max_requests=1) as made:
+        sent = [
+            {"type": "http.request", "body": SMALL.encode(), "more_body": False},
+            {"type": "http.disconnect"},
+        ]
+        answers: list[Any] = []
+
+        async def receive() -> Any:
+            if len(sent) == 1:
+                while not workers():  # noqa: ASYNC110 (a process has no event)
+                    await asyncio.sleep(0.001)
+                os.kill(workers()[0], signal.SIGSTOP)
+            return sent.pop(0)
+
+        async def send(message: Any) -> None:
+            answers.append(message)
+
+        scope = {
+            "type": "http", "method": "POST", "path": "/preview", "raw_path": b"/preview",
+            "query_string": b"", "headers": [], "scheme": "https", "http_version": "1.1",
+        }  # fmt: skip
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await made.app(scope, receive, send)
+        assert workers() == []
+        assert answers[0]["status"] == 408
+        assert await made.counted("disconnected")
         assert await made.pods()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from webhook.core.defects.catalogue import DEFECTS
@@ -87,35 +88,18 @@ class Pool:
     nodes: list[Node] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
 class Nodes:
     """All known nodes of the cluster, in the pools that decisions ask about.
 
     The pools are computed once per change of the nodes, not once per pod.
     """
 
-    all: tuple[Node, ...] = ()
-    defects: tuple[Defect, ...] = DEFECTS
-    """The catalogue that the pools of affected nodes come from."""
-    pools: tuple[Pool, ...] = field(init=False, compare=False, repr=False)
-    _by_remedy: Mapping[str, tuple[Pool, ...]] = field(init=False, compare=False, repr=False)
-    """The pools that have a defect that a remedy cures, by the remedy's name."""
-    _lacking_image_volumes: Mapping[Version, tuple[Pool, ...]] = field(
-        init=False, compare=False, repr=False
-    )
-    """The pools that do not mount image volumes, by the minimum of `mounts_image_volumes`."""
-    _by_label: dict[tuple[str, str], tuple[Node, ...]] = field(
-        init=False, compare=False, repr=False
-    )
-    """The nodes by the labels that policies name. Few policies name one."""
-    newest_kubelet: Version | None = field(init=False, compare=False)
-    _search: _Search = field(init=False, compare=False, repr=False)
-    """The search for the last pod. A decision asks a dozen questions about one pod."""
-
     def __init__(self, nodes: Iterable[Node] = (), defects: tuple[Defect, ...] = DEFECTS) -> None:
-        known = tuple(nodes)
+        """`defects` is the catalogue that the pools of affected nodes come from."""
+        self.all = tuple(nodes)
+        self.defects = defects
         pools: dict[object, Pool] = {}
-        for node in known:
+        for node in self.all:
             labels = node.labels
             architecture, os = labels.get(_ARCHITECTURE_LABEL, ""), labels.get(_OS_LABELS[0])
             key = (node.runtime, node.kubelet, node.handlers, architecture, os)
@@ -123,28 +107,43 @@ class Nodes:
             if pool is None:
                 pool = pools[key] = Pool(*key)
             pool.nodes.append(node)
-        by_remedy: dict[str, list[Pool]] = {name: [] for each in defects for name in each.remedies}
-        for pool in pools.values():
-            found = (d for d in defects if d.status_on(pool.runtime, pool.kubelet).needs_remedy)
-            for remedy in {name for each in found for name in each.remedies}:
-                by_remedy[remedy].append(pool)
-        kubelets = (pool.kubelet for pool in pools.values() if pool.kubelet is not None)
-        object.__setattr__(self, "all", known)
-        object.__setattr__(self, "defects", defects)
-        object.__setattr__(self, "pools", tuple(pools.values()))
-        object.__setattr__(self, "_by_remedy", {k: tuple(v) for k, v in by_remedy.items()})
-        lacking_image_volumes = {
-            minimum: tuple(
-                pool
-                for pool in pools.values()
-                if not mounts_image_volumes(pool.kubelet, pool.runtime, minimum)
+        self._pools = tuple(pools.values())
+        self._by_remedy = {
+            remedy: self._pools_with(
+                lambda pool, remedy=remedy: any(  # type: ignore[misc]
+                    remedy in each.remedies
+                    and each.status_on(pool.runtime, pool.kubelet).needs_remedy
+                    for each in defects
+                )
+            )
+            for remedy in {name for each in defects for name in each.remedies}
+        }
+        """The pools that have a defect that a remedy cures, by the remedy's name."""
+        self._may_lack_image_volumes, self._uncertain_image_volumes = (
+            self._pools_with(
+                lambda pool, minimum=minimum: (  # type: ignore[misc]
+                    not mounts_image_volumes(pool.kubelet, pool.runtime, minimum)
+                )
             )
             for minimum in (IMAGE_VOLUMES_ON_BY_DEFAULT, IMAGE_VOLUMES_LOCKED_ON)
-        }
-        object.__setattr__(self, "_lacking_image_volumes", lacking_image_volumes)
-        object.__setattr__(self, "_by_label", {})
-        object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
-        object.__setattr__(self, "_search", _Search(_Placement()))
+        )
+        kubelets = (pool.kubelet for pool in self._pools if pool.kubelet is not None)
+        self.newest_kubelet = max(kubelets, default=None)
+        self._by_label: dict[tuple[str, str], tuple[Node, ...]] = {}
+        """The nodes by the labels that policies name. Few policies name one."""
+        self._search = _Search(_Placement())
+        """The search for the last pod. A decision asks a dozen questions about one pod."""
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether decisions on the other nodes are the same."""
+        if not isinstance(other, Nodes):
+            return NotImplemented
+        return self.all == other.all and self.defects == other.defects
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _pools_with(self, condition: Callable[[Pool], bool]) -> tuple[Pool, ...]:
+        return tuple(filter(condition, self._pools))
 
     def needing(self, remedy: str) -> tuple[Node, ...]:
         """Return the nodes that have a defect that the remedy cures."""
@@ -157,7 +156,7 @@ class Nodes:
         scheduler scores are ignored, because they can change at any moment. An affinity that would
         take too long to evaluate is ignored too.
         """
-        return any(map(self._search_for(pod).finds, self.pools if pools is None else pools))
+        return any(map(self._search_for(pod).finds, self._pools if pools is None else pools))
 
     def need(self, remedy: str, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node with a defect that the remedy cures.
@@ -167,13 +166,8 @@ class Nodes:
         remedy costs less than the defect. Return True as well if the catalogue has no defect that
         the remedy cures, because its purpose is not known.
         """
-        answers = self._search_for(pod).needs
-        needed = answers.get(remedy)
-        if needed is None:
-            affected = self._by_remedy.get(remedy)
-            needed = affected is None or self.any_fits(pod, affected) or not self.any_fits(pod)
-            answers[remedy] = needed
-        return needed
+        affected = self._by_remedy.get(remedy)
+        return affected is None or self.any_fits(pod, affected) or not self.any_fits(pod)
 
     def may_have_label(self, key: str, value: str, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node with a label.
@@ -195,10 +189,10 @@ class Nodes:
         """
         if not handler:
             return False
-        pools = [pool for pool in self.pools if pool.os != "windows"]
-        lacking = [p for p in pools if p.handlers is not None and handler not in p.handlers]
-        others = [p for p in pools if p.handlers is None or handler in p.handlers]
-        return self.any_fits(pod, lacking) and not self.any_fits(pod, others)
+        fitting = [p for p in self._fitting(pod) if p.os != "windows"]
+        return bool(fitting) and not any(
+            pool.handlers is None or handler in pool.handlers for pool in fitting
+        )
 
     def mount_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether every node that the pod could land on certainly mounts image volumes.
@@ -206,15 +200,11 @@ class Nodes:
         A feature gate may switch them off on older nodes. If no known node fits, return False.
         Cordoned nodes count, because a node may be uncordoned before the pod is scheduled.
         """
-        search = self._search_for(pod)
-        if search.mounts_image_volumes is None:
-            uncertain = self._lacking_image_volumes[IMAGE_VOLUMES_LOCKED_ON]
-            search.mounts_image_volumes = not self.any_fits(pod, uncertain) and self.any_fits(pod)
-        return search.mounts_image_volumes
+        return self.any_fits(pod) and not self.any_fits(pod, self._uncertain_image_volumes)
 
     def may_lack_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a known node that does not mount image volumes."""
-        return self.any_fits(pod, self._lacking_image_volumes[IMAGE_VOLUMES_ON_BY_DEFAULT])
+        return self.any_fits(pod, self._may_lack_image_volumes)
 
     def may_lack_restart_rules(self, pod: SpecFields, *, among_all: bool) -> bool:
         """Return whether the pod could land on a known node without `restartPolicyRules`.
@@ -222,7 +212,7 @@ class Nodes:
         `among_all` says whether all nodes count. If it is False, only nodes that need the remedy
         retryInitExit255 count, because the other nodes do not need the rules.
         """
-        pools = self.pools if among_all else self._by_remedy.get("retryInitExit255", ())
+        pools = self._pools if among_all else self._by_remedy.get("retryInitExit255", ())
         return self.any_fits(pod, [p for p in pools if not supports_restart_rules(p.kubelet)])
 
     def take_short_names_from_docker_hub(self, pod: SpecFields) -> bool:
@@ -230,8 +220,10 @@ class Nodes:
 
         It does if every node that the pod could land on does. If no known node fits, return False.
         """
-        others = [p for p in self.pools if not takes_short_names_from_docker_hub(p.runtime)]
-        return not self.any_fits(pod, others) and self.any_fits(pod)
+        fitting = self._fitting(pod)
+        return bool(fitting) and all(
+            takes_short_names_from_docker_hub(pool.runtime) for pool in fitting
+        )
 
     def architectures(self, pod: SpecFields) -> frozenset[str]:
         """Return the architectures of the nodes that a pod could land on.
@@ -239,12 +231,15 @@ class Nodes:
         If no known node fits, return the architecture in the pod's nodeSelector. Return an empty
         set if one of the architectures is unknown.
         """
-        search = self._search_for(pod)
-        fitting = frozenset(pool.architecture for pool in self.pools if search.finds(pool))
+        fitting = frozenset(pool.architecture for pool in self._fitting(pod))
         if not fitting:
             selected = (pod.node_selector or {}).get(_ARCHITECTURE_LABEL)
             return frozenset({selected}) if selected else frozenset()
         return frozenset() if "" in fitting else fitting
+
+    def _fitting(self, pod: SpecFields) -> list[Pool]:
+        """Return the pools that have a node for the pod."""
+        return list(filter(self._search_for(pod).finds, self._pools))
 
     def _search_for(self, pod: SpecFields) -> _Search:
         """Return the last search if the pod requires the same of its node, else a new one."""
@@ -252,8 +247,7 @@ class Nodes:
         if pod is not search.pod:
             placement = _placement(pod, len(self.all))
             if placement != search.placement:
-                search = _Search(placement)
-                object.__setattr__(self, "_search", search)
+                self._search = search = _Search(placement)
             search.pod = pod
         return search
 
@@ -274,16 +268,12 @@ _NOWHERE = _Placement(node_name="")
 class _Search:
     """A search for nodes that fit a pod. It evaluates each node at most once."""
 
-    __slots__ = ("_found", "_matches", "mounts_image_volumes", "needs", "placement", "pod")
+    __slots__ = ("_found", "_matches", "placement", "pod")
 
     def __init__(self, placement: _Placement) -> None:
         self.placement = placement
         self.pod: SpecFields | None = None
         """The last pod with the placement."""
-        self.needs: dict[str, bool] = {}
-        """The answers of `Nodes.need`, by remedy."""
-        self.mounts_image_volumes: bool | None = None
-        """The answer of `Nodes.mount_image_volumes`."""
         self._matches = _matcher(placement)
         self._found: dict[Pool, bool] = {}
 
@@ -313,21 +303,17 @@ def runs_on_windows(pod: SpecFields) -> bool:
     for key in _OS_LABELS:
         if pod.node_selector and key in pod.node_selector:
             return pod.node_selector[key] == "windows"
-    terms = _required_terms(pod)
-    return (
-        terms is not None
-        and terms != []
-        and all(
-            any(
-                r.key in _OS_LABELS
-                and (
-                    (r.operator == "In" and set(r.values or ()) == {"windows"})
-                    or (r.operator == "NotIn" and "linux" in (r.values or ()))
-                )
-                for r in term.match_expressions or ()
+    terms = _required_terms(pod) or ()
+    return bool(terms) and all(
+        any(
+            each.key in _OS_LABELS
+            and (
+                (each.operator == "In" and set(each.values or ()) == {"windows"})
+                or (each.operator == "NotIn" and "linux" in (each.values or ()))
             )
-            for term in terms
+            for each in term.match_expressions or ()
         )
+        for term in terms
     )
 
 
@@ -368,29 +354,28 @@ def _matcher(placement: _Placement) -> Callable[[Node], bool]:
 def _affinity_size(terms: list[NodeSelectorTerm]) -> int:
     """Return the number of terms, requirements and values in an affinity.
 
-    The result is only a lower bound if it exceeds _MAX_AFFINITY_SIZE, because a decision asks a
-    dozen times.
+    The result is only a lower bound if it exceeds _MAX_AFFINITY_SIZE.
     """
-    size = len(terms)
-    for term in terms:
-        for requirements in (term.match_expressions or (), term.match_fields or ()):
-            size += len(requirements)
-            if size > _MAX_AFFINITY_SIZE:
-                return size
-            size += sum(len(requirement.values or ()) for requirement in requirements)
-    return size
+    requirements = (
+        requirement
+        for term in terms[:_MAX_AFFINITY_SIZE]
+        for group in (term.match_expressions, term.match_fields)
+        for requirement in group or ()
+    )
+    counted = islice(requirements, _MAX_AFFINITY_SIZE + 1)
+    return len(terms) + sum(1 + len(requirement.values or ()) for requirement in counted)
 
 
 def _term_matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
     """Return a predicate that is true for each node that meets one node selector term."""
     try:
-        labels = [
-            compile_requirement(r.operator, r.key, r.values or ())
-            for r in term.match_expressions or ()
-        ]
-        fields = [
-            compile_requirement(r.operator, r.key, r.values or ()) for r in term.match_fields or ()
-        ]
+        labels, fields = (
+            [
+                compile_requirement(each.operator, each.key, each.values or ())
+                for each in group or ()
+            ]
+            for group in (term.match_expressions, term.match_fields)
+        )
     except (ValueError, IndexError):
         # The API server rejects a pod with an invalid requirement after the webhooks have run.
         return lambda _node: False

@@ -1,6 +1,9 @@
 """The catalogue of defects: the files `webhook/core/defects/*.yaml`, which the package contains.
 
-`make defects` and the unit tests check the files, so a defective file is found before a release.
+To add a defect, copy the file that is most like it (`defect.py` describes the keys), name it by its
+id, and add the releases before and with each fix to `tests/unit/core/defects/test_catalogue.py`.
+`make docs` writes docs/defects.md. If a fix is backported, add it to `fixed`, the oldest line
+first. If a new line contains the fix, raise `newest`.
 """
 
 from __future__ import annotations

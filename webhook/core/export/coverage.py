@@ -109,16 +109,8 @@ def _requirements(selector: LabelSelector, labels: str) -> Iterable[str]:
 
 def selector_document(selector: LabelSelector) -> Json:
     """Return a label selector as the API has it."""
-    document: Json = {}
-    if selector.match_labels:
-        document["matchLabels"] = dict(selector.match_labels)
-    if selector.match_expressions:
-        document["matchExpressions"] = [
-            {"key": each.key, "operator": each.operator}
-            | ({"values": list(each.values)} if each.values else {})
-            for each in selector.match_expressions
-        ]
-    return document
+    dumped = selector.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return {key: value for key, value in dumped.items() if value}
 
 
 def namespace_selectors(policy: SettlePolicy) -> dict[str, Json]:

@@ -32,7 +32,8 @@ from webhook.core.constants import (
     LABEL_POLICY,
     SYSTEM_NAMESPACE_PREFIXES,
 )
-from webhook.core.policy.webhook_selectors import LabelRequirement, SelectorPair, WebhookSelectors
+from webhook.core.policy.selectors import LabelRequirement
+from webhook.core.policy.webhook_selectors import SelectorPair, WebhookSelectors
 from webhook.core.types import Json
 
 OPT_IN_WEBHOOK = f"opt-in.{GROUP}"

@@ -7,8 +7,7 @@ only the schema, and the schema shows which field is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from webhook.core.policy.crd import crd
 from webhook.core.types import Json
@@ -25,66 +24,51 @@ class CrdDifference(NamedTuple):
     which of them is newer."""
 
 
-class CrdComparison:
-    """Compares installed CRDs with this release's CRD, which it generates once."""
+def crd_difference(installed: Json) -> CrdDifference:
+    """Return how an installed CustomResourceDefinition differs from this release's.
 
-    def __init__(self) -> None:
-        (self._version,) = crd()["spec"]["versions"]
-
-    def difference(self, installed: Json) -> CrdDifference:
-        """Return how an installed CustomResourceDefinition differs from this release's.
-
-        Defaults are compared only if both have the same fields and values. A CRD with additional
-        fields is newer, so its defaults may be newer too.
-        """
-        name = self._version["name"]
-        served = [
-            version
-            for version in installed["spec"]["versions"]
-            if version["name"] == name and version.get("served")
-        ]
-        if not served:
-            return CrdDifference((f"version {name}",))
-        expected = self._version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-        schema: Json = (served[0].get("schema") or {}).get("openAPIV3Schema") or {}
-        installed_schema = (schema.get("properties") or {}).get("spec") or {}
-        lacking = tuple(_lacking(expected, installed_schema, "spec"))
-        if lacking or next(_lacking(installed_schema, expected, "spec"), None) is not None:
-            return CrdDifference(lacking)
-        return CrdDifference(
-            other_defaults=tuple(_other_defaults(expected, installed_schema, "spec"))
-        )
+    Defaults are compared only if both have the same fields and values. A CRD with additional fields
+    is newer, so its defaults may be newer too.
+    """
+    (version,) = crd()["spec"]["versions"]
+    name = version["name"]
+    served = [
+        each
+        for each in installed["spec"]["versions"]
+        if each["name"] == name and each.get("served")
+    ]
+    if not served:
+        return CrdDifference((f"version {name}",))
+    expected, found = map(_spec_schema, (version, served[0]))
+    lacks, defaults = _compare(expected, found, "spec")
+    newer, _ = _compare(found, expected, "spec")
+    return CrdDifference(tuple(lacks), () if lacks or newer else tuple(defaults))
 
 
-def _lacking(
-    expected: Mapping[str, Any], installed_schema: Mapping[str, Any], path: str
-) -> Iterator[str]:
-    """Yield the properties and enum values that the installed schema lacks."""
-    if installed_schema.get("x-kubernetes-preserve-unknown-fields"):
-        return
-    known = installed_schema.get("enum")
-    if known is not None:
-        yield from (
-            f"{path}: {value}" for value in expected.get("enum") or () if value not in known
-        )
-    for key, inner in (expected.get("properties") or {}).items():
-        found = (installed_schema.get("properties") or {}).get(key)
-        if found is None:
-            yield f"{path}.{key}"
-        else:
-            yield from _lacking(inner, found, f"{path}.{key}")
-    if isinstance(expected.get("items"), Mapping):
-        yield from _lacking(expected["items"], installed_schema.get("items") or {}, f"{path}[]")
+def _spec_schema(version: Json) -> Json:
+    whole: Json = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    return (whole.get("properties") or {}).get("spec") or {}
 
 
-def _other_defaults(
-    expected: Mapping[str, Any], installed_schema: Mapping[str, Any], path: str
-) -> Iterator[str]:
-    """Yield the defaults that differ between this release's schema and the installed one."""
-    if installed_schema.get("x-kubernetes-preserve-unknown-fields"):
-        return
-    if expected.get("default") != installed_schema.get("default"):
-        yield f"{path}: {installed_schema.get('default')}, not {expected.get('default')}"
-    for key, inner in (expected.get("properties") or {}).items():
-        found = (installed_schema.get("properties") or {}).get(key) or {}
-        yield from _other_defaults(inner, found, f"{path}.{key}")
+def _compare(expected: Json, installed: Json, path: str) -> tuple[list[str], list[str]]:
+    """Return the fields and enum values that a schema lacks, and the defaults that differ."""
+    if installed.get("x-kubernetes-preserve-unknown-fields"):
+        return [], []
+    known, default = installed.get("enum"), installed.get("default")
+    values = [] if known is None else (expected.get("enum") or ())
+    lacks = [f"{path}: {value}" for value in values if value not in (known or ())]
+    wanted = expected.get("default")
+    defaults = [f"{path}: {default}, not {wanted}"] if wanted != default else []
+    inner = [(f".{key}", each) for key, each in (expected.get("properties") or {}).items()]
+    fields = {f".{key}": each for key, each in (installed.get("properties") or {}).items()}
+    if isinstance(expected.get("items"), dict):
+        inner.append(("[]", expected["items"]))
+        fields["[]"] = installed.get("items") or {}
+    for step, schema in inner:
+        if step not in fields:
+            lacks.append(path + step)
+            continue
+        more_lacks, more_defaults = _compare(schema, fields[step], path + step)
+        lacks += more_lacks
+        defaults += more_defaults
+    return lacks, defaults

@@ -10,11 +10,13 @@ pod has one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Annotated
 
 from msgspec.structs import replace
+from pydantic import Field
 
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import DNS_LABEL_NAME, LABEL_ENABLED, LABEL_POLICY, OWN_CONTAINERS
@@ -45,19 +47,47 @@ class Verdict(StrEnum):
     NOT_MATCHED = "NotMatched"
 
 
-class PolicyMatch(NamedTuple):
-    """What one policy does about a pod, and why."""
+@dataclass(frozen=True, slots=True)
+class ShadowedRemedy:
+    """A remedy that the pod gets from another policy."""
+
+    remedy: str
+    by: Annotated[str, Field(description="The policy that sets the remedy first.")]
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRemedy:
+    """A remedy that changes nothing on the pod, although no other policy sets it."""
+
+    remedy: str
+    reasons: Annotated[
+        tuple[Reason, ...],
+        Field(description="The reasons of its outcomes, or of the whole pod."),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMatch:
+    """What one policy does about the pod."""
 
     policy: str
-    verdict: Verdict
-    acting: tuple[str, ...] = ()
-    """The remedies that the pod gets from the policy, or would get under `action: Audit`."""
-    shadowed: tuple[tuple[str, str], ...] = ()
-    """The remedies that another policy sets first, each with the name of that policy."""
-    skipped: tuple[tuple[str, tuple[Reason, ...]], ...] = ()
-    """The other remedies, which change nothing, each with the reasons."""
-    why: str = ""
-    """Why the policy does not cover the pod: the first requirement that is not met."""
+    verdict: Annotated[
+        Verdict,
+        Field(
+            description="`Audits`: it only reports what it would change. `Shadowed`: other "
+            "policies set all of its remedies first. `ChangesNothing`: it covers the pod, and "
+            "`skipped` says why it changes nothing, or would change nothing."
+        ),
+    ]
+    acting: Annotated[
+        tuple[str, ...],
+        Field(description="The remedies that the pod gets from the policy, or would get from it."),
+    ] = ()
+    shadowed: tuple[ShadowedRemedy, ...] = ()
+    skipped: tuple[SkippedRemedy, ...] = ()
+    why: Annotated[
+        str, Field(description="The first requirement that the pod does not meet, if any.")
+    ] = ""
 
 
 def match_policies(
@@ -128,7 +158,7 @@ def shown_outcomes(
         yield outcome
     covering = frozenset(plan.policies)
     for policy in islice((each for each in coverage.policies if each.name in covering), limit):
-        for remedy, _ in policy.remedies:
+        for remedy, *_ in policy.remedies:
             if (policy.name, remedy.name) in evaluated:
                 continue
             setter = setters_of[policy.audit][remedy.name]
@@ -196,9 +226,10 @@ def _covering_match(
         if any(each.changed or each.reason is Reason.WOULD_APPLY for each in outcomes):
             acting.append(remedy)
         elif any(each.reason is Reason.SHADOWED for each in outcomes):
-            shadowed.append((remedy, setters[remedy]))
+            shadowed.append(ShadowedRemedy(remedy, setters[remedy]))
         else:
-            skipped.append((remedy, tuple(dict.fromkeys(each.reason for each in outcomes))))
+            reasons = dict.fromkeys(each.reason for each in outcomes)
+            skipped.append(SkippedRemedy(remedy, tuple(reasons)))
     if acting:
         verdict = Verdict.AUDITS if audits else Verdict.ACTS
     else:

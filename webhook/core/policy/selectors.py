@@ -6,8 +6,8 @@ A selector without requirements matches everything. The operators are those of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -21,6 +21,14 @@ from webhook.core.labels import (
     compile_requirement,
 )
 from webhook.core.types import StrictModel
+
+
+class LabelRequirement(NamedTuple):
+    """A requirement on labels, as in `matchExpressions`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
 
 
 class Requirement(StrictModel):
@@ -110,29 +118,47 @@ class LabelSelector(StrictModel):
         """Let pydantic share the default instead of copying it into every policy."""
         return hash((frozenset(self.match_labels.items()), self.match_expressions))
 
+    def requirements(self) -> Iterator[LabelRequirement]:
+        """Yield all requirements. Those of `matchLabels` have the operator In."""
+        for key, value in self.match_labels.items():
+            yield LabelRequirement(key, "In", (value,))
+        for each in self.match_expressions:
+            yield LabelRequirement(each.key, each.operator, each.values)
+
     def listed_values(self, key: str) -> frozenset[str]:
         """Return the values of a label that `matchLabels` or the operator `In` list."""
-        values = {self.match_labels[key]} if key in self.match_labels else set()
-        for requirement in self.match_expressions:
-            if requirement.key == key and requirement.operator == "In":
-                values.update(requirement.values)
-        return frozenset(values)
-
-
-def match_all(_labels: Labels) -> bool:
-    """Match any labels, as an empty selector does."""
-    return True
+        listed = (each.values for each in self.requirements() if each[:2] == (key, "In"))
+        return frozenset().union(*listed)
 
 
 def compile_selector(selector: LabelSelector) -> Matcher:
     """Return a predicate over labels that is true if the selector matches them."""
-    tests = [_equals(key, value) for key, value in selector.match_labels.items()]
-    tests += [compile_requirement(r.operator, r.key, r.values) for r in selector.match_expressions]
-    if not tests:
-        return match_all
+    tests = [compile_requirement(r.operator, r.key, r.values) for r in selector.requirements()]
     if len(tests) == 1:
         return tests[0]
     return lambda labels: all(test(labels) for test in tests)
+
+
+class DecisiveLabels:
+    """The labels that selectors read, with the values that they distinguish."""
+
+    def __init__(self, selectors: Iterable[LabelSelector | None]) -> None:
+        self._values: dict[str, set[str]] = {}
+        for selector in filter(None, selectors):
+            for requirement in selector.requirements():
+                self._values.setdefault(requirement.key, set()).update(requirement.values)
+
+    def of(self, labels: Labels) -> list[str | None]:
+        """Return what the selectors read of these labels, as keys and values in turn.
+
+        A value that no selector lists is None. If the result is the same for two objects, each
+        selector matches both or neither. So it can be a cache key, and clients cannot make it long.
+        """
+        found: list[str | None] = []
+        for key in self._values.keys() & labels.keys():
+            value = labels[key]
+            found += key, value if value in self._values[key] else None
+        return found
 
 
 _MAX_QUOTED_CHARACTERS = 63
@@ -143,13 +169,9 @@ _MAX_QUOTED_VALUES = 5
 
 def unmet_requirements(selector: LabelSelector, labels: Labels) -> Iterator[str]:
     """Yield each requirement that labels do not meet, such as `has no label team=build`."""
-    for key, value in selector.match_labels.items():
-        if labels.get(key) != value:
-            yield _unmet(key, (value,), labels)
-    for requirement in selector.match_expressions:
-        key, values = requirement.key, requirement.values
-        if not compile_requirement(requirement.operator, key, values)(labels):
-            yield _unmet(key, values if requirement.operator == "In" else (), labels)
+    for key, operator, values in selector.requirements():
+        if not compile_requirement(operator, key, values)(labels):
+            yield _unmet(key, values if operator == "In" else (), labels)
 
 
 def first_unmet(selector: LabelSelector, labels: Labels) -> str:
@@ -177,21 +199,3 @@ def _one_of(values: tuple[str, ...]) -> str:
     left = len(values) - _MAX_QUOTED_VALUES
     listed = " or ".join(values[:_MAX_QUOTED_VALUES])
     return f"{listed} or {left} more" if left > 0 else listed
-
-
-def required_label(selector: LabelSelector) -> tuple[str, frozenset[str] | None] | None:
-    """Return a label that an object must have for the selector to match it, if there is one.
-
-    The result is the label's key and its possible values. The values are None if the label may have
-    any value.
-    """
-    for key, value in selector.match_labels.items():
-        return key, frozenset({value})
-    for requirement in selector.match_expressions:
-        if requirement.operator in ("In", "Exists"):
-            return requirement.key, frozenset(requirement.values) or None
-    return None
-
-
-def _equals(key: str, value: str) -> Matcher:
-    return lambda labels: labels.get(key) == value

@@ -10,28 +10,15 @@ from copy import deepcopy
 
 from webhook.core.types import Json
 
-# Keywords that a structural schema may hold unchanged.
+# CEL rules replace `if`, `then`, `else` and `minProperties`, with better messages.
+_DROPPED_KEYWORDS = ("$defs", "else", "if", "minProperties", "then", "title")
 _KEPT_KEYWORDS = (
-    "type",
-    "format",
-    "description",
-    "required",
-    "enum",
-    "pattern",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "maxProperties",
-    "nullable",
-    "x-kubernetes-map-type",
-    "x-kubernetes-validations",
-)
-# Keywords that are dropped. CEL rules replace `if`, `then`, `else` and `minProperties`, with better
-# messages. Titles only repeat the keys.
-_DROPPED_KEYWORDS = frozenset({"$defs", "else", "if", "minProperties", "then", "title"})
+    "type", "format", "description", "required", "enum", "pattern", "minimum", "maximum",
+    "minLength", "maxLength", "minItems", "maxItems", "maxProperties", "nullable",
+    "x-kubernetes-map-type", "x-kubernetes-validations",
+    "default", "properties", "items", "additionalProperties",
+)  # fmt: skip
+"""The keywords of a structural schema, in the order in which the CRD has them."""
 
 
 def structural_schema(schema: Json, definitions: Mapping[str, Json]) -> Json:
@@ -40,39 +27,37 @@ def structural_schema(schema: Json, definitions: Mapping[str, Json]) -> Json:
     `definitions` are the schemas to which `$ref` refers, by name. Raises ValueError for a keyword
     that a structural schema cannot hold.
     """
-    schema = dict(schema)
+    schema = {key: value for key, value in schema.items() if key not in _DROPPED_KEYWORDS}
     if "$ref" in schema:
         # The description of the field replaces the description of its type.
-        schema = {**deepcopy(definitions[schema.pop("$ref").rpartition("/")[2]]), **schema}
+        return structural_schema(
+            {**definitions[schema.pop("$ref").rpartition("/")[2]], **schema}, definitions
+        )
     if "anyOf" in schema:
         # A field that may be null needs no mention: the API server drops nulls before it validates.
         (only,) = [option for option in schema.pop("anyOf") if option != {"type": "null"}]
         return structural_schema({**only, **schema}, definitions)
     if "const" in schema:
         schema["enum"] = [schema.pop("const")]
-    structural = {keyword: schema.pop(keyword) for keyword in _KEPT_KEYWORDS if keyword in schema}
-    default = schema.pop("default", None)
-    if not _is_empty(default):
-        structural["default"] = default
-    if "properties" in schema:
-        structural["properties"] = {
-            key: structural_schema(inner, definitions)
-            for key, inner in schema.pop("properties").items()
-        }
-    if "items" in schema:
-        structural["items"] = structural_schema(schema.pop("items"), definitions)
+    if _is_empty(schema.get("default")):
+        schema.pop("default", None)
     # A CRD cannot hold `additionalProperties: false`. The API server prunes or refuses unknown keys
-    # without it.
+    # without it. It has no patterns for keys either: a CEL rule of the field checks them.
     values = schema.pop("additionalProperties", None)
-    if "patternProperties" in schema:
-        # A CRD has no patterns for keys. A CEL rule of the field checks them.
-        (values,) = schema.pop("patternProperties").values()
+    if patterns := schema.pop("patternProperties", None):
+        (values,) = patterns.values()
     if isinstance(values, dict):
-        structural["additionalProperties"] = structural_schema(values, definitions)
-    unknown = schema.keys() - _DROPPED_KEYWORDS
-    if unknown:
+        schema["additionalProperties"] = structural_schema(values, definitions)
+    if "items" in schema:
+        schema["items"] = structural_schema(schema["items"], definitions)
+    if "properties" in schema:
+        schema["properties"] = {
+            key: structural_schema(inner, definitions)
+            for key, inner in schema["properties"].items()
+        }
+    if unknown := schema.keys() - {*_KEPT_KEYWORDS}:
         raise ValueError(f"a CRD cannot say {', '.join(sorted(unknown))}")
-    return structural
+    return {keyword: deepcopy(schema[keyword]) for keyword in _KEPT_KEYWORDS if keyword in schema}
 
 
 def _is_empty(default: object) -> bool:

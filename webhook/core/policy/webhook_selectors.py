@@ -8,12 +8,12 @@ distinct pair of a policy's `namespaceSelector` and `podSelector` needs a webhoo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from webhook.core.constants import DNS_SUBDOMAIN, GROUP, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.selectors import LabelSelector
+from webhook.core.policy.selectors import LabelRequirement, LabelSelector
 
 CLUSTER_WEBHOOK = f"cluster.{GROUP}"
 """The name of the first webhook for namespaces that policies select. The names of the others end
@@ -28,14 +28,6 @@ configuration podsettle could not even renew its CA."""
 
 _PREFIX = re.compile(DNS_SUBDOMAIN, re.ASCII)
 _MAX_PREFIX_CHARACTERS = 253
-
-
-class LabelRequirement(NamedTuple):
-    """A normalized requirement on labels: two that mean the same are equal."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...]
 
 
 class SelectorPair(NamedTuple):
@@ -123,9 +115,9 @@ def selector_pair(policy: SettlePolicy) -> SelectorPair:
         by_label = LabelRequirement(LABEL_POLICY, "In", (policy.metadata.name,))
         namespaces, named = frozenset({by_label}), frozenset[str]()
     else:
-        namespaces = frozenset(_requirements(selector))
+        namespaces = _requirements(selector)
         named = selector.listed_values(LABEL_NAMESPACE_NAME)
-    return SelectorPair(namespaces, frozenset(_requirements(policy.spec.pod_selector)), named)
+    return SelectorPair(namespaces, _requirements(policy.spec.pod_selector), named)
 
 
 def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelectors:
@@ -141,14 +133,13 @@ def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelect
     return WebhookSelectors({CLUSTER_WEBHOOK: common}, reason)
 
 
-def _requirements(selector: LabelSelector) -> Iterator[LabelRequirement]:
-    for key, value in selector.match_labels.items():
-        if _is_label_key(key):
-            yield LabelRequirement(key, "In", (value,))
-    for requirement in selector.match_expressions:
-        if _is_label_key(requirement.key):
-            values = tuple(sorted(set(requirement.values)))
-            yield LabelRequirement(requirement.key, requirement.operator, values)
+def _requirements(selector: LabelSelector) -> frozenset[LabelRequirement]:
+    """Return the requirements of a selector. Two that mean the same are equal."""
+    return frozenset(
+        each._replace(values=tuple(sorted(set(each.values))))
+        for each in selector.requirements()
+        if _is_label_key(each.key)
+    )
 
 
 def _is_label_key(key: str) -> bool:

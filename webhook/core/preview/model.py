@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-from webhook.core.policy.policy_matches import MAX_MATCHES, Verdict
+from webhook.core.policy.policy_matches import MAX_MATCHES, PolicyMatch
 from webhook.core.preview.object_without_pod import ObjectWithoutPod
 from webhook.core.reasons import Reason
+from webhook.core.types import CamelCaseModel
 
 
-class _CamelCaseModel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-
-class PreviewOutcome(_CamelCaseModel):
+class PreviewOutcome(CamelCaseModel):
     """Why a remedy was or was not applied to the pod or to one of its containers."""
 
     reason: Reason
@@ -32,38 +28,7 @@ class PreviewOutcome(_CamelCaseModel):
     )
 
 
-class ShadowedRemedy(_CamelCaseModel):
-    """A remedy that the pod gets from another policy."""
-
-    remedy: str
-    by: str = Field(description="The policy that sets the remedy first.")
-
-
-class SkippedRemedy(_CamelCaseModel):
-    """A remedy that changes nothing on the pod, although no other policy sets it."""
-
-    remedy: str
-    reasons: list[Reason] = Field(description="The reasons of its outcomes, or of the whole pod.")
-
-
-class PolicyMatch(_CamelCaseModel):
-    """What one policy does about the pod."""
-
-    policy: str
-    verdict: Verdict = Field(
-        description="`Audits`: it only reports what it would change. `Shadowed`: other policies "
-        "set all of its remedies first. `ChangesNothing`: it covers the pod, and `skipped` says "
-        "why it changes nothing, or would change nothing."
-    )
-    acting: list[str] = Field(
-        description="The remedies that the pod gets from the policy, or would get from it."
-    )
-    shadowed: list[ShadowedRemedy]
-    skipped: list[SkippedRemedy]
-    why: str = Field(description="The first requirement that the pod does not meet, if any.")
-
-
-class PodPreview(_CamelCaseModel):
+class PodPreview(CamelCaseModel):
     """The decision on one pod, and the pod before and after the patch."""
 
     kind: str = Field(description="The kind of the object that is the pod or would create it.")
@@ -88,7 +53,7 @@ class PodPreview(_CamelCaseModel):
     diff: str = Field(description="Unified diff of the pod as YAML. Empty if nothing changes.")
 
 
-class PreviewAnswer(_CamelCaseModel):
+class PreviewAnswer(CamelCaseModel):
     """The answer to a preview: one entry per object, in the order of the documents."""
 
     pods: list[PodPreview]

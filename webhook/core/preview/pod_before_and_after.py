@@ -5,6 +5,7 @@ The worker process of `/preview` imports this module, which therefore imports no
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ import jsonpatch
 import yaml
 
 from webhook.core.preview.document import copy_value
-from webhook.core.preview.line_diff import unified_diff
 from webhook.core.preview.pods_in_document import Workload
 from webhook.core.printable import is_printable, printable, printable_yaml
 
@@ -39,13 +39,9 @@ def diff_of(workload: Workload, after: Mapping[str, Any], operation_count: int) 
         return f"{title}: {operation_count} operations; see the patch\n"
     if not _has_at_most(MAX_DIFF_VALUES, workload.pod):
         return f"{title}: more than {MAX_DIFF_VALUES} values; see the patch\n"
-    # Not splitlines(), which also splits at characters that do not end a line in YAML.
-    return unified_diff(
-        to_yaml(workload.pod).rstrip("\n").split("\n"),
-        to_yaml(after).rstrip("\n").split("\n"),
-        f"{title} as it is",
-        f"{title} as admitted",
-    )
+    before, then = (to_yaml(pod).splitlines() for pod in (workload.pod, after))
+    titles = f"{title} as it is", f"{title} as admitted"
+    return "".join(f"{line}\n" for line in difflib.unified_diff(before, then, *titles, lineterm=""))
 
 
 def render_pod(

@@ -90,19 +90,7 @@ class PodDecision:
             "summary": self.summary,
             "notes": self.notes,
             "policies": self.policies,
-            "policyMatches": [
-                {
-                    "policy": match.policy,
-                    "verdict": match.verdict,
-                    "acting": match.acting,
-                    "shadowed": [{"remedy": remedy, "by": by} for remedy, by in match.shadowed],
-                    "skipped": [
-                        {"remedy": remedy, "reasons": reasons} for remedy, reasons in match.skipped
-                    ],
-                    "why": match.why,
-                }
-                for match in self.policy_matches
-            ],
+            "policyMatches": self.policy_matches,
             "outcomes": [
                 {
                     "reason": outcome.reason,

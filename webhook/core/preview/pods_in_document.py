@@ -114,6 +114,15 @@ def pods_of(document: object, template_path: str | None = None) -> Iterator[Work
             yield _find_pod(value, template_path, steps)
 
 
+def policies_in(document: object) -> dict[str, SettlePolicy]:
+    """Return the valid policies of a document by name. Of two with one name, the first counts."""
+    policies: dict[str, SettlePolicy] = {}
+    for found in pods_of(document):
+        if isinstance(found, PassedOver) and found.policy is not None:
+            policies.setdefault(found.name, found.policy)
+    return policies
+
+
 def _find_policy_errors(document: Mapping[str, Any], object_steps: Steps) -> Iterator[PassedOver]:
     """Yield one object for each error in a policy, or one for a policy that the preview uses."""
     # Imported here, because the imports of the model take longer than most previews, and few texts

@@ -8,7 +8,8 @@ limits of `yaml_composer` hold for each object.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -106,7 +107,7 @@ def iterate_objects(text: bytes, source: str) -> Iterator[TextObject]:
     """
     found = _json_list(text, source)
     if found is not None:
-        yield from _items(text, source, found)
+        yield from _items(source, _JsonList(text, found))
         return
     for document, path in iterate_items(text, source):
         for value, steps in find_objects(document.value):
@@ -131,18 +132,16 @@ def _json_list(text: bytes, source: str) -> _List | None:
     return found if found.kind.endswith("List") and found.items is not None else None
 
 
-def _items(text: bytes, source: str, found: _List) -> Iterator[TextObject]:
-    raw_items = found.items or ()
-    lines = _Lines(text, raw_items)
-    inner_kind = found.kind.removesuffix("List")
-    for index, raw in enumerate(raw_items):
-        item = _JsonItem(raw, source, lines.line_of, index, inner_kind, found.api_version)
+def _items(source: str, found: _JsonList) -> Iterator[TextObject]:
+    for index, raw in enumerate(found.items):
         try:
             header = _decode_header(raw)
         except DECODE_ERRORS:
             header = _Header()
-        header.kind = header.kind or inner_kind
+        named = {"apiVersion": found.api_version, "kind": found.item_kind}
+        header.kind = header.kind or found.item_kind
         header.api_version = header.api_version or found.api_version
+        item = _JsonItem(raw, source, index, partial(found.line_of, index), named)
         yield from _objects_of(item, header)
 
 
@@ -157,8 +156,7 @@ def iterate_item(item: bytes, source: str, index: int, line: int) -> Iterator[Te
         header = _Header()
     except DECODE_ERRORS as error:
         raise DocumentError(source, line, f"not JSON: {error}") from None
-    of_list = _JsonItem(msgspec.Raw(item), source, lambda _: line, index, "", "")
-    yield from _objects_of(of_list, header)
+    yield from _objects_of(_JsonItem(msgspec.Raw(item), source, index, lambda: line), header)
 
 
 def _objects_of(item: _JsonItem, header: _Header) -> Iterator[TextObject]:
@@ -181,36 +179,32 @@ def _parsed(document: Document, steps: Steps) -> TextObject:
     return TextObject(document.source, steps, header, document)
 
 
-class _Lines:
-    """The lines of the items of a list in JSON.
+class _JsonList:
+    """A list in JSON, with the lines of its items.
 
     Its decoder does not say where an item begins. Items may be equal to others, or to a part of
     others, so their places are counted and not searched.
     """
 
-    def __init__(self, text: bytes, items: Sequence[msgspec.Raw]) -> None:
+    def __init__(self, text: bytes, found: _List) -> None:
         self._text = text
-        self._items = items
-        self._known: list[int] = []
-        """The lines of the first items."""
-        self._line, self._counted = 1, 0
-        """The line of the last of them, and its position."""
-        self._end = -1
-        """The position behind the last of them. Negative before the first one."""
+        self.items = found.items or []
+        self.item_kind, self.api_version = found.kind.removesuffix("List"), found.api_version
 
     def line_of(self, index: int) -> int:
         """Return the line where an item begins."""
-        if self._end < 0:
-            # The value of `items` as it is in the text. Only its bracket stands before an item.
-            members = msgspec.json.decode(self._text, type=dict[str, msgspec.Raw])
-            self._end = self._text.find(bytes(members["items"])) + 1
-        for raw in self._items[len(self._known) : index + 1]:
-            separator = _SEPARATOR.match(self._text, self._end)
-            begin = separator.end() if separator else self._end
-            self._line += self._text.count(b"\n", self._counted, begin)
-            self._known.append(self._line)
-            self._counted, self._end = begin, begin + len(raw)
-        return self._known[index]
+        return self._lines[index]
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        # The value of `items` as it is in the text. Only its bracket stands before an item.
+        members = msgspec.json.decode(self._text, type=dict[str, msgspec.Raw])
+        end, counted, lines = self._text.find(bytes(members["items"])) + 1, 0, [1]
+        for raw in self.items:
+            begin = end + len(_SEPARATOR.match(self._text, end)[0])  # type: ignore[index]
+            lines.append(lines[-1] + self._text.count(b"\n", counted, begin))
+            counted, end = begin, begin + len(raw)
+        return lines[1:]
 
 
 class _JsonItem:
@@ -220,20 +214,18 @@ class _JsonItem:
         self,
         raw: msgspec.Raw,
         source: str,
-        line_of: Callable[[int], int],
         index: int,
-        kind: str,
-        api_version: str,
+        line_of: Callable[[], int],
+        named: Mapping[str, str] | None = None,
     ) -> None:
-        """`kind` and `api_version` are those of an item that names none."""
+        """`named` has the kind and the API version of an item that names none."""
         self.raw, self.source, self.index = raw, source, index
-        self._line_of = line_of
-        self._named = {"apiVersion": api_version, "kind": kind} if kind else {}
+        self._line_of, self._named = line_of, named or {}
 
     @property
     def line(self) -> int:
         """The line where the item begins."""
-        return self._line_of(self.index)
+        return self._line_of()
 
     def parse(self) -> Document:
         """Return the item with the lines of its values. Raises DocumentError."""
@@ -241,7 +233,7 @@ class _JsonItem:
         text = b"\n" * (self.line - 1) + bytes(self.raw)
         for document in iterate_documents(text, self.source):
             value: Any = document.value
-            if isinstance(value, dict) and self._named and "kind" not in value:
+            if isinstance(value, dict) and self._named.get("kind") and "kind" not in value:
                 value = {**self._named, **value}
             return Document(value, document.source, document.lines)
         return Document(None, self.source, self.line)

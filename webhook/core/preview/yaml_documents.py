@@ -8,14 +8,14 @@ are errors. The size of a document, its nesting and the copies that aliases make
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
 import yaml
 
 from webhook.core.preview.document import Document, DocumentError, ValuePath
-from webhook.core.preview.yaml_composer import CopyBudget, DocumentBuilder
+from webhook.core.preview.yaml_composer import CopyBudget, DocumentReader
 
 _MAX_DIRECTIVES = 16
 """The maximum number of lines that begin with `%`. libyaml compares each `%TAG` directive with all
@@ -65,7 +65,7 @@ def _iterate(
         if len(list(islice(_DIRECTIVE.finditer(decoded), _MAX_DIRECTIVES + 1))) > _MAX_DIRECTIVES:
             raise DocumentError(source, 0, f"more than {_MAX_DIRECTIVES} lines begin with '%'")
         events = yaml.parse(decoded, Loader=yaml.CSafeLoader)
-        for document, path in _build_documents(events, source, by_item):
+        for document, path in _read_documents(events, source, by_item):
             if document.value is not None or path:
                 yield document, path
     except UnicodeDecodeError as error:
@@ -84,21 +84,17 @@ def _decode(text: str | bytes) -> str:
     return decoded
 
 
-def _build_documents(
-    events: Iterable[yaml.Event], source: str, by_item: bool
+def _read_documents(
+    events: Iterator[yaml.Event], source: str, by_item: bool
 ) -> Iterator[tuple[Document, ValuePath]]:
     copies = CopyBudget()
-    builder = DocumentBuilder(source, copies, by_item)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
-            builder = DocumentBuilder(source, copies, by_item)
-        elif isinstance(event, yaml.DocumentEndEvent):
-            yield Document(builder.root, source, builder.lines), ()
-        elif isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
-            builder.feed(event)
-            if builder.item is not None:
-                yield builder.item
-                builder.item = None
+            reader = DocumentReader(events, source, copies)
+            try:
+                yield from reader.read(by_item=by_item)
+            except ValueError as error:
+                raise DocumentError(source, reader.line, str(error)) from None
 
 
 def _parse_error(error: yaml.YAMLError, source: str) -> DocumentError:

@@ -1,4 +1,4 @@
-"""The examples of the preview page: a pod and a policy for each of the reports in docs/reports."""
+"""The examples of the preview page: a pod and a policy for five of the faults."""
 
 from __future__ import annotations
 

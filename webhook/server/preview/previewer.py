@@ -1,7 +1,7 @@
 """The making of previews, one at a time, each with a worker process of its own.
 
-A preview is a review that a person asks for: the function that decides on pods for /mutate decides
-on those of a preview, one at a time between reviews. The worker does all work on text.
+The function that decides on pods for /mutate decides on those of a preview, one at a time between
+reviews. The worker does all work on text.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from webhook.core.labels import Labels
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.plan import compile_policy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE, PodDecider, PodDecision
 from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.metric_labels import PreviewResult
 from webhook.server.preview.worker import OUT_OF_MEMORY_EXIT_CODE, Found
 
-MAX_IMAGES = 50
-"""The maximum number of images that are looked up for one preview."""
+MAX_IMAGES = 50  # Of all pods of a preview together.
 log = logging.getLogger(__name__)
 
 _RULES_NOT_IN_FORCE = Unavailable(
@@ -57,12 +55,11 @@ def above_limit(status: int, problem: str, result: PreviewResult = "refused") ->
 
 @dataclass(slots=True)
 class Previewer:
-    """Makes previews. Use it on one event loop only."""
+    """Makes previews. `images` must have no pull secrets: see `look_up_images`."""
 
     view: Callable[[], Snapshot]
     settings: OperatorSettings
     images: ImageResolver | None
-    """It must have no pull secrets: see `look_up_images`."""
     limits: PreviewLimits
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _worker: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -70,11 +67,9 @@ class Previewer:
     async def preview(
         self, body: bytes, namespace: str | None, labels: Labels | None, template_path: str | None
     ) -> bytes:
-        """Return the answer as JSON. Raises PreviewError.
-
-        `namespace` and `labels` replace the pod's namespace, and the labels of that namespace.
-        """
+        """Return the answer as JSON, for a namespace with labels if given. Raises PreviewError."""
         limits = self.limits
+        kib, mib = limits.policies_bytes // 1024, limits.answer_bytes // MIB
         try:
             async with asyncio.timeout(limits.queue_seconds):
                 await self._turn.acquire()
@@ -88,14 +83,12 @@ class Previewer:
                 if len(found.pods) > limits.max_pods:
                     raise above_limit(413, f"more than {limits.max_pods} pods")
                 if sum(map(len, found.policies)) > limits.policies_bytes:
-                    kib = limits.policies_bytes >> 10
                     raise above_limit(413, f"the policies are longer than {kib} KiB as JSON")
                 return await ask(await self._decide(found, namespace, labels))
         except TimeoutError:
             problem = f"this preview takes longer than {limits.deadline_seconds:g} s"
             raise above_limit(422, problem, "deadline") from None
         except asyncio.LimitOverrunError:
-            mib = limits.answer_bytes // MIB
             raise above_limit(413, f"the answer is longer than {mib} MiB") from None
         except (OSError, EOFError, ValueError, *DECODE_ERRORS) as error:
             # The worker has ended, or has sent what it must not send.
@@ -113,13 +106,11 @@ class Previewer:
     ) -> list[msgspec.Raw]:
         """Return the decisions on the pods. Between two of them, reviews are answered."""
         view = self.view()
-        compiled = []
+        documents = []
         for text in found.policies:
-            document = SettlePolicy.model_validate_json(bytes(text))
+            documents.append(SettlePolicy.model_validate_json(bytes(text)))
             await asyncio.sleep(0)
-            compiled.append((document, compile_policy(document)))
-            await asyncio.sleep(0)
-        policies = view.policies.replaced(compiled) if compiled else view.policies
+        policies = view.policies.replaced(documents) if documents else view.policies
         decider = PodDecider(policies, view, self.settings, namespace_labels=labels)
 
         async def decide(images: KnownImages) -> AsyncIterator[PodDecision]:
@@ -153,10 +144,9 @@ class Previewer:
             return await reader.readuntil(b"\n")
 
         try:
-            # In a thread, not with asyncio.create_subprocess_exec: uvloop forks, and reviews would
-            # wait 12 ms while the kernel copies the server's page tables.
-            values = limits.memory_bytes, round(limits.deadline_seconds) + 1
-            self._worker = await asyncio.to_thread(_spawn, theirs, *map(str, values))
+            # With asyncio.create_subprocess_exec, uvloop forks, and reviews would wait 12 ms while
+            # the kernel copies the server's page tables.
+            self._worker = await asyncio.to_thread(_spawn, theirs, limits)
             yield ask
         finally:
             # If `_spawn` was cancelled, the worker still starts, and the closed socket ends it.
@@ -171,13 +161,10 @@ async def look_up_images(
 ) -> KnownImages:
     """Return a result for each query within `seconds`.
 
-    The author of a text with policies could choose the registries. The server would send requests
-    from inside the cluster to addresses of this author's choice, and the answer would show the
-    results (SSRF). So only the look-up rules of policies in force count.
-
+    The author of a text with policies could choose the registries, to which the server would send
+    requests from inside the cluster (SSRF). So only the look-up rules of policies in force count.
     A client can name any namespace, and could read images with the pull secrets of that namespace,
-    and use up its share of the look-ups. So look-ups have no namespace and no pull secrets, and all
-    previews together have one share.
+    and use up its share of the look-ups. So look-ups have none, and all previews have one share.
     """
     rules = {document.spec.image_config.rules for document in in_force.documents}
     plain = {query: ImageQuery(query.image, query.rules, query.architectures) for query in missing}
@@ -187,17 +174,17 @@ async def look_up_images(
     return {query: found.get(each, _RULES_NOT_IN_FORCE) for query, each in plain.items()}
 
 
-def _spawn(connection: socket.socket, *limits: str) -> subprocess.Popen[bytes]:
+def _spawn(connection: socket.socket, limits: PreviewLimits) -> subprocess.Popen[bytes]:
     """Start a new interpreter, not a copy of this process. Raises OSError."""
+    values = map(str, (limits.memory_bytes, round(limits.deadline_seconds) + 1))
     with connection:
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-P", "-m", "webhook.server.preview.worker", *limits],
+            [sys.executable, "-P", "-m", "webhook.server.preview.worker", *values],
             stdin=connection.fileno(),
             stdout=connection.fileno(),
             # Ctrl-C in a terminal then reaches only the server, which ends the worker.
             process_group=0,
         )
     # With 19 always, the worker would not start in time beside others with niceness 0.
-    niceness = max(10, os.getpriority(os.PRIO_PROCESS, 0) + 1)
-    os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
+    os.setpriority(os.PRIO_PROCESS, process.pid, max(10, os.getpriority(os.PRIO_PROCESS, 0) + 1))
     return process

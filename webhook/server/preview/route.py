@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import Annotated
 
@@ -18,8 +18,7 @@ from webhook.server.preview.previewer import Previewer, PreviewError, above_limi
 from webhook.server.response_in_pieces import PacedResponse
 
 MAX_BODY_BYTES = 256 * 1024
-_PARAMETERS = {"namespace", "namespaceLabel", "templatePath"}
-"""The parameters of the query. A misspelled one would change the preview without notice."""
+_PARAMETERS = "namespace", "namespaceLabel", "templatePath"  # A misspelled one must be noticed.
 _ERRORS = {
     408: "The body was not received in time.",
     413: f"The body is longer than {MAX_BODY_BYTES} bytes, or it or its answer contains too much.",
@@ -38,22 +37,19 @@ class Problem(BaseModel):
 _NAMESPACE = Query(description="The namespace. Default: the one in the object.")
 _NAMESPACE_LABEL = Query(
     alias="namespaceLabel",
-    description="A label of the namespace, as `key=value`. Can be repeated. The labels replace "
-    "those in the cluster.",
+    description="A label `key=value` of the namespace, in place of the cluster's. Repeatable.",
 )
 _TEMPLATE_PATH = Query(
     alias="templatePath",
-    description="The path of the pod template in a kind that podsettle does not know, such as "
-    "`spec.template`.",
+    description="The path of the pod template in an unknown kind, such as `spec.template`.",
 )
 _BODY = {
     "required": True,
-    "description": "A Pod, or an object with a pod template. Several YAML documents and Lists are "
-    "allowed. A SettlePolicy among them decides in place of the policy in force with its name, for "
-    "this preview only.",
+    "description": "Pods, or objects with a pod template, in YAML documents and Lists. A "
+    "SettlePolicy among them decides in place of the policy in force with its name.",
     "content": {
-        f"application/{form}": {"schema": {"type": kind}}
-        for form, kind in (("yaml", "string"), ("json", "object"))
+        "application/yaml": {"schema": {"type": "string"}},
+        "application/json": {"schema": {"type": "object"}},
     },
 }
 
@@ -61,7 +57,7 @@ _BODY = {
 def preview_router(previewer: Previewer, count: Callable[[PreviewResult], None]) -> APIRouter:
     """Return the router for POST /preview. `count` is called with the result of each preview."""
     router = APIRouter()
-    # Held until an answer is sent, so that the memory of bodies and answers is bounded.
+    # Held from the end of the body until the answer is sent: slow clients keep no others waiting.
     requests = asyncio.Semaphore(previewer.limits.max_requests)
 
     @router.post(
@@ -79,16 +75,17 @@ def preview_router(previewer: Previewer, count: Callable[[PreviewResult], None])
     ) -> Response:
         with ExitStack() as stack:
             try:
-                if unknown := sorted(request.query_params.keys() - _PARAMETERS):
-                    known = ", ".join(sorted(_PARAMETERS))
-                    raise ValueError(f"unknown parameter {unknown[0][:100]!r}; it takes {known}")
+                if unknown := sorted(request.query_params.keys() - {*_PARAMETERS}):
+                    text = f"unknown parameter {unknown[0][:100]!r}; it takes "
+                    raise ValueError(text + ", ".join(_PARAMETERS))
                 labels = None if namespace_labels is None else parse_labels(namespace_labels)
+                body = await _read_body(request, previewer.limits.body_timeout_seconds)
                 if requests.locked():
                     raise PreviewError("overloaded", 429, "other previews are waiting; try again")
                 await requests.acquire()
                 stack.callback(requests.release)
-                body = await _read_body(request, previewer.limits.body_timeout_seconds)
-                answer = await previewer.preview(body, namespace, labels, template_path)
+                preview = previewer.preview(body, namespace, labels, template_path)
+                answer = await _while_connected(request, preview)
             except ValueError as error:
                 raise PreviewError("refused", 422, str(error)) from None
             except PreviewError as error:
@@ -98,6 +95,24 @@ def preview_router(previewer: Previewer, count: Callable[[PreviewResult], None])
             return PacedResponse(answer, stack.pop_all().close)
 
     return router
+
+
+async def _while_connected(request: Request, preview: Awaitable[bytes]) -> bytes:
+    """Return the preview. Cancel it, and raise PreviewError, if the client disconnects."""
+    timeout = asyncio.timeout(None)
+
+    async def watch() -> None:
+        await request.receive()
+        timeout.reschedule(0)
+
+    watching = asyncio.create_task(watch())
+    try:
+        async with timeout:
+            return await preview
+    except TimeoutError:
+        raise PreviewError("disconnected", 408, "the client has disconnected") from None
+    finally:
+        watching.cancel()
 
 
 async def _read_body(request: Request, timeout_seconds: float) -> bytes:

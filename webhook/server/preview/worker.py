@@ -1,11 +1,8 @@
 """The worker process of a preview: `python -m webhook.server.preview.worker MEMORY CPU`.
 
-It reads text from a client, and renders decisions. Both take so long that they would delay reviews,
-in a thread too, which shares the interpreter's lock with them. The worker knows nothing of the
-cluster, and decides nothing. It answers each of two lines of JSON with another:
-
-1. the text and the template path, with a Found;
-2. the class fields and the rendered decision of each pod, with the answer to the client.
+It reads text from a client, and renders decisions, which takes so long that it would delay reviews,
+in a thread too. It knows nothing of the cluster. It answers two lines of JSON: the text and the
+template path with a Found, and then each pod's class fields and decision with the whole answer.
 """
 
 from __future__ import annotations
@@ -30,16 +27,14 @@ OUT_OF_MEMORY_EXIT_CODE = 3
 """The exit code at the memory limit. The worker may then not have the memory for an answer."""
 _MAX_ERROR_LINES, _MAX_DETAIL_CHARACTERS = 20, 10_000
 _WORK_SECONDS, _PAUSE_SECONDS = 0.02, 0.01
-"""The CPU time after which the worker pauses, and for how long. A CPU limit applies to the whole
-container. When the container has used up its CPU time, the kernel also stops the server for the
-rest of a period of 100 ms."""
+"""The CPU time after which the worker pauses, and for how long. When a container has used up its
+CPU limit, the kernel also stops the server, for the rest of a period of 100 ms."""
 
 
 class Found(msgspec.Struct):
-    """What a text contains, or why it is refused."""
+    """What a text contains, or why it is refused: each pod with the namespace in its document."""
 
     pods: list[tuple[str | None, Raw]] = []
-    """The namespace in each document, and the pod as its controller would create it."""
     policies: list[Raw] = []
     refused: str = ""
 
@@ -78,7 +73,7 @@ class _Text:
 
     def render(self, decisions: list[tuple[dict[str, Any], dict[str, Any]]]) -> object:
         """Return the answer to the client."""
-        # Imported here, because the server imports this module.
+        # The server imports this module.
         from webhook.core.preview.pod_before_and_after import patched, render_pod
 
         pods = []

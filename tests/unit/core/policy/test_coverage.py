@@ -10,10 +10,11 @@ import pytest
 
 from tests.support.factories import SETTINGS, policy
 from webhook.core.cluster.view import Namespace
-from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.constants import LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.policy import coverage as module
 from webhook.core.policy.coverage import Coverage, PolicySet
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.plan import compile_policy
+from webhook.core.policy.plan import Plan
 
 OPT_IN: Any = None
 EVERYWHERE: Any = {}
@@ -219,37 +220,40 @@ def test_recent_groups_and_plans_are_cached() -> None:
     assert all(one is other for one, other in zip(groups, again, strict=True))
     plans = [groups[-1].plan(each) for each in (some("p", 1), some("p", 7))]
     assert plans == [groups[-1].plan(each) for each in (some("p", 1), some("p", 7))]
-    assert plans[0] is groups[0].plan(some("p", 1))
 
 
-def test_coverage_cache_is_bounded_by_the_size_of_labels() -> None:
-    policies = PolicySet([policy()], max_coverage_cache_bytes=100_000)
-
-    def kept(name: str, **labels: str) -> bool:
-        space = Namespace(name, labels)
-        found = policies.coverage_for(space, None)
-        return policies.coverage_for(space, None) is found
-
-    assert kept("one", a="b")
-    assert not kept("large", a="x" * 100_000)
-    assert kept("one", a="b")
-    for number in range(1_000):
-        assert kept(f"n{number}", a="x" * 10_000)
-        # New labels replace the old entry, so the namespace is counted once.
-        assert kept("one", a=str(number))
-    assert 0 < max(map(number_of_cached, range(30))) <= 10
+def test_coverage_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_COVERAGES", 10)
+    policies = PolicySet([policy()])
+    spaces = [Namespace(f"n{number}", {LABEL_POLICY: f"gone-{number}"}) for number in range(25)]
+    found = [policies.coverage_for(space, None) for space in spaces]
+    again = [policies.coverage_for(space, None) for space in reversed(spaces)]
+    assert [names(each) for each in again] == [["p"]] * 25
+    kept = [one is other for one, other in zip(reversed(found), again, strict=True)]
+    assert kept == [True] * 5 + [False] * 20
+    long = Namespace(f"kube-{'x' * 60}", {})
+    assert policies.coverage_for(long, None) is not policies.coverage_for(long, None)
 
 
-def number_of_cached(asked: int) -> int:
-    """Return how many of the namespaces a cache of 100,000 bytes holds, at 10,000 bytes each."""
-    policies = PolicySet([policy()], max_coverage_cache_bytes=100_000)
-    spaces = [Namespace(f"n{number}", {"a": "x" * 10_000}) for number in range(asked)]
-    answers = [policies.coverage_for(space, None) for space in spaces]
-    # From the newest. The first miss adds an entry and may clear the cache, so it ends the count.
-    for number, space in enumerate(reversed(spaces)):
-        if policies.coverage_for(space, None) is not answers[-1 - number]:
-            return number
-    return asked
+def test_labels_that_no_selector_distinguishes_share_a_plan() -> None:
+    selectors = (expression("run", "Exists"), expression("app", "NotIn", "a"))
+    policies = PolicySet([policy(f"p{n}", podSelector=each) for n, each in enumerate(selectors)])
+    group = policies.coverage_for(Namespace("ci", {}), None).group
+
+    def plan(**labels: str) -> Plan | None:
+        return group.plan(labels)
+
+    assert plan(run="1", app="b", hash="x") is plan(run="2", app="c", hash="y")
+    cases: list[tuple[dict[str, str], tuple[str, ...]]] = [
+        ({"run": "1"}, ("p0", "p1")),
+        ({"run": "1", "app": "a"}, ("p0",)),
+        ({"app": "b"}, ("p1",)),
+        ({"app": "a"}, ()),
+        ({"run": "a", "app": "b"}, ("p0", "p1")),
+    ]
+    for labels, expected in cases * 2:
+        found = plan(**labels)
+        assert (found.policies if found else ()) == expected
 
 
 def test_policy_set_with_own_caches_gives_equal_results_and_leaves_the_original_unchanged() -> None:
@@ -274,7 +278,7 @@ def test_set_with_replaced_policies_is_like_a_set_of_these_policies() -> None:
         policy("a", priority=3, namespaceSelector=named("ci")),
         policy("c", namespaceSelector=named("other")),
     ]
-    replaced = first.replaced((each, compile_policy(each)) for each in added)
+    replaced = first.replaced(added)
     fresh = PolicySet([added[0], first.documents[1], added[1]])
     assert replaced.documents == fresh.documents
     assert replaced.by_precedence == fresh.by_precedence

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from webhook.core.policy.crd import crd
-from webhook.core.policy.crd_comparison import CrdComparison, CrdDifference
+from webhook.core.policy.crd_comparison import CrdDifference, crd_difference
 
 Json = dict[str, Any]
-
-COMPARISON = CrdComparison()
 
 
 def spec_of(installed: Json) -> Json:
@@ -24,7 +22,7 @@ def spec_of(installed: Json) -> Json:
 def difference(change: Callable[[Json], object]) -> CrdDifference:
     installed = crd()
     change(installed)
-    return COMPARISON.difference(installed)
+    return crd_difference(installed)
 
 
 def missing(change: Callable[[Json], object]) -> tuple[str, ...]:
@@ -34,7 +32,7 @@ def missing(change: Callable[[Json], object]) -> tuple[str, ...]:
 
 
 def test_crd_of_this_release_has_no_difference() -> None:
-    assert COMPARISON.difference(crd()) == CrdDifference()
+    assert crd_difference(crd()) == CrdDifference()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,13 @@ from tests.support.strategies import PODS, VIEWS
 from webhook.cluster.decode import read_namespace
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.policy_matches import PolicyMatch, Verdict, match_policies
+from webhook.core.policy.policy_matches import (
+    PolicyMatch,
+    ShadowedRemedy,
+    SkippedRemedy,
+    Verdict,
+    match_policies,
+)
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_decider import PodDecider, PodDecision
 from webhook.core.reasons import Reason
@@ -108,8 +114,8 @@ def test_remedy_of_a_later_policy_is_shadowed_by_the_first_that_sets_it() -> Non
     decided = decide(pod(QUICK), seen)
     assert decided.policy_matches == (
         PolicyMatch("a", Verdict.ACTS, ("postInitSleep",)),
-        PolicyMatch("b", Verdict.ACTS, ("kubeletGate",), (("postInitSleep", "a"),)),
-        PolicyMatch("c", Verdict.SHADOWED, (), (("kubeletGate", "b"),)),
+        PolicyMatch("b", Verdict.ACTS, ("kubeletGate",), (ShadowedRemedy("postInitSleep", "a"),)),
+        PolicyMatch("c", Verdict.SHADOWED, (), (ShadowedRemedy("kubeletGate", "b"),)),
     )
     assert [(o.policy, o.remedy, o.reason, o.message) for o in decided.outcomes[2:]] == [
         ("b", "postInitSleep", Reason.SHADOWED, "policy a sets the remedy first"),
@@ -122,7 +128,7 @@ def test_policy_that_audits_shadows_no_policy_that_mutates() -> None:
     assert decide(pod(QUICK), seen).policy_matches == (
         PolicyMatch("a", Verdict.AUDITS, ("postInitSleep",)),
         PolicyMatch("b", Verdict.ACTS, ("postInitSleep",)),
-        PolicyMatch("c", Verdict.SHADOWED, (), (("postInitSleep", "a"),)),
+        PolicyMatch("c", Verdict.SHADOWED, (), (ShadowedRemedy("postInitSleep", "a"),)),
     )
 
 
@@ -131,7 +137,7 @@ def test_policy_that_audits_after_one_that_mutates_is_shadowed() -> None:
     decided = decide(pod(QUICK, container("plugin")), seen)
     assert decided.policy_matches == (
         PolicyMatch("a", Verdict.ACTS, ("postInitSleep",)),
-        PolicyMatch("b", Verdict.SHADOWED, (), (("postInitSleep", "a"),)),
+        PolicyMatch("b", Verdict.SHADOWED, (), (ShadowedRemedy("postInitSleep", "a"),)),
     )
     assert [(o.policy, o.container, o.reason, o.message) for o in decided.outcomes[2:]] == [
         ("b", "prepare", Reason.SHADOWED, "policy a sets the remedy first"),
@@ -192,7 +198,7 @@ def test_policy_that_changes_nothing_has_a_reason_for_its_remedy(
 ) -> None:
     seen = view(policy(remedies={remedy: settings}, action=action), nodes=FIXED)
     decided = decide(document, seen)
-    skipped = ((remedy, tuple(reasons)),)
+    skipped = (SkippedRemedy(remedy, tuple(reasons)),)
     assert decided.policy_matches == (PolicyMatch("p", Verdict.CHANGES_NOTHING, skipped=skipped),)
     assert [outcome.reason for outcome in decided.outcomes] == reasons
     assert decided.policies == ("p",)
@@ -204,7 +210,7 @@ def test_reason_of_the_whole_pod_is_that_of_a_remedy_that_two_policies_set() -> 
         PolicyMatch(
             name,
             Verdict.CHANGES_NOTHING,
-            skipped=(("postInitSleep", (Reason.POD_OPTED_OUT,)),),
+            skipped=(SkippedRemedy("postInitSleep", (Reason.POD_OPTED_OUT,)),),
         )
         for name in ("a", "b")
     )
@@ -237,7 +243,8 @@ def test_each_remedy_of_each_covering_policy_has_an_outcome(document: Any, seen:
     covering = [m for m in decided.policy_matches if m.verdict is not Verdict.NOT_MATCHED]
     assert tuple(match.policy for match in covering) == decided.policies
     for match in covering:
-        shadowed, skipped = dict(match.shadowed), dict(match.skipped)
+        shadowed = {each.remedy for each in match.shadowed}
+        skipped = {each.remedy: each.reasons for each in match.skipped}
         assert sorted([*match.acting, *shadowed, *skipped]) == sorted(chosen[match.policy])
         for remedy in chosen[match.policy]:
             outcomes = [

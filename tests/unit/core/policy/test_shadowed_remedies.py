@@ -93,5 +93,5 @@ def test_shadowed_remedy_of_a_selecting_policy_never_acts(document: Any, seen: S
             continue
         for match in decided.policy_matches:
             if match.verdict is not Verdict.NOT_MATCHED:
-                shadowed = {(match.policy, remedy) for remedy, _ in match.shadowed}
+                shadowed = {(match.policy, each.remedy) for each in match.shadowed}
                 assert {pair for pair in never if pair[0] == match.policy} <= shadowed

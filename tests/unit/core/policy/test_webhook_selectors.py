@@ -15,11 +15,11 @@ from tests.support.webhook_matching import asks
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.cluster_webhooks import cluster_webhooks
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.selectors import LabelRequirement
 from webhook.core.policy.webhook_selectors import (
     CLUSTER_WEBHOOK,
     MAX_SELECTOR_BYTES,
     MAX_WEBHOOKS,
-    LabelRequirement,
     is_cluster_webhook,
     webhook_selectors,
 )

@@ -14,8 +14,7 @@ from tests.support.factories import (
     view,
 )
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.preview.pods_in_document import PassedOver, pods_of
-from webhook.core.preview.policies import policies_in, replace_policies
+from webhook.core.preview.pods_in_document import PassedOver, pods_of, policies_in
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.reasons import Reason
 
@@ -30,7 +29,7 @@ def invalid_policy(name: str) -> dict[str, Any]:
 
 def test_policy_of_the_input_replaces_the_one_with_its_name() -> None:
     audit = policy_document("p", action="Audit")
-    policies = replace_policies(PolicySet([policy("p"), policy("q")]), policies_in(audit).values())
+    policies = PolicySet([policy("p"), policy("q")]).replaced(policies_in(audit).values())
     assert [(p.metadata.name, p.spec.action) for p in policies.documents] == [
         ("p", "Audit"),
         ("q", "Mutate"),
@@ -39,7 +38,7 @@ def test_policy_of_the_input_replaces_the_one_with_its_name() -> None:
 
 def test_policy_of_the_input_decides_before_any_policy_is_installed() -> None:
     seen = view()
-    policies = replace_policies(seen.policies, policies_in(policy_document("new")).values())
+    policies = seen.policies.replaced(policies_in(policy_document("new")).values())
     (found,) = preview_all(pod(QUICK), policies, seen, SETTINGS)
     assert isinstance(found, Preview)
     assert reasons(found.decision) == [f"prepare: {Reason.APPLIED}"]

@@ -22,7 +22,7 @@ from tests.support.factories import (
 )
 from webhook.core.admission.response import warnings_for
 from webhook.core.cluster.view import Namespace
-from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy import coverage
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_before_and_after import to_yaml
 from webhook.core.preview.pods_in_document import PassedOver
@@ -47,11 +47,12 @@ def test_preview_is_the_decision_of_the_webhook() -> None:
     assert found.after == mutate_pod(document, SEEN)
 
 
-def test_preview_leaves_the_caches_of_the_policies_unchanged() -> None:
+def test_preview_leaves_the_caches_of_the_policies_unchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen = view(policy("a"), policy("b", namespaceSelector={"matchLabels": {"team": "b"}}))
-    # A cache for one namespace: an entry that a preview adds would replace the namespace's own.
-    policies = PolicySet(seen.policies.documents, max_coverage_cache_bytes=1_000)
-    seen = replace(seen, policies=policies)
+    # A cache of one entry: one that a preview adds would replace the namespace's own.
+    monkeypatch.setattr(coverage, "MAX_COVERAGES", 1)
     ci = Namespace("ci", {"kubernetes.io/metadata.name": "ci"})
     before = seen.policies.coverage_for(ci, None)
     plan = before.group.plan({})

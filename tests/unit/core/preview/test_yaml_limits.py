@@ -64,6 +64,12 @@ def test_nested_anchors_are_counted_once_each() -> None:
     assert cpu_ratio(load, nested("&a{} ["), nested("[")) < 3
 
 
+def test_keys_of_all_merges_together_are_bounded() -> None:
+    merge = "{<<: {" + ", ".join(f"k{number}: 1" for number in range(6_000)) + "}}"
+    assert len(load(merge)) == 6_000
+    assert "aliases and merge keys copy" in refused(f"[{merge}, {merge}]").message
+
+
 MERGED = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(3_000)) + "}\nb: &b {k: 1}\n"
 
 
