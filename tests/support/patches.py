@@ -12,6 +12,7 @@ from tests.support.reviews import make_request
 from webhook.core.admission.decision import Decision
 from webhook.core.decision_input import facts_of
 from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.received_command import encode_template
 
 HELPER = container("podsettle-linger", "/linger")
 GATE = container("podsettle-kubelet-gate", "/linger")
@@ -28,7 +29,10 @@ def patch_of(document: Json) -> PodPatch:
 def applied(
     document: Json, patch: PodPatch, settable_fields: Collection[str] = SETTABLE_FIELDS
 ) -> Json:
-    after: Json = jsonpatch.apply_patch(document, list(patch.verified_operations(settable_fields)))
+    """Return a pod after a patch, with its commands in their places."""
+    template = encode_template(patch.verified_operations(settable_fields))
+    filled = template.fill(template.commands_of(make_request(document, "ci").pod))
+    after: Json = jsonpatch.apply_patch(document, filled.decode())
     return after
 
 

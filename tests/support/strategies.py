@@ -311,7 +311,9 @@ VARIED_FIELDS = st.fixed_dictionaries(
             serviceAccountName=st.sampled_from(["default", "builder"]),
             schedulerName=st.sampled_from(["default-scheduler", "another"]),
         ),
-        "container": objects(image=IMAGES, args=st.lists(TEXTS, max_size=2), volumeMounts=MOUNTS),
+        "container": objects(
+            image=IMAGES, command=COMMANDS, args=st.lists(TEXTS, max_size=2), volumeMounts=MOUNTS
+        ),
     },
 )
 """Fields in which pods of one template differ, by the object that has them."""

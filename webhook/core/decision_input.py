@@ -6,9 +6,9 @@ further field, the type check fails until that field is declared: in `SpecFields
 `ContainerFields` if remedies read it as it is, otherwise here.
 
 The facts omit what differs between pods of one template: arguments (apart from what
-`ContainerFacts` names), the names of pods, volumes and mounts, the keys and values of labels,
-annotations of others, and the scripts that Tekton renames for each sidecar. The image of a
-container with a command is omitted too, because it differs between builds.
+`ContainerFacts` names), commands after their first string, the names of pods, volumes and mounts,
+the keys and values of labels, annotations of others, and the scripts that Tekton renames for each
+sidecar. The image of a container with a command is omitted too, because it differs between builds.
 """
 
 from __future__ import annotations
@@ -111,9 +111,10 @@ class ContainerFacts(ContainerFields):
     """The facts about a container on which a decision may depend."""
 
     command: Sequence[str] | None = None
-    """The command. It is also None for a sidecar that is not podsettle's own. That of an init
-    container of podsettle begins with the helper, even if another webhook has put a program in
-    front of it."""
+    """The first string of the command, or a whole command that may contain a wrapper of podsettle.
+
+    None for a sidecar that is not podsettle's own. The command of an init container of podsettle is
+    whole too. It begins with the helper, even if another webhook has put a program in front."""
     starts_helper: bool = False
     """Whether the container starts the helper at its path."""
     entrypoint_image: EntrypointImage | None = None
@@ -129,8 +130,8 @@ class ContainerFacts(ContainerFields):
     podsettle, its command if another program starts it. To find wrappers, `inner_wrapper or command
     or ()` has to be read."""
     traps_interrupt: bool = False
-    """Whether an argument looks like a script that traps INT or QUIT. False if the command is no
-    shell."""
+    """Whether a string of the command or an argument looks like a script that traps INT or QUIT.
+    False if the command is no shell."""
     gate_args: tuple[str, ...] = ()
     """What follows the helper in a container with the name of a gate: its command, such as `wait`,
     and its options. Empty if the helper is not started, or if the arguments are too long."""
@@ -302,15 +303,19 @@ def _container_facts(container: Container) -> ContainerFacts:
     entrypoint_image = (
         None if command else EntrypointImage(container.image or "", container.has_args)
     )
-    read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
     if is_own:
+        read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
         return _with_own_arguments(ContainerFacts(*(fields + read)), container)
+    inner_wrapper: tuple[str, ...] = ()
     traps = may_be_inside = False
+    # Only a shell sets traps. The command of the image may be one.
+    may_trap = not command or command[0][-2:] == "sh"
+    if may_trap and command and len(command) > 1:
+        traps = traps_interrupt(command)
     if raw_args:
         args = bytes(raw_args)
         may_be_inside = args.find(_OWN_NAME, 0, _MAX_SEARCHED_BYTES) >= 0
-        # Only a shell sets traps. The command of the image may be one.
-        if (not command or command[0][-2:] == "sh") and b"trap" in args:
+        if may_trap and not traps and b"trap" in args:
             traps = traps_interrupt(container.decoded_args)
     if (
         may_be_inside
@@ -319,11 +324,10 @@ def _container_facts(container: Container) -> ContainerFacts:
     ):
         inner_wrapper = _inner_wrapper(container)
         starts_helper = starts_helper or HELPER_PATH in inner_wrapper
-        read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
-        return ContainerFacts(*(*fields, *read, inner_wrapper, traps))
-    return (
-        ContainerFacts(*(*fields, *read, (), True)) if traps else ContainerFacts(*(fields + read))
-    )
+    elif command:
+        command = command[:1]
+    read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
+    return ContainerFacts(*(*fields, *read, inner_wrapper, traps))
 
 
 def _with_own_arguments(facts: ContainerFacts, container: Container) -> ContainerFacts:

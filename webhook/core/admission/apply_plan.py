@@ -1,6 +1,6 @@
 """The decision on the facts about a request: the remedies of a plan, applied in order.
 
-A decision depends only on the arguments of `apply_plan`. The decision cache calls it with the
+A draft depends only on the arguments of `apply_plan`. The decision cache calls it with the
 values that its key encodes.
 """
 
@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import force_setattr, replace
 
-from webhook.core.admission.decision import Decision
-from webhook.core.admission.response import encode_patch
+from webhook.core.admission.decision import Decision, Draft
 from webhook.core.admission.summary import kept_entries, notes_for, unmet_outcomes
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.constants import (
@@ -24,6 +23,7 @@ from webhook.core.constants import (
 from webhook.core.decision_input import DecisionInput, PodFacts
 from webhook.core.images import Images
 from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.received_command import encode_template
 from webhook.core.policy.plan import Plan, Step
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
@@ -42,8 +42,8 @@ def apply_plan(
     images: Images | None = None,
     *,
     with_notes: bool = True,
-) -> Decision:
-    """Return the decision about a pod that policies cover.
+) -> Draft:
+    """Return the decision about pods that policies cover, without their commands.
 
     Without `images`, no image is known.
 
@@ -73,13 +73,14 @@ def apply_plan(
         audited: list[Outcome] = []
         _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
         outcomes += map(_audit_outcome, audited)
-    return Decision(
+    operations = patch.verified_operations(plan.settable_fields)
+    decision = Decision(
         tuple(outcomes),
         plan.policies,
-        encode_patch(patch.verified_operations(plan.settable_fields)),
-        patch.annotations,
-        tuple(images.missing),
+        annotations=patch.annotations,
+        missing_images=tuple(images.missing),
     )
+    return Draft(decision, encode_template(operations) if operations else None)
 
 
 def skipped_remedies(annotations: Mapping[str, str] | None) -> frozenset[str]:

@@ -1,9 +1,10 @@
 """A cache of decisions, because most pods of a cluster are copies of a few templates.
 
-A Deployment, Job or Task creates hundreds of pods from one template. The key is the encoded
-DecisionInput with the number of the plan. The cache decides on the values that it has encoded, so a
-decision cannot depend on anything outside its key. The cache is cleared when the facts about the
-cluster change. When it is full, it evicts the decision that was used least recently.
+A Deployment, Job or Task creates hundreds of pods from one template. The key is the plan with the
+encoded DecisionInput. The cache decides on the values that it has encoded, so a decision cannot
+depend on anything outside its key. An entry holds for pods with any commands, and contains the
+answer to the last one. The cache is cleared when the facts about the cluster change. When it is
+full, it evicts the decision that was used least recently.
 
 A decision is stored when its key comes for the second time. So pods of which no two are alike, with
 which a tenant could fill the cache, neither evict decisions nor take memory.
@@ -12,15 +13,17 @@ which a tenant could fill the cache, neither evict decisions nor take memory.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from webhook.core.admission.apply_plan import apply_plan
-from webhook.core.admission.decision import Decision
+from webhook.core.admission.decision import Decision, Draft
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.decision_input import DecisionInput
 from webhook.core.images import Images
+from webhook.core.pod import Pod
 from webhook.core.policy.plan import Plan
 
 MAX_CACHE_BYTES = 2 * 1024 * 1024
@@ -42,14 +45,22 @@ _MAX_SEEN_ONCE = 4_096
 _encode = msgspec.json.Encoder().encode
 
 
+class _Entry(NamedTuple):
+    draft: Draft
+    commands: list[Sequence[str] | None]
+    decision: Decision
+    """The decision about the last pod, which had these commands."""
+    size: int
+
+
 class DecisionCache:
     """A cache of the decisions since the last change of the cluster. It is not thread-safe."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._cluster: ClusterFacts | None = None
-        self._entries: OrderedDict[bytes, tuple[Decision, int]] = OrderedDict()
-        """The decisions and their sizes by their keys. The first one was used least recently."""
+        self._entries: OrderedDict[tuple[Plan, bytes], _Entry] = OrderedDict()
+        """The first one was used least recently."""
         self._seen_once: set[int] = set()
         self.size_bytes = 0
         """The size of all entries."""
@@ -59,13 +70,15 @@ class DecisionCache:
 
     def get_or_decide(
         self,
+        pod: Pod,
         decision_input: DecisionInput,
         plan: Plan,
         cluster: ClusterFacts,
         no_images: Callable[[], Images] = Images,
     ) -> Decision:
-        """Return the cached decision on an input, or make it. Raises the errors of `apply_plan`.
+        """Return the cached decision about a pod, or make it. Raises the errors of `apply_plan`.
 
+        `decision_input` has the facts about the pod. Of the pod itself, only commands are read.
         `no_images` returns images of which none is known. A decision that asks them is not stored.
         """
         if cluster is not self._cluster:
@@ -75,29 +88,44 @@ class DecisionCache:
             # Equal facts replace the stored ones too, so that the next comparison need not compare
             # all nodes.
             self._cluster = cluster
-        key = _encode((plan.number, decision_input))
+        key = plan, _encode(decision_input)
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
-            return entry[0]
-        decision = apply_plan(decision_input, plan, cluster, no_images())
+            draft = entry.draft
+            commands = draft.commands_of(pod)
+            if commands == entry.commands:
+                return entry.decision
+            decision = draft.complete(commands)
+            self._store(key, draft, commands, decision)
+            return decision
+        draft = apply_plan(decision_input, plan, cluster, no_images())
+        commands = draft.commands_of(pod)
+        decision = draft.complete(commands)
         key_hash = hash(key)
         if key_hash not in self._seen_once:
             if len(self._seen_once) == _MAX_SEEN_ONCE:
                 self._seen_once.clear()
             self._seen_once.add(key_hash)
         elif not decision.missing_images:  # A better decision follows.
-            self._store(key, decision)
+            self._store(key, draft, commands, decision)
         return decision
 
-    def _store(self, key: bytes, decision: Decision) -> None:
-        size = _ENTRY_OVERHEAD_BYTES + len(key) + len(decision.patch)
+    def _store(
+        self,
+        key: tuple[Plan, bytes],
+        draft: Draft,
+        commands: list[Sequence[str] | None],
+        decision: Decision,
+    ) -> None:
+        # The patch contains the commands, and in base64 it is as long as the template and a third.
+        size = _ENTRY_OVERHEAD_BYTES + len(key[1]) + 2 * len(decision.patch)
         size += len(decision.texts.texts_json) + _OUTCOME_BYTES * len(decision.outcomes)
         size += sum(map(len, decision.annotations.values()))
         if size > self._max_bytes * _MAX_ENTRY_SHARE:
             return
-        self._entries[key] = decision, size
-        self.size_bytes += size
+        replaced = self._entries.get(key)
+        self._entries[key] = _Entry(draft, commands, decision, size)
+        self.size_bytes += size - (replaced.size if replaced else 0)
         while self.size_bytes > self._max_bytes:
-            _, (_, evicted_bytes) = self._entries.popitem(last=False)
-            self.size_bytes -= evicted_bytes
+            self.size_bytes -= self._entries.popitem(last=False)[1].size

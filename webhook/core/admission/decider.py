@@ -120,13 +120,15 @@ class Decider:
             return Images(images, lambda: _pull_identity(pod, name))
 
         if self._cache is not None and not images:
-            decision = self._cache.get_or_decide(decision_input, plan, cluster, known)
+            decision = self._cache.get_or_decide(pod, decision_input, plan, cluster, known)
         else:
-            decision = apply_plan(decision_input, plan, cluster, known())
+            draft = apply_plan(decision_input, plan, cluster, known())
+            decision = draft.complete(draft.commands_of(pod))
         # The rest depends on the request, so no cached decision contains it.
         if not annotations_fit(pod.annotations, decision.annotations):
             # A remedy is worth more than the sentences about it.
-            decision = apply_plan(decision_input, plan, cluster, known(), with_notes=False)
+            draft = apply_plan(decision_input, plan, cluster, known(), with_notes=False)
+            decision = draft.complete(draft.commands_of(pod))
             if not annotations_fit(pod.annotations, decision.annotations):
                 return pod_decision(Reason.ANNOTATIONS_FULL, covered=True)
         if coverage.missing_policy:

@@ -11,16 +11,19 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from webhook.core.admission.response import (
     audit_annotations_for,
     decode_patch,
+    encode_patch,
     encode_texts,
     warnings_for,
 )
 from webhook.core.images import ImageQuery
+from webhook.core.patch.received_command import PatchTemplate
 from webhook.core.patch.self_check import Operation
+from webhook.core.pod import Pod
 from webhook.core.reasons import Outcome, Reason
 
 
@@ -90,6 +93,24 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
         if len("".join([*names, *messages])) > _MAX_CACHED_CHARACTERS:
             return _texts_of(outcomes)
         return _cached_texts(tuple(map(astuple, outcomes)))
+
+
+class Draft(NamedTuple):
+    """The decision about all pods with the same facts. Their commands are missing in the patch."""
+
+    decision: Decision
+    template: PatchTemplate | None
+    """The patch. None if the pods stay as they are."""
+
+    def commands_of(self, pod: Pod) -> list[Sequence[str] | None]:
+        """Return the commands of a pod that the patch contains."""
+        return self.template.commands_of(pod) if self.template else []
+
+    def complete(self, commands: Sequence[Sequence[str] | None]) -> Decision:
+        """Return the decision about the pod with these commands, the result of `commands_of`."""
+        if self.template is None:
+            return self.decision
+        return replace(self.decision, patch=encode_patch(self.template.fill(commands)))
 
 
 _container_of, _message_of = attrgetter("container"), attrgetter("message")

@@ -75,9 +75,9 @@ def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
     return annotations
 
 
-def encode_patch(operations: Sequence[Operation]) -> bytes:
-    """Return a patch as the API requires it: JSON in base64. It is empty without operations."""
-    return b2a_base64(_encode(operations), newline=False) if operations else b""
+def encode_patch(patch: bytes) -> bytes:
+    """Return a patch, JSON, as the API requires it: in base64."""
+    return b2a_base64(patch, newline=False)
 
 
 def decode_patch(patch: bytes) -> tuple[Operation, ...]:

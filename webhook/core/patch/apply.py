@@ -61,7 +61,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> None:
         value = operation["value"]
         if type(value) is not str:
             # A copy, because a later operation may change a list that an earlier one has added.
-            value = msgspec.to_builtins(value)
+            value = msgspec.to_builtins(value, builtin_types=(msgspec.Raw,))
     elif name == "move":
         source = operation["from"]
         if path.startswith(f"{source}/"):

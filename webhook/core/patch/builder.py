@@ -12,17 +12,20 @@ Ignore` does not admit it (kubernetes `mutating/dispatcher.go`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 
 from webhook.core.constants import HELPER, OWN_ANNOTATIONS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.patch.edits import Edit
+from webhook.core.patch.received_command import (
+    ContainerList,
+    received_command,
+)
 from webhook.core.patch.received_value_at_path import field_segments, received_values
 from webhook.core.patch.self_check import Operation, PatchError, verify_operations
-
-ContainerList: TypeAlias = Literal["initContainers", "containers"]
+from webhook.core.patch.usual_patch import is_usual_and_allowed
 
 _OPAQUE = ""
 """The value that stands for received values on which the self-check does not depend."""
@@ -139,10 +142,10 @@ class PodPatch:
     def wrap(self, where: ContainerList, index: int, wrapper: Sequence[str]) -> None:
         """Put a wrapper in front of a container's command. Raise PatchError if it has one."""
         self._unchecked.add(Edit.COMMAND)
-        command = self._containers[where][index].command
         path = f"/spec/{where}/{index}/command"
         self._forbid_second(path)
-        self._edits.append({"op": "replace", "path": path, "value": [*wrapper, *(command or ())]})
+        value = [*wrapper, received_command(where, index)]
+        self._edits.append({"op": "replace", "path": path, "value": value})
         self._wrappers[where, index] = wrapper, self._edits[-1]
         self._edited_containers.add((where, index))
 
@@ -333,7 +336,7 @@ class PodPatch:
         return f"{containers}/{inits}/{volumes}/{pod.label_count}"
 
     def operations(self) -> tuple[Operation, ...]:
-        """Return the operations for all edits."""
+        """Return the operations for all edits, with places for received commands."""
         return (*self._annotation_ops(), *self._edits, *self._init_container_ops)
 
     def verified_operations(self, settable_fields: Collection[str]) -> tuple[Operation, ...]:
@@ -345,7 +348,7 @@ class PodPatch:
         if self._mounted_paths and self._pod.helper_volume is None and not self._added_volumes:
             # The API server rejects a pod with a mount that has no volume.
             raise PatchError("patch self-check failed: the mounted volume is missing")
-        if operations:
+        if operations and not is_usual_and_allowed(self._pod, operations):
             verify_operations(self._received_part(), operations, settable_fields)
         return operations
 
@@ -381,12 +384,14 @@ class PodPatch:
             if containers is not None:
                 spec[where] = [container.name for container in containers]
         for where, index in self._edited_containers:
-            spec[where][index] = _container_part(self._containers[where][index])
+            container = self._containers[where][index]
+            spec[where][index] = part_of_container = _container_part(container)
+            if container.command:
+                part_of_container["command"] = [received_command(where, index)]
         for where, index, command, args in self._image_commands:
-            container = spec[where][index]
-            container.setdefault("command", command)
+            spec[where][index].setdefault("command", command)
             if args:
-                container.setdefault("args", args)
+                spec[where][index].setdefault("args", args)
         return part
 
     def _annotation_ops(self) -> Iterable[Operation]:
@@ -415,8 +420,6 @@ def _append(path: str, absent: bool, value: Any) -> Operation:
 def _container_part(container: ContainerFacts) -> dict[str, Any]:
     """Return the part of a received container that a patch may touch."""
     part: dict[str, Any] = {"name": container.name}
-    if container.command is not None:
-        part["command"] = container.command
     if container.entrypoint_image is not None and container.entrypoint_image.has_args:
         part["args"] = _OPAQUE
     if container.has_mounts:

@@ -38,7 +38,7 @@ def verify_operations(
 
     `before` is the part of the pod that the operations may touch. It is not changed.
     """
-    after = msgspec.to_builtins(before)
+    after = msgspec.to_builtins(before, builtin_types=(msgspec.Raw,))
     try:
         apply_operations(after, operations)
     except ApplyError as error:
@@ -89,17 +89,23 @@ def _check_metadata(old: dict[str, Any], new: dict[str, Any]) -> None:
     for key in (received.keys() | patched.keys()) - OWN_ANNOTATIONS:
         if received.get(key) != patched.get(key):
             raise _forbidden("foreign annotations")
-    for key, max_bytes in MAX_NOTE_BYTES.items():
+    for key in MAX_NOTE_BYTES:
         note = patched.get(key, "")
         if note != received.get(key, ""):
-            # `kubectl describe` prints the text to a terminal, which executes control characters.
-            is_shown_whole = note.isprintable() or (
-                key == ANNOTATION_SUMMARY and note.replace("\n", "").isprintable()
-            )
-            if not is_shown_whole:
-                raise PatchError(f"patch self-check failed: {key} has control characters")
-            if len(key) + len(note.encode()) > max_bytes:
-                raise PatchError(f"patch self-check failed: {key} exceeds {max_bytes} bytes")
+            check_note(key, note)
+
+
+def check_note(key: str, note: str) -> None:
+    """Raise PatchError if an annotation for people is too long, or cannot be shown to them."""
+    # `kubectl describe` prints the text to a terminal, which executes control characters.
+    is_shown_whole = note.isprintable() or (
+        key == ANNOTATION_SUMMARY and note.replace("\n", "").isprintable()
+    )
+    if not is_shown_whole:
+        raise PatchError(f"patch self-check failed: {key} has control characters")
+    max_bytes = MAX_NOTE_BYTES[key]
+    if len(key) + len(note.encode()) > max_bytes:
+        raise PatchError(f"patch self-check failed: {key} exceeds {max_bytes} bytes")
 
 
 def _check_fields(

@@ -1,7 +1,34 @@
 """The remedies, in the order in which they are applied.
 
-Each is a module that ends with its `REMEDY`. A new remedy is a module here and a line in
-`_IN_ORDER`.
+Each is a module that ends with its `REMEDY`. A remedy is welcome if its cause is a race, or an
+operation on every file of a volume, in the kubelet, the runtime or the network; if its patch is
+small and has a maximum size; and if a release or a condition exists at which it ends.
+
+To add one, copy the module that is most like it: `fs_group_change_policy` sets a field,
+`skip_selinux_relabel` sets annotations and a RuntimeClass, `kubelet_gate` injects an init
+container, `retry_init_exit_255` changes init containers, `open_files` wraps commands.
+
+1. Write the module: the settings, `apply`, and `REMEDY` (`base.py` describes its fields). Limit
+   each setting as strictly as the API server does. A list is a `tuple[X, ...]` with `strict=False`,
+   because settings are cache keys. An enum has no word that YAML reads as a boolean, such as `Off`.
+2. Add it to `_IN_ORDER`. Remedies do not import one another.
+3. Write `tests/unit/core/remedies/test_NAME.py` with a pod for each reason.
+4. Add its name to the defect that it cures (`webhook.core.defects.catalogue`), a policy to
+   `examples/policies.yaml`, and what users read to the page of the fault. Run `make docs`.
+
+Tests name what else is missing. What only some remedies need:
+
+- a field of pods that nothing reads yet: `webhook/core/pod.py`; another fact: `facts_of` in
+  `webhook/core/decision_input.py`, without what differs between pods of one template;
+- a new kind of edit: `webhook/core/patch/`, and `webhook/inspect/next_pod.py`, which removes it;
+- a new reason: `webhook/core/reasons.py`, and the advice in `webhook/inspect/explain/target.py`;
+- an init container or an annotation that pods may set: `webhook/core/constants.py`;
+- another option of the helper: `webhook/linger/src/`, and `HelperFeature` with the version that
+  has it first;
+- a new kind of setting: its message in `webhook/core/policy/validation_errors.py`, and a strategy
+  in `tests/support/remedy_settings.py`;
+- a field that is newer than Kubernetes 1.31: `Context.server_is_at_least`, because an older API
+  server drops it.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from webhook.core.constants import (
     SCRIPT_NAME,
 )
 from webhook.core.decision_input import MAX_WRAPPER_STRINGS, ContainerFacts, PodFacts
-from webhook.core.patch.builder import ContainerList, PodPatch
+from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
+from webhook.core.patch.received_command import ContainerList
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import file_capabilities, shell_wrapper
 from webhook.core.remedies.base import Context

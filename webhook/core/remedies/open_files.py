@@ -23,7 +23,8 @@ from webhook.core.constants import HELPER_PATH
 from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
 from webhook.core.globs import ContainerGlob, compile_globs
 from webhook.core.labels import LabelPair, parse_labels
-from webhook.core.patch.builder import ContainerList, PodPatch
+from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.received_command import ContainerList
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper

@@ -20,7 +20,8 @@ from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
 from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
 from webhook.core.durations import Delay, format_duration, parse_duration
 from webhook.core.globs import ContainerGlob, compile_globs
-from webhook.core.patch.builder import ContainerList, PodPatch
+from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.received_command import ContainerList
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
@@ -245,7 +246,7 @@ def effect(settings: PostInitSleep) -> str:
     return f"kept alive for {format_duration(settings.sleep, separator=' ')} after the command ends"
 
 
-# The figures are those of docs/post-init-sleep.md and of the defect cri-o-9840.
+# The figures are those of docs/exit-255.md and of the defect cri-o-9840.
 _SAFE_MIN_LIFETIME_MS = 250
 
 

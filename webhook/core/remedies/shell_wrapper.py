@@ -5,7 +5,7 @@ either, `with_limits` sets limits on open files, which the command inherits.
 
 SCRIPT delays the exit of its container as the helper does, the static program linger. It needs
 only the image's shell, so the pod gets no additional image, volume or container. The script differs
-from the helper in some points, which `docs/post-init-sleep.md` lists in a table. These are the
+from the helper in some points, which `docs/exit-255.md` lists in a table. These are the
 reasons:
 
 - dash and BusyBox start every background command with SIGINT and SIGQUIT ignored. A `trap` in the

@@ -1,0 +1,97 @@
+"""The self-check of the operations that most patches consist of.
+
+Each of them can be judged by its path and the received pod alone, if it comes before operations
+that shift indices. To apply a patch and to compare the pod before and after takes five times as
+long. A patch with another operation is checked in that way (`self_check`). The tests do both with
+every patch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from webhook.core.constants import HELPER, MAX_NOTE_BYTES, OWN_ANNOTATIONS, OWN_CONTAINERS
+from webhook.core.decision_input import PodFacts
+from webhook.core.patch.received_command import ContainerList, received_command
+from webhook.core.patch.self_check import Operation, check_note
+
+_ANNOTATIONS = {f"/metadata/annotations/{key.replace('/', '~1')}": key for key in OWN_ANNOTATIONS}
+_match_container = re.compile(
+    "/spec/(initContainers|containers)/(0|[1-9][0-9]{0,3})/(command|volumeMounts|volumeMounts/-)"
+).fullmatch
+_MAX_PATHS = 1_024
+
+
+def is_usual_and_allowed(pod: PodFacts, operations: Sequence[Operation]) -> bool:
+    """Return whether a patch applies to a pod and makes only changes that podsettle may make.
+
+    False also stands for a patch that has to be applied to find out. Raises PatchError for a note
+    that must not be shown.
+    """
+    lists = {"initContainers": pod.init_containers or (), "containers": pod.containers or ()}
+    paths = set()
+    for operation in operations:
+        name, path, value = operation["op"], operation["path"], operation.get("value")
+        if path in paths or "/spec/initContainers/0" in paths:
+            return False
+        paths.add(path)
+        key = _ANNOTATIONS.get(path)
+        if key is not None:
+            if name != "add" or pod.annotations is None or type(value) is not str:
+                return False
+            if key in MAX_NOTE_BYTES and value != pod.annotations.get(key):
+                check_note(key, value)
+            continue
+        place = _parse(path)
+        if place is not None:
+            where, index, field = place
+            if index >= len(lists[where]):
+                return False
+            container = lists[where][index]
+            if container.name in OWN_CONTAINERS:
+                return False
+            if field == "command":
+                if not (
+                    name == "replace"
+                    and container.command
+                    and type(value) is list
+                    and value[-1:] == [received_command(where, index)]
+                ):
+                    return False
+            elif (
+                name != "add"
+                or container.omits_command_and_mounts
+                or container.has_mounts is not field.endswith("-")
+                or len(value if field == "volumeMounts" else [value]) != 1  # type: ignore[arg-type]
+            ):
+                return False
+        elif name != "add" or not _adds_helper(pod, path, value):
+            return False
+    return True
+
+
+def _adds_helper(pod: PodFacts, path: str, value: object) -> bool:
+    """Return whether `add` appends the helper's volume, or puts its init container first."""
+    if path == "/spec/volumes/-":
+        is_free = pod.volume_count is not None and pod.helper_volume is None
+    else:
+        names = {each.name for each in pod.init_containers or ()}
+        is_free = (
+            path == "/spec/initContainers/0"
+            and pod.init_containers is not None
+            and OWN_CONTAINERS.isdisjoint(names)
+            and all(each.name != HELPER for each in pod.containers or ())
+        )
+    return is_free and isinstance(value, dict) and value.get("name") == HELPER
+
+
+@lru_cache(_MAX_PATHS)
+def _parse(path: str) -> tuple[ContainerList, int, str] | None:
+    """Return the list, the index and the field of a container that a path names, or None."""
+    found = _match_container(path)
+    if found is None:
+        return None
+    where, index, field = found.groups()
+    return ("containers" if where == "containers" else "initContainers"), int(index), field
