@@ -71,15 +71,25 @@ class _Head:
         return types[0].partition(b";")[0].strip().lower() == b"application/json"
 
     @property
+    def has_other_line_ends(self) -> bool:
+        return re.search(rb"[\r\n]", b"".join(self.lines)) is not None
+
+    @property
     def has_ambiguous_lines(self) -> bool:
-        has_other_ends = re.search(rb"[\r\n]", b"".join(self.lines)) is not None
         is_continued = any(line[:1] in (b" ", b"\t") for line in self.lines[1:])
-        names = [line.partition(b":")[0].lower() for line in self.lines]
-        return has_other_ends or is_continued or names.count(b"content-length") > 1
+        found = re.findall(rb"(?i)^content-length:(.*)$", b"\n".join(self.lines), re.MULTILINE)
+        return is_continued or b"," in b",".join(found)
+
+
+def _has_bare_line_feed(data: bytes) -> bool:
+    """Return whether a head has one, as far as the server reads it. It needs no end to be seen."""
+    return re.search(rb"(?<!\r)\n", data[: DEFAULT_LIMITS.max_header_bytes]) is not None
 
 
 REFUSALS: dict[str, tuple[int, Callable[[_Head], bool]]] = {
+    "bare line feed": (400, lambda head: _has_bare_line_feed(head.data)),
     "long head": (431, lambda head: len(head.data) > DEFAULT_LIMITS.max_header_bytes),
+    "other line ends": (400, lambda head: head.has_other_line_ends),
     "many headers": (431, lambda head: head.data.count(b"\n") > 102),
     "ambiguous lines": (400, lambda head: head.has_ambiguous_lines),
     "other coding": (411, lambda head: head.error_status == 501),
@@ -106,14 +116,17 @@ REFUSALS: dict[str, tuple[int, Callable[[_Head], bool]]] = {
 def first_request(data: bytes) -> Sent:
     """Return the first request of some bytes, before which there is no empty line."""
     text, end, rest = data.partition(HEAD_END)
+    method = b"HEAD" if text.startswith(b"HEAD ") else b"GET"
+    if _has_bare_line_feed(text):
+        return Sent("bare line feed", data, method=method)
     if not end and len(text) <= DEFAULT_LIMITS.max_header_bytes:
         return Sent(INCOMPLETE, data)
     head = _Head(text + end)
-    method = head.request.method
-    for name, (status, applies) in REFUSALS.items():
+    if head.error_status == 0:
+        method = head.request.method
+    for name, (_status, applies) in REFUSALS.items():
         if applies(head):
-            # The answer to a head that is not read to its end has a body.
-            return Sent(name, data, method=b"GET" if status in (400, 431) else method)
+            return Sent(name, data, method=method)
     body = rest[: head.length]
     asked = b",".join(head.values(b"connection")).lower()
     closes = head.request.http_version == b"1.0" or b"close" in asked

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 from webhook.server.connections.protocol import ReviewProtocol, ReviewServer, State
-from webhook.server.connections.server_clock import ServerClock
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
 from webhook.server.reviews.answer import Refusal
@@ -117,7 +116,7 @@ class MemoryServer:
             handler=self.handler,  # type: ignore[arg-type]
             is_ready=lambda: self.is_ready,
             needs_certificate=needs_certificate,
-            clock=ServerClock(wall_clock),
+            wall_clock=wall_clock,
         )
 
     def connect(self, **extra: Any) -> MemoryClient:

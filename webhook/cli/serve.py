@@ -129,7 +129,7 @@ class ServeOptions:
     docs_url: str | None = _option(
         type=Parsed("url", _parse_docs_url),
         metavar="URL",
-        help="Where you publish docs/why-was-my-pod-changed.md. podsettle writes the URL into the "
+        help="Where you publish docs/reasons.md. podsettle writes the URL into the "
         "annotation podsettle.dev/summary of the pods that it changes.",
     )
     tls: Literal["files", "self-managed"] = _option(
@@ -246,6 +246,8 @@ def _run(options: ServeOptions) -> None:
         raise InputError("--drain-quiet is longer than --drain-limit, so it would have no effect")
     if options.port == options.web_port != 0:
         raise InputError(f"--port and --web-port are both {options.port}, and have to differ")
+    if not options.host:
+        raise InputError("--host is empty: give an address, such as 127.0.0.1, or :: for all")
     try:
         parts = _build_cluster_parts(options)
         context = parts.certificates.context
@@ -264,6 +266,10 @@ def _run(options: ServeOptions) -> None:
     if options.manifests is not None:
         # A server without a cluster changes no real pods, so the helper image need not exist.
         linger_image = linger_image or PLACEHOLDER_IMAGE
+        if options.listens_on_network:
+            clients = f"any client of {_url(options.host, web_listener.getsockname()[1])}"
+            warning = f"{clients} can use /preview, /view and /metrics without a token"
+            _warn(options, f"warning: {warning}")
         message = _banner(options, listener, web_listener, parts.source, options.manifests)
     components = build_components(
         parts.source,
@@ -374,9 +380,6 @@ def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
         raise InputError(f"--manifests: {error}") from None
     for problem in source.problems:
         _warn(options, str(problem))
-    if options.listens_on_network:
-        clients = f"any client of {options.host}:{options.web_port}"
-        _warn(options, f"warning: {clients} can use /preview, /view and /metrics without a token")
     return _parts_of(source, FileSource(CertificateDirectory(options.certs_dir)))
 
 

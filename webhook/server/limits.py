@@ -55,7 +55,8 @@ class Limits:
     """Limits for connections, requests and answers.
 
     The memory of all connections is limited by `memory_bytes`, by `max_connections` times the
-    buffers of a TLS connection, and by `max_web_connections` times 64 KiB in uvicorn's protocol.
+    buffers of a TLS connection, and by `max_web_connections` times 320 KiB: 64 KiB in uvicorn's
+    protocol, and a text for a preview.
     """
 
     handshake_timeout_seconds: float = 10.0
@@ -115,10 +116,10 @@ class Limits:
     alone, the reviews of an attacker with `?timeout=30s` would be decided after 5 s in the queue,
     and those of an API server with a timeout of 2 s would be shed after 0.35 s."""
     max_connections: int = 1000
-    """Maximum number of connections. Above it, the one whose last answer is the oldest is closed,
-    so that a client with many connections cannot lock out the API server. An API server keeps up to
-    25 idle connections, and has up to 200 mutating requests in flight by default. An idle
-    connection takes 50 to 200 KiB, depending on how much it once received at a time."""
+    """Maximum number of connections. Above it, one of those whose last answer is the oldest is
+    closed, so that a client with many connections cannot lock out the API server. An API server
+    keeps up to 25 idle connections, and has up to 200 mutating requests in flight by default. An
+    idle connection takes 50 to 200 KiB, depending on how much it once received at a time."""
     max_closing: int = 200
     """Maximum number of those connections that the server has closed and the client has not. Above
     it, the oldest one of them is aborted. Each occupies 100 KiB or more."""

@@ -1,8 +1,7 @@
 """The server process: two ports with TLS, the application behind uvicorn, and a graceful shutdown.
 
 uvicorn stops immediately after a signal. podsettle continues to answer for a while, as
-`webhook.server.drain` explains. Therefore its own signal handlers replace those of uvicorn, and
-`should_exit` is set when the drain has finished.
+`webhook.server.drain` explains.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -19,13 +19,13 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp
 
-from webhook.process_memory import tune_memory_for_server
+from webhook.process_memory import malloc_trim, tune_memory_for_server
 from webhook.server.components import Components
 from webhook.server.connections.accept import accept_connections
-from webhook.server.connections.open_file_limit import allow_sockets
 from webhook.server.connections.protocol import ReviewProtocol
 from webhook.server.connections.web import WebProtocol
-from webhook.server.drain import Drain
+from webhook.server.limits import Limits
+from webhook.tls.context import server_context
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,12 @@ _SEND_BUFFER_BYTES = 256 * 1024
 _RECEIVE_BUFFER_BYTES = 32 * 1024
 """Size of a socket's receive buffer. For each connection, uvloop keeps several times the memory of
 what it once received at a time: up to 1.1 MiB by default, and up to 0.3 MiB with this size."""
+_TRIM_SECONDS = 60.0
+_TRIM_CONNECTIONS = 500
+"""Minimum number of new connections in this time after which memory is returned. Waves of 900
+connections leave 25 MB each in the heap."""
+_OTHER_FILES = 256
+"""Files, pipes, and connections to the API server and to registries."""
 _IN_FLIGHT_TIMEOUT_SECONDS = 10
 """Time limit for requests that are still in flight when the drain has finished."""
 _POLL_SECONDS = 0.1
@@ -74,6 +80,40 @@ def listen(host: str, port: int, hint: str) -> socket.socket:
     return listener
 
 
+def raise_open_file_limit(limits: Limits) -> None:
+    """Raise the soft limit on open files, as Go programs do, so that accepting never fails.
+
+    If the hard limit is lower than what all connections need, log a warning.
+    """
+    needed = _OTHER_FILES + limits.max_connections + limits.max_web_connections
+    needed += limits.max_handshakes + limits.max_web_handshakes
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != hard < needed:
+        log.warning(
+            "open files: the hard limit of %d is too low for many clients: above it, podsettle may "
+            "stop accepting connections; raise it to %d (ulimit -Hn)",
+            hard,
+            needed,
+        )
+        needed = hard
+    if resource.RLIM_INFINITY != soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def web_context(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Return a context with the certificate that `context` has at the time of each handshake.
+
+    It never asks for a client certificate. Browsers would show a dialog.
+    """
+
+    def take_certificate(connection: ssl.SSLObject, _name: object, _web: object) -> None:
+        connection.context = context
+
+    web = server_context()
+    web.sni_callback = take_certificate
+    return web
+
+
 def serve(
     app: ASGIApp,
     components: Components,
@@ -86,85 +126,83 @@ def serve(
     SIGTERM or SIGINT starts the drain. The server exits when the drain has finished, or at the
     second signal.
     """
-    limits = components.limits
-    connections = limits.max_connections + limits.max_web_connections
-    allow_sockets(connections + limits.max_handshakes + limits.max_web_handshakes)
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        h11_max_incomplete_event_size=limits.max_header_bytes,
-        headers=[("Connection", "close")],
-        access_log=False,
-        log_config=None,
-        # A client could choose its address by X-Forwarded-For, and each address has a share of some
-        # limits.
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=_IN_FLIGHT_TIMEOUT_SECONDS,
-        ws="none",
-    )
-    logging.getLogger("uvicorn.error").addFilter(_is_no_warning)
+    raise_open_file_limit(components.limits)
     tune_memory_for_server()
-    server = _Server(config, components, context, listener, web_listener)
+    server = Server(app, components, context, listener, web_listener)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve_until_drained(server, components.drain))
+        runner.run(server.serve(sockets=[]))
 
 
-def _is_no_warning(record: logging.LogRecord) -> bool:
-    """Return False for uvicorn's warnings. A client can cause one with each invalid request."""
-    return record.levelno != logging.WARNING
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server, whose connections come from the accept loops of both ports."""
+class Server(uvicorn.Server):
+    """uvicorn's server, with accept loops and signal handlers of podsettle."""
 
     def __init__(
         self,
-        config: uvicorn.Config,
+        app: ASGIApp,
         components: Components,
         context: ssl.SSLContext,
         listener: socket.socket,
         web_listener: socket.socket,
     ) -> None:
+        limits = components.limits
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            h11_max_incomplete_event_size=limits.max_header_bytes,
+            headers=[("Connection", "close")],
+            access_log=False,
+            log_config=None,
+            # A client could choose its address by X-Forwarded-For, and each address has a share of
+            # some limits.
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=_IN_FLIGHT_TIMEOUT_SECONDS,
+            ws="none",
+        )
+        # A client can cause a warning with each invalid request.
+        logging.getLogger("uvicorn.error").addFilter(_is_no_warning)
         super().__init__(config)
-        self._limits = components.limits
+        self._drain = components.drain
         self._reviews = components.review_server
-        self._context = context
-        self._listeners = listener, web_listener
-        self._accepting: list[asyncio.Task[None]] = []
         self._web_connections: dict[WebProtocol, None] = {}
+        web = web_context(context)
+        self._ports = (
+            (listener, context, self._new_review_protocol, limits.max_handshakes, limits),
+            (web_listener, web, self._new_web_protocol, limits.max_web_handshakes, limits),
+        )
+        self._new_connections = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _new_review_protocol(self) -> asyncio.BaseProtocol:
+        self._new_connections += 1
+        return ReviewProtocol(self._reviews, asyncio.get_running_loop())
+
+    def _new_web_protocol(self) -> asyncio.BaseProtocol:
+        self._new_connections += 1
+        return WebProtocol(
+            self._web_connections,
+            self._reviews.handler.limits,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the application, and then the accept loops."""
+        """Replace uvicorn's signal handlers, start the application, and then the accept loops."""
+        loop = asyncio.get_running_loop()
+        # Python allows signal handlers in the main thread only. Tests serve in other threads.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.handle_signal)
+        self._exiting = loop.create_task(self._exit_when_drained())
         await super().startup(sockets)
-        if self.should_exit:
-            return
-        loop, limits = asyncio.get_running_loop(), self._limits
-
-        def new_web_protocol() -> asyncio.BaseProtocol:
-            return WebProtocol(
-                self._web_connections,
-                limits,
-                config=self.config,
-                server_state=self.server_state,
-                app_state=self.lifespan.state,
-            )
-
-        def new_review_protocol() -> asyncio.BaseProtocol:
-            return ReviewProtocol(self._reviews, loop)
-
-        reviews, web = self._listeners
-        self._accepting = [
-            loop.create_task(accept_connections(listener, self._context, new, handshakes, limits))
-            for listener, new, handshakes in (
-                (reviews, new_review_protocol, limits.max_handshakes),
-                (web, new_web_protocol, limits.max_web_handshakes),
-            )
-        ]
+        if not self.should_exit:
+            running = (self._trim_memory(), *(accept_connections(*port) for port in self._ports))
+            self._tasks = [loop.create_task(each) for each in running]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close both ports, let all connections end, and stop the application."""
-        for task in self._accepting:
+        for task in self._tasks:
             task.cancel()
         ended = asyncio.create_task(self._reviews.shutdown())
         for _ in range(int(_IN_FLIGHT_TIMEOUT_SECONDS / _POLL_SECONDS)):
@@ -173,54 +211,42 @@ class _Server(uvicorn.Server):
             await asyncio.wait((ended,), timeout=_POLL_SECONDS)
         ended.cancel()
         await super().shutdown(sockets)
-
-
-async def _serve_until_drained(server: uvicorn.Server, drain: Drain) -> None:
-    """Run the server, and a task that makes it exit."""
-    # The task begins when `server.serve` waits for the first time. By then uvicorn has installed
-    # its signal handlers, so that the handlers of this module replace them.
-    shutdown = asyncio.create_task(_exit_when_drained(server, drain))
-    try:
-        await server.serve(sockets=[])
-        if server.force_exit:
+        if self.force_exit:
             # uvicorn then leaves it out, and the cancelled lifespan would log a traceback.
-            await server.lifespan.shutdown()
-    finally:
-        shutdown.cancel()
+            await self.lifespan.shutdown()
+
+    async def _trim_memory(self) -> None:
+        """Return the memory of connections that have ended, if there were many."""
+        while True:
+            await asyncio.sleep(_TRIM_SECONDS)
+            if self._new_connections >= _TRIM_CONNECTIONS:
+                await asyncio.to_thread(malloc_trim)
+            self._new_connections = 0
+
+    def handle_signal(self) -> None:
+        """Start the drain. At the second signal, exit immediately."""
+        if self._drain.started:
+            self.should_exit = self.force_exit = True
+        self._drain.start()
+
+    async def _exit_when_drained(self) -> None:
+        drain = self._drain
+        while not drain.started:  # noqa: ASYNC110 (tests start the drain from another thread)
+            await asyncio.sleep(_POLL_SECONDS)
+        log.info(
+            "shutting down: exit after %g s without reviews, at most %g s; "
+            "send the signal again to exit now",
+            drain.idle_seconds,
+            drain.timeout_seconds,
+        )
+        while not self.should_exit:
+            finished = drain.finished()
+            # If the event loop was busy until now, sockets may contain reviews that were not read.
+            # One iteration of the loop reads them, so that they restart the drain's idle time.
+            await asyncio.sleep(0 if finished else _POLL_SECONDS)
+            if finished and drain.finished():
+                self.should_exit = True
 
 
-async def _exit_when_drained(server: uvicorn.Server, drain: Drain) -> None:
-    """Handle signals, and make the server exit when the drain has finished."""
-    # Python allows signal handlers in the main thread only. Tests serve in other threads.
-    if threading.current_thread() is threading.main_thread():
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _handle_signal, server, drain)
-    while not drain.started:  # noqa: ASYNC110 (tests start the drain from another thread)
-        await asyncio.sleep(_POLL_SECONDS)
-    log.info(
-        "shutting down: exit after %g s without reviews, at most %g s; "
-        "send the signal again to exit now",
-        drain.idle_seconds,
-        drain.timeout_seconds,
-    )
-    while not await _has_finished(drain):  # noqa: ASYNC110 (the drain ends with the time)
-        await asyncio.sleep(_POLL_SECONDS)
-    server.should_exit = True
-
-
-def _handle_signal(server: uvicorn.Server, drain: Drain) -> None:
-    """Start the drain. At the second signal, make the server exit immediately."""
-    if drain.started:
-        server.should_exit = server.force_exit = True
-    drain.start()
-
-
-async def _has_finished(drain: Drain) -> bool:
-    """Return whether the drain has finished, and no review arrived in the meantime."""
-    if not drain.finished():
-        return False
-    # If the event loop was busy until now, sockets may contain reviews that have not been read.
-    # One iteration of the loop reads them, so that they restart the drain's idle time.
-    await asyncio.sleep(0)
-    return drain.finished()
+def _is_no_warning(record: logging.LogRecord) -> bool:
+    return record.levelno != logging.WARNING

@@ -134,13 +134,10 @@ def test_idle_connections_to_the_web_port_are_ended_by_their_lifetime(tmp_path: 
 # Handshakes
 
 
-FIRST = pytest.mark.parametrize(
+@BOTH_PORTS
+@pytest.mark.parametrize(
     "first", [b"", b"\x16\x03\x01\x40\x00", client_hello()], ids=["silent", "record", "hello"]
 )
-
-
-@BOTH_PORTS
-@FIRST
 def test_half_open_handshakes_are_limited_by_their_number(
     tmp_path: Path, first: bytes, web: bool
 ) -> None:
@@ -153,21 +150,6 @@ def test_half_open_handshakes_are_limited_by_their_number(
     ):
         half_open.open_plain(3 * limit, first)
         half_open.await_open(limit)
-        others.await_answers()
-
-
-@BOTH_PORTS
-@FIRST
-def test_half_open_handshakes_are_ended_by_the_handshake_timeout(
-    tmp_path: Path, first: bytes, web: bool
-) -> None:
-    with (
-        limited_server(tmp_path, handshake_timeout_seconds=5) as server,
-        sending_reviews(server) as others,
-        flood(server, web=web) as half_open,
-    ):
-        half_open.open_plain(40, first)
-        half_open.await_open(0)
         others.await_answers()
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.limited_server import limited_server
 from tests.support.process import RunningServer
 from tests.support.waiting import TIMEOUT_SECONDS
-from tools.build import poster
+from tools.build import tool
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ def check_go_client(
 ) -> None:
     """Post bodies with Go's HTTP client, and check that it reads the same answer each time."""
     url = (server.web_url if web else server.url) + path
-    command = [poster(), server.ca, url, content_type, length, REQUESTS, framing]
+    command = [tool("poster"), server.ca, url, content_type, length, REQUESTS, framing]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=True
     )

@@ -143,7 +143,8 @@ def test_new_certificates_are_served_without_a_restart(tmp_path: Path) -> None:
         def trusted() -> bool:
             try:
                 with server.client() as client:
-                    return client.get("/livez").status_code == 200
+                    paths = (f"{server.url}/livez", f"{server.web_url}/version")
+                    return all(client.get(path).status_code == 200 for path in paths)
             except httpx.TransportError:
                 return False
 

@@ -8,7 +8,7 @@ refused. Empty lines before a head are ignored.
 | POST of JSON to /mutate with a Content-Length, `Expect: 100-continue` included   | review |
 | GET or HEAD of /livez or /readyz without a body                                  | probe  |
 | refused by h11; a line feed or carriage return without the other; a continued    | 400    |
-| line; two Content-Lengths; neither HTTP/1.0 nor HTTP/1.1                         |        |
+| line; more than one Content-Length; neither HTTP/1.0 nor HTTP/1.1                |        |
 | a review of a client without a certificate, if the server needs one              | 403    |
 | another path, and a target that is no path                                       | 404    |
 | another method                                                                   | 405    |
@@ -23,7 +23,6 @@ An Upgrade is ignored, as RFC 9110, 7.8 allows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,15 +45,11 @@ _PROBE_PATHS = (b"/livez", b"/readyz")
 _LENGTH = b"\r\nContent-Length: "
 """As Go and curl write it."""
 _MAX_DIGITS = 10
-_INVALID_LINE_END = re.compile(rb"(?<!\r)\n|\r(?!\n)|\n[ \t]")
-"""A line feed or carriage return alone, or a continued line."""
-_INVALID = Refusal(400, "Invalid HTTP request received.")
-"""uvicorn answers an invalid request with the same text."""
+_LENGTHS = re.compile(rb"\r\ncontent-length:([^\r]*)", re.IGNORECASE)
 _OTHER_PATH = Refusal(
     404, "This port serves /mutate, /livez and /readyz. All other paths are on --web-port."
 )
 _NO_LENGTH = Refusal(411, "Send a Content-Length, and no Transfer-Encoding.")
-_TOO_MANY_HEADERS = Refusal(431, f"A request may have {MAX_HEADERS} headers.")
 
 
 class RequestHead(NamedTuple):
@@ -80,62 +75,60 @@ class RequestHead(NamedTuple):
 
 def read_head(head: bytes) -> RequestHead:
     """Parse a complete head, which ends with its first HEAD_END."""
-    return _read_cached(head) if len(head) <= MAX_CACHED_HEAD_BYTES else _read(head, _parse)
+    return _read_cached(head) if len(head) <= MAX_CACHED_HEAD_BYTES else _parse(head)
 
 
-def _read(head: bytes, parse: Callable[[bytes], RequestHead]) -> RequestHead:
-    """Replace the Content-Length before the head is parsed.
-
-    Heads of one API server differ in the Content-Length only. To parse a head takes nearly as long
-    as a decision, so the head without this number is the key of a cache.
-    """
-    begin = head.find(_LENGTH) + len(_LENGTH)
-    end = head.find(b"\r\n", begin)
-    digits = head[begin:end]
-    is_post = head.startswith(b"POST ") and begin >= len(_LENGTH)
-    if not (is_post and digits.isdigit() and len(digits) <= _MAX_DIGITS):
-        return _parse(head)
-    found = parse(head[:begin] + b"1" + head[end:])
-    return found if found.refusal else found._replace(length=int(digits))
+def invalid_head(head: bytes, cause: str = "a line end other than CR LF") -> RequestHead:
+    """Return what the beginning of an invalid head says."""
+    # uvicorn answers an invalid request with the same text.
+    refusal = Refusal(400, "Invalid HTTP request received.")
+    return RequestHead(refusal, cause, is_head=head.startswith(b"HEAD "))
 
 
 def _parse(head: bytes) -> RequestHead:
-    if head.count(b"\n") > MAX_HEADERS + 2:  # The request line, and the empty line at the end.
-        return RequestHead(_TOO_MANY_HEADERS)
-    if _INVALID_LINE_END.search(head):
-        return RequestHead(_INVALID, "a line end other than CR LF, or a continued line")
-    # h11 takes equal Content-Lengths for one, but `read_head` has replaced the first of them.
-    if head.lower().count(b"\r\ncontent-length:") > 1:
-        return RequestHead(_INVALID, "more than one Content-Length")
+    lines = head.count(b"\r\n")
+    if head.count(b"\n") != lines or head.count(b"\r") != lines:
+        return invalid_head(head)
+    is_head = head.startswith(b"HEAD ")
+    if lines > MAX_HEADERS + 2:  # The request line, and the empty line at the end.
+        text = f"A request may have {MAX_HEADERS} headers."
+        return RequestHead(Refusal(431, text), is_head=is_head)
+    if b"\n " in head or b"\n\t" in head:
+        return invalid_head(head, "a continued line")
+    # h11 takes equal Content-Lengths for one, in one header as well as in two.
+    if b"," in b",".join(_LENGTHS.findall(head)):
+        return invalid_head(head, "more than one Content-Length")
     connection = h11.Connection(h11.SERVER)
     connection.receive_data(head)
     try:
         request = connection.next_event()
     except h11.RemoteProtocolError as error:
         if error.error_status_hint == 501:  # An unknown Transfer-Encoding.
-            return RequestHead(_NO_LENGTH)
-        return RequestHead(_INVALID, str(error))
+            return RequestHead(_NO_LENGTH, is_head=is_head)
+        return invalid_head(head, str(error))
     assert isinstance(request, h11.Request)  # noqa: S101
     headers = dict(request.headers)
     if request.http_version not in (b"1.0", b"1.1"):
-        return RequestHead(_INVALID, "neither HTTP/1.0 nor HTTP/1.1")
+        return invalid_head(head, "neither HTTP/1.0 nor HTTP/1.1")
     target, _, query = request.target.partition(b"?")
-    path, method = target.decode("latin-1"), request.method
     length = int(headers.get(b"content-length", b"0"))
-    is_head = method == b"HEAD"
+    has_coding = b"transfer-encoding" in headers
+    refusal = None
     if target in _PROBE_PATHS:
-        if method not in (b"GET", b"HEAD"):
-            return RequestHead(Refusal(405, "GET this path."), is_head=is_head)
-        if length or b"transfer-encoding" in headers:
-            return RequestHead(Refusal(413, "A probe has no body."), is_head=is_head)
-    elif path not in ADMISSION_PATHS:
-        return RequestHead(_OTHER_PATH, is_head=is_head)
-    elif method != b"POST":
-        return RequestHead(Refusal(405, "POST an AdmissionReview here."), is_head=is_head)
-    elif b"transfer-encoding" in headers or b"content-length" not in headers:
-        return RequestHead(_NO_LENGTH)
+        if request.method not in (b"GET", b"HEAD"):
+            refusal = Refusal(405, "GET this path.", b"GET, HEAD")
+        elif length or has_coding:
+            refusal = Refusal(413, "A probe has no body.")
+    elif target.decode("latin-1") not in ADMISSION_PATHS:
+        refusal = _OTHER_PATH
+    elif request.method != b"POST":
+        refusal = Refusal(405, "POST an AdmissionReview here.", b"POST")
+    elif has_coding or b"content-length" not in headers:
+        refusal = _NO_LENGTH
     elif not is_json(request.headers):
-        return RequestHead(Refusal(415, "send Content-Type: application/json"))
+        refusal = Refusal(415, "send Content-Type: application/json")
+    if refusal is not None:
+        return RequestHead(refusal, is_head=is_head)
     close = request.http_version == b"1.0" or any(
         name == b"connection" and b"close" in value.lower() for name, value in request.headers
     )
@@ -154,4 +147,14 @@ _parse_cached = lru_cache(maxsize=_CACHED_HEADS)(_parse)
 
 @lru_cache(maxsize=_CACHED_HEADS)
 def _read_cached(head: bytes) -> RequestHead:
-    return _read(head, _parse_cached)
+    """Replace the Content-Length before the head is parsed.
+
+    Heads of one API server differ in the Content-Length only. To parse a head takes nearly as long
+    as a decision, so the head without this number is the key of a cache.
+    """
+    before, name, rest = head.partition(_LENGTH)
+    digits, _, after = rest.partition(b"\r")
+    if not (digits.isdigit() and len(digits) <= _MAX_DIGITS and head.startswith(b"POST ")):
+        return _parse(head)
+    found = _parse_cached(b"%b%b1\r%b" % (before, name, after))
+    return found if found.refusal else found._replace(length=int(digits))

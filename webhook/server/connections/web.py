@@ -1,14 +1,14 @@
-"""Connections of the web port: uvicorn's own protocol, behind the bounds that it does not have.
+"""Connections of the web port: uvicorn's own protocol, with the bounds that it does not have.
 
 Each connection answers one request, because the setting `headers` adds `Connection: close` to every
-answer. What the bounds are:
+answer. The bounds, at each of which a connection is aborted:
 
-- **The number of connections.** Above it, the oldest one is aborted.
-- **One lifetime**, at the end of which the connection is aborted.
-- **The head and the trailers.** h11 measures an incomplete head only, so data reaches it in small
-  pieces. It takes 2 µs for each header, so the headers of the head are counted.
-- **The number of chunks.** h11 takes 6 µs for each, so 64 KiB of small chunks would delay all
-  reviews by 64 ms.
+- **The number of connections.** Above it, the oldest one ends.
+- **One lifetime.**
+- **The number of lines** in the head, in the trailers, and between chunks. h11 takes 2 µs for each
+  header and 6 µs for each chunk, so 64 KiB of them would delay all reviews by 64 ms.
+- **The length of head and trailers.** h11 measures them while they are incomplete, so data reaches
+  it in small pieces.
 
 This is all that is used of uvicorn beyond its settings. test_uvicorn_contract.py tests it:
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from math import inf
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -31,11 +32,9 @@ from webhook.server.connections.request_head import MAX_HEADERS
 from webhook.server.limits import Limits
 
 _PIECE_BYTES = 8 * 1024
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,20}")
 MAX_CHUNKS = 2000
-"""Maximum number of chunks of a body. A chunk has two carriage returns, which are counted, and JSON
-and YAML have usually none. Clients send chunks of some KiB."""
-_HEAD_END = re.compile(rb"\n\r?\n")
-"""The end of a head, as h11 finds it."""
+"""Maximum number of chunks of a body. Clients send chunks of some KiB."""
 
 
 class WebProtocol(asyncio.Protocol):
@@ -46,45 +45,35 @@ class WebProtocol(asyncio.Protocol):
     ) -> None:
         """Keep the connection in `connections`, those of the port, the oldest one first."""
         self._inner = H11Protocol(**uvicorn)
-        self._transport: asyncio.Transport
-        self._open = connections
+        self._accepted: asyncio.Transport
+        self._port_connections = connections
         self._limits = limits
-        self._head: bytes | None = b""
-        """The received part of the head, or None if it is complete."""
-        self._chunk_lines: int | None = None
-        """The number of carriage returns in a chunked body."""
+        self._lines_left = MAX_HEADERS + 2  # The request line, and the empty line at the end.
+        self._line = b""
+        """The received part of a line."""
+        self._bytes_to_line: float = 0
+        """The number of bytes before the next line: the rest of a chunk, or all after the last."""
+        self._has_chunks = self._is_in_chunks = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the lifetime. Abort the oldest connection if there are too many."""
-        self._transport = transport
         self._inner.connection_made(transport)
+        self._accepted = transport
         seconds = self._limits.web_timeout_seconds
         self._lifetime = asyncio.get_running_loop().call_later(seconds, transport.abort)
-        self._open[self] = None
-        if len(self._open) > self._limits.max_web_connections:
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            oldest._transport.abort()
+        self._port_connections[self] = None
+        if len(self._port_connections) > self._limits.max_web_connections:
+            oldest = next(iter(self._port_connections))
+            del self._port_connections[oldest]
+            oldest._accepted.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Pass data on in pieces, unless there are too many headers or chunks."""
-        body = data
-        if self._head is not None:
-            self._head += data
-            found = _HEAD_END.search(self._head)
-            head = self._head[: found.end()] if found else self._head
-            body = self._head[len(head) :]
-            if head.count(b"\n") > MAX_HEADERS + 2:
-                self._transport.abort()
-            if found:
-                self._head = None
-                self._chunk_lines = 0 if b"\ntransfer-encoding:" in head.lower() else None
-        if self._chunk_lines is not None:
-            self._chunk_lines += body.count(b"\r")
-            if self._chunk_lines > 2 * MAX_CHUNKS:
-                self._transport.abort()
+        """Pass data on in pieces, unless there are too many lines."""
+        self._count_lines(data)
+        if self._lines_left < 0:
+            self._accepted.abort()
         for begin in range(0, len(data), _PIECE_BYTES):
-            if not self._transport.is_closing():
+            if not self._accepted.is_closing():
                 self._inner.data_received(data[begin : begin + _PIECE_BYTES])
 
     def eof_received(self) -> None:
@@ -103,4 +92,35 @@ class WebProtocol(asyncio.Protocol):
         """Forget the connection."""
         self._inner.connection_lost(exc)
         self._lifetime.cancel()
-        self._open.pop(self, None)
+        self._port_connections.pop(self, None)
+
+    def _count_lines(self, data: bytes) -> None:
+        while data and self._lines_left >= 0:
+            if self._bytes_to_line:
+                count = min(self._bytes_to_line, len(data))
+                self._bytes_to_line -= count
+                data = data[int(count) :]
+                continue
+            begin, end, data = data.partition(b"\n")
+            self._line += begin
+            if end:
+                line, self._line = self._line.removesuffix(b"\r"), b""
+                self._lines_left -= 1
+                self._end_line(line)
+
+    def _end_line(self, line: bytes) -> None:
+        """Find what follows a line. h11 refuses the request if the line is invalid."""
+        if self._is_in_chunks:
+            size = _CHUNK_SIZE.match(line)
+            if size is not None and int(size[0], 16):
+                self._bytes_to_line = int(size[0], 16) + len(b"\r\n")
+            else:  # Trailers, and an empty line.
+                self._has_chunks = self._is_in_chunks = False
+                self._lines_left = MAX_HEADERS + 1
+        elif line:
+            self._has_chunks |= line.lower().startswith(b"transfer-encoding:")
+        elif self._has_chunks:
+            self._is_in_chunks = True
+            self._lines_left = MAX_CHUNKS
+        else:
+            self._bytes_to_line = inf

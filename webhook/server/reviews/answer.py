@@ -13,3 +13,5 @@ class Refusal(NamedTuple):
 
     status: int
     text: str
+    allow: bytes = b""
+    """The value of the header Allow, for the status 405."""

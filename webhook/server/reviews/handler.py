@@ -91,7 +91,8 @@ class ReviewHandler:
         try:
             if self._is_overloaded(queued_seconds, timing.deadline_seconds):
                 message = (
-                    f"this review waited {queued_seconds:.2g} s: "
+                    f"this review waited {queued_seconds:.2g} s of the "
+                    f"{timing.deadline_seconds:.2g} s that its timeout leaves: "
                     "more reviews arrive than can be answered in time"
                 )
                 answer = allow_unread(body, Reason.OVERLOADED, message)

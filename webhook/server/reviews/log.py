@@ -1,7 +1,7 @@
 """The log of decisions: one line for each review of a covered pod.
 
 The lines of at most 20 ms are one record of `logging`. With one record for each line, behind a
-MemoryHandler, the server answered a quarter fewer reviews in a second of CPU time (decision 18).
+MemoryHandler, the server answered a quarter fewer reviews in a second of CPU time.
 """
 
 from __future__ import annotations

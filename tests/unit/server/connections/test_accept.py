@@ -138,6 +138,9 @@ def test_client_certificates_of_another_ca_give_one_line_in_ten_seconds(
                 raise ConnectionError
         await_that(lambda: caplog.messages, "the failure is logged")
         assert is_served(server, web=False)
+        # The web port asks for no certificate, so none is sent.
+        client = server.connect(trustme.CA().issue_cert("browser.test"), web=True)
+        assert client.get("/version").status == 200
     (line,) = [message for message in caplog.messages if "handshake" in message]
     assert line.startswith("TLS handshake with ('127.0.0.1', ")
     assert "the certificate of the client is refused: unable to get local issuer" in line

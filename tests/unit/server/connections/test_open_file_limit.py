@@ -9,11 +9,13 @@ import pytest
 
 _CODE = """
 import logging, resource, sys
-from webhook.server.connections.open_file_limit import allow_sockets
+from webhook.server.limits import Limits
+from webhook.server.run import raise_open_file_limit
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 soft, hard, count = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-allow_sockets(count)
+none = dict.fromkeys(("max_web_connections", "max_handshakes", "max_web_handshakes"), 0)
+raise_open_file_limit(Limits(max_connections=count, **none))
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 

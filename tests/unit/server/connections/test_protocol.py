@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.support.manual_loop import ManualLoop
 from tests.support.memory_server import (
     BODY_SECONDS,
     INVALID,
@@ -22,7 +21,6 @@ from tests.support.memory_server import (
     post,
 )
 from webhook.server.connections.protocol import State
-from webhook.server.connections.server_clock import ServerClock
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.reviews.handler import GUARANTEED_DECISION_BYTES
 
@@ -53,8 +51,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    for module in ("protocol", "server_clock"):
-        monkeypatch.setattr(f"webhook.server.connections.{module}.monotonic", found)
+    monkeypatch.setattr("webhook.server.connections.protocol.monotonic", found)
     return found
 
 
@@ -258,11 +255,31 @@ async def test_refused_request_is_answered_and_the_rest_of_it_is_discarded(
     await lose(client, server)
 
 
-async def test_refusal_of_a_head_request_has_no_body(client: MemoryClient) -> None:
-    client.send(LIVEZ.replace(b"GET /livez", b"HEAD /none"))
-    assert client.transport.sent.startswith(b"HTTP/1.1 404 Not Found\r\n")
-    assert client.transport.sent.endswith(b"\r\n\r\n")
+@pytest.mark.parametrize("size", [7, 100_000])
+@pytest.mark.parametrize(
+    ("status", "head"),
+    [
+        (404, b"HEAD /none HTTP/1.1\r\nHost: x\r\n\r\n"),
+        (405, b"HEAD /mutate HTTP/1.1\r\nHost: x\r\n\r\n"),
+        (400, b"HEAD /livez HTTP/1.1\r\n\r\n"),
+        (411, b"HEAD /livez HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: x\r\n\r\n"),
+        (431, b"HEAD /livez HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 200 + b"\r\n"),
+        (431, TOO_LONG.replace(b"GET", b"HEAD")),
+        (400, b"HEAD /livez HTTP/1.1\nHost: x\n\n"),
+        (400, b"HEAD /livez HTTP/1.1\r\nHost: x\n"),
+    ],
+)
+async def test_refusal_of_a_head_request_has_no_body(
+    client: MemoryClient, server: MemoryServer, status: int, head: bytes, size: int
+) -> None:
+    client.send(*(head[at : at + size] for at in range(0, len(head), size)))
+    sent = bytes(client.transport.sent)
+    assert sent.startswith(b"HTTP/1.1 %d " % status)
+    assert sent.count(b"\r\n\r\n") == 1
+    assert sent.endswith(b"\r\n\r\n")
+    assert (b"\r\nallow: POST\r\n" in sent) is (status == 405)
     assert client.transport.closed
+    assert server.handler.refused == [status]
 
 
 async def test_refusal_of_the_handler_closes_the_connection(
@@ -348,13 +365,14 @@ async def test_reviews_read_in_one_iteration_have_the_same_time(
 
 
 async def test_date_is_that_of_the_second() -> None:
-    clock = ServerClock(wall_clock=iter([1.1, 1.9, 2.0]).__next__)
-    seconds = []
-    for _ in range(3):
-        clock.start(cast(asyncio.AbstractEventLoop, ManualLoop()))
-        assert b"\r\ndate: %b\r\n" % clock.date in clock.json_head
-        seconds.append(clock.date[-6:])
-    assert seconds == [b"01 GMT", b"01 GMT", b"02 GMT"]
+    server = MemoryServer(wall_clock=iter([1.1, 1.9, 2.0]).__next__)
+    client = server.connect()
+    for second in (1, 1, 2):
+        client.send(REVIEW)
+        server.loop.iterate()
+        date = b"date: Thu, 01 Jan 1970 00:00:%02d GMT" % second
+        assert client.transport.sent.split(b"\r\n")[1] == date
+        client.transport.sent.clear()
 
 
 @pytest.mark.parametrize("request_", [post(LOOKUP), post(b"be", length=9)], ids=["look-up", "body"])
@@ -450,7 +468,7 @@ async def test_body_is_answered_early_if_the_memory_is_exhausted(
 async def test_review_that_needs_a_look_up_waits_in_a_task(server: MemoryServer) -> None:
     client = server.connect(peername=("10.0.0.7", 4711))
     client.send(post(LOOKUP))
-    assert client.is_in(State.WAITING)
+    assert client.is_in(State.LOOKING_UP)
     assert server.loop.timers == []  # The handler has its own limit.
     assert server.budget.used_bytes == len(LOOKUP)
     assert server.shared.requests() == 1
@@ -507,7 +525,7 @@ async def test_answer_is_held_until_the_client_reads(
     server.handler.found.set()
     client.send(request_)
     await server.run()
-    assert client.is_in(State.WAITING)
+    assert client.is_in(State.WRITING)
     assert not client.transport.closed
     assert server.loop.timers == [WRITE]
     assert server.shared.requests() == 1
@@ -527,7 +545,7 @@ async def test_look_up_goes_on_when_the_client_reads_an_earlier_answer(
     client.send(post(b"", "Expect: 100-continue", length=len(LOOKUP)))  # The head has an answer.
     client.send(LOOKUP)
     client.transport.read_all()
-    assert client.is_in(State.WAITING)
+    assert client.is_in(State.LOOKING_UP)
     server.handler.found.set()
     await server.run()
     assert client.answers == [CONTINUE, (200, b"echo:" + LOOKUP, False)]
@@ -583,20 +601,38 @@ async def test_oldest_closing_connection_is_aborted_if_there_are_too_many() -> N
     assert not clients[3].transport.aborted
 
 
-async def test_connections_whose_clients_wait_are_aborted_last() -> None:
-    server = MemoryServer(max_connections=2)
-    waiting, slow = server.connect(), server.connect()
-    waiting.send(post(LOOKUP))
-    slow.send(REVIEW[:20])
-    new = server.connect()
-    assert [c.transport.closed for c in (waiting, slow, new)] == [False, True, False]
-    new.send(post(LOOKUP))
-    last = server.connect()
-    assert [c.transport.closed for c in (waiting, new, last)] == [True, False, False]
+@pytest.mark.parametrize(
+    ("first", "rest"), [(REVIEW[:-3], REVIEW[-3:]), (post(LOOKUP), b"")], ids=["body", "look-up"]
+)
+async def test_flood_of_idle_connections_ends_no_review(first: bytes, rest: bytes) -> None:
+    server = MemoryServer()
     server.handler.found.set()
+    honest = server.connect()
+    honest.send(first)
+    flood = [server.connect() for _ in range(server.limits.max_connections + 20)]
+    assert [client.transport.aborted for client in flood] == [True] * 21 + [False] * 999
+    honest.send(rest)
     await server.run()
-    assert not waiting.answers
-    assert new.answers == [(200, b"echo:" + LOOKUP, False)]
+    ((status, _, closes),) = honest.answers
+    assert (status, closes) == (200, False)
+
+
+async def test_flood_of_unfinished_bodies_leaves_new_clients_time_to_send() -> None:
+    server = MemoryServer()
+    limit = server.limits.max_connections
+
+    def flood(count: int) -> None:
+        for _ in range(count):
+            server.connect().send(REVIEW[:-3])
+
+    flood(limit)
+    new = server.connect()
+    flood(limit // 3)
+    new.send(REVIEW)
+    assert new.answers == [ECHO]
+    flood(limit)
+    assert new.transport.aborted  # When all of the older ones are busy, idle ones still end first.
+    assert len(server.shared.connections) == limit
 
 
 # The end of connections
@@ -668,11 +704,14 @@ async def test_shutdown_closes_an_idle_connection_that_its_client_keeps(
 
 
 async def test_shutdown_aborts_a_connection_that_cannot_be_written_to(
-    client: MemoryClient, server: MemoryServer
+    client: MemoryClient, server: MemoryServer, clock: Clock
 ) -> None:
     client.transport.capacity = 0
     client.protocol.shutdown()
-    server.loop.expire(WRITE)
+    clock.now += SHUTDOWN_IDLE
+    for seconds in (SHUTDOWN_IDLE, CLOSE):
+        assert not client.transport.aborted
+        server.loop.expire(seconds)
     assert client.transport.aborted
     await server.run()
     server.check_released()

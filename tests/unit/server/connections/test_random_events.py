@@ -105,7 +105,7 @@ class Connections:
         await self.server.run()
         timers = 0
         for client in self.open:
-            timers += (not client.is_in(State.WAITING)) + client.transport.paused
+            timers += not client.is_in(State.LOOKING_UP)
             assert client.protocol in self.server.shared.connections
         assert len(self.server.loop.timers) == timers
         if all(client.is_in(State.IDLE) or client.is_in(State.CLOSING) for client in self.open):

@@ -43,6 +43,7 @@ class Server(uvicorn.Server):
         self.calls: list[str] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.handler_at_startup = signal.getsignal(signal.SIGTERM)
         await super().startup(sockets)
         self.calls.append("startup")
 
@@ -132,18 +133,9 @@ async def test_forced_exit_leaves_the_lifespan_to_its_caller() -> None:
             pending.cancel()
 
 
-async def test_signal_handlers_are_set_before_serve_first_waits() -> None:
+async def test_signal_handlers_are_set_before_startup() -> None:
     before = signal.getsignal(signal.SIGTERM)
     server = Server()
-    first: list[object] = []
-
-    async def observe() -> None:
-        first.append(signal.getsignal(signal.SIGTERM))
-        server.should_exit = True
-
-    task = asyncio.create_task(observe())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        await server.serve(sockets=[])
-        await task
-    assert first == [server.handle_exit]
+    async with serving(server):
+        assert server.handler_at_startup == server.handle_exit
     assert signal.getsignal(signal.SIGTERM) == before

@@ -236,7 +236,8 @@ def test_review_that_was_queued_for_too_long_is_shed(
     response = handling.response(review_of(QUICK), **options)
     assert ("patch" in response) is not is_shed
     if is_shed:
-        text = f"podsettle: Overloaded: this review waited {queued_seconds:g} s"
+        times = f"{queued_seconds:g} s of the {deadline_seconds:g} s"
+        text = f"podsettle: Overloaded: this review waited {times} that its timeout leaves"
         assert text in response["warnings"][0]
     refused = handling.answer(b"{}", **options)
     assert isinstance(refused, Refusal)
