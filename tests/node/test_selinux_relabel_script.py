@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.node.selinux_relabel import NO_VOLUME, RELABELLED, SKIPPED
+from lab.selinux_relabel import NO_VOLUME, RELABELLED, SKIPPED
 from tests.support.node.node import RealNode
 from tests.support.paths import ROOT
 from tools.build import programs
@@ -58,7 +58,7 @@ def test_script_measures_all_kinds_of_pods_and_says_that_the_node_has_no_selinux
     out = tmp_path / "results.json"
     done = subprocess.run(
         [
-            *(sys.executable, "-I", ROOT / "bench" / "node" / "selinux_relabel.py"),
+            *(sys.executable, "-I", ROOT / "lab" / "selinux_relabel.py"),
             *("--namespace", namespace, "--claim", add_volume(node, namespace, volume)),
             *("--image", node.images.busybox, "--files", str(FILES), "--rounds", "1"),
             *("--timeout-seconds", "240", "--out", out),
@@ -78,7 +78,6 @@ def test_script_measures_all_kinds_of_pods_and_says_that_the_node_has_no_selinux
     assert len(list(volume.glob("*/*"))) == FILES
     results = json.loads(out.read_text())
     assert results["selinux"] is False
-    rows = results["parts"]["relabel"]["rows"]
-    assert list(rows) == [NO_VOLUME, RELABELLED, SKIPPED]
+    assert list(results["seconds"]) == [NO_VOLUME, RELABELLED, SKIPPED]
     left = node.cluster.request("GET", f"/api/v1/namespaces/{namespace}/pods").body["items"]
     assert left == []

@@ -1,6 +1,6 @@
 """Tests of podsettle with Tekton's own controller, on a node with an affected CRI-O.
 
-The provocation of race/ makes CRI-O lose exit codes. A RuntimeClass chooses it.
+The provocation of lab/ makes CRI-O lose exit codes. A RuntimeClass chooses it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,14 @@ from typing import Any
 
 import pytest
 
-from race.cells import Provocation
-from race.pods import runtime_class, runtime_class_name
-from race.provocation import build_for_crio, crio_drop_in
+from lab.provocation import (
+    RUNTIME_ROOT,
+    Provocation,
+    build_for_crio,
+    class_name,
+    crio_drop_in,
+    runtime_class,
+)
 from tests.support.factories import policy_document
 from tests.support.node.crio import Crio
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
@@ -40,7 +45,7 @@ Json = dict[str, Any]
 
 POLICY = "tekton-on-crio"
 SETTLED, NOT_SETTLED = "settled", "not-settled"
-PROVOKED = runtime_class_name(Provocation.LATE_EXIT)
+PROVOKED = class_name(Provocation.LATE_EXIT)
 # Tekton's own init containers run longer than CRI-O's query after the start, because `prepare`
 # copies 44 MiB, so the query is delayed: by half of the default minimum lifetime.
 START_DELAY_MS = 250
@@ -57,7 +62,7 @@ def node(nodes: NodePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     provoked = build_for_crio(
         Path(runc), tmp_path_factory.mktemp("provocations"), start_delay_ms=START_DELAY_MS
     )
-    runtime.add_drop_in("90-race.conf", crio_drop_in(provoked, Path("/run/runc"), Path(conmon)))
+    runtime.add_drop_in("90-race.conf", crio_drop_in(provoked, RUNTIME_ROOT, Path(conmon)))
     with ExitStack() as stack:
         log = tmp_path_factory.mktemp("registry") / "registry.log"
         stack.enter_context(serve(tekton.registry, log, REGISTRY))
