@@ -1,8 +1,8 @@
-"""The echo: a server that reads the body and sends one fixed answer.
+"""The echo: a server that decides nothing. It sends one answer, with the uid of each review.
 
 Its speed is the upper bound for webhooks on this stack: uvloop, and podsettle's TLS context.
-`python -m bench.echo CERTS_DIR PORT ANSWER` starts it. It neither checks the request nor decodes
-the review.
+`python -m bench.echo CERTS_DIR HOST PORT ANSWER` starts it. ANSWER is a file with an
+AdmissionReview without its uid. The echo neither checks the request nor decodes the review.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from pathlib import Path
 import uvloop
 
 from webhook.process_memory import tune_memory_for_server
-from webhook.server.run import listen
 from webhook.tls.certificate_directory import CertificateDirectory
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
+# The API server writes the uid of the request before all other fields.
+_UID = re.compile(rb'"uid":"([0-9a-f-]{36})"')
+NO_UID = "0" * 36
+"""What stands in the answer in the place of the uid."""
 
 
 class Echo(asyncio.Protocol):
-    """A connection that sends one fixed answer to each request."""
+    """A connection that sends one answer to each request."""
 
     def __init__(self, answer: bytes) -> None:
-        self._response = (
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-            % (len(answer), answer)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        self._before, self._uid, self._after = (head % len(answer) + answer).partition(
+            NO_UID.encode()
         )
         self._received = b""
 
@@ -42,25 +45,22 @@ class Echo(asyncio.Protocol):
         head, end, body = self._received.partition(_HEAD_END)
         length = _LENGTH.search(head)
         if end and len(body) >= int(length[1] if length else 0):
+            uid = _UID.search(body)
             self._received = b""
-            self._transport.write(self._response)
+            self._transport.write(self._before + (uid[1] if uid else self._uid) + self._after)
 
 
-async def _serve(certs: Path, port: int, answer: bytes) -> None:
+async def _serve(certs: Path, host: str, port: int, answer: bytes) -> None:
     context = CertificateDirectory(certs).ssl_context()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Echo(answer), sock=listen("127.0.0.1", port, ""), ssl=context
+        lambda: Echo(answer), host, port, ssl=context
     )
     async with server:
         await server.serve_forever()
 
 
-def main(certs: Path, port: int, answer: Path) -> None:
-    """Serve until SIGTERM or SIGINT."""
+if __name__ == "__main__":
     tune_memory_for_server()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(certs, port, answer.read_bytes()))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+        answer = Path(sys.argv[4]).read_bytes()
+        runner.run(_serve(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), answer))

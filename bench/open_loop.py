@@ -14,9 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
 import ssl
-import subprocess
 import sys
 from collections import deque
 from pathlib import Path
@@ -26,46 +24,10 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from bench.errors import BenchError
-from bench.measurement import percentile
-from bench.servers import Server
+from bench.intervals import percentile
 
-UNITS = {"p50": "ms", "p99": "ms", "reviews/s": "/s", "generator delay, p99": "ms"}
 _HEAD_END = b"\r\n\r\n"
-
-
-def run_open_loop(
-    server: Server,
-    reviews: list[Path],
-    *,
-    rate: float,
-    connections: int,
-    seconds: float,
-    core: int,
-) -> dict[str, float]:
-    """Send a server `rate` reviews per second, and return the figures of UNITS.
-
-    Raises BenchError if a single request fails.
-    """
-    plan = {
-        "url": server.url,
-        "ca": str(server.ca),
-        "reviews": [str(path) for path in reviews],
-        "rate": rate,
-        "connections": connections,
-        "seconds": seconds,
-    }
-    process = subprocess.run(
-        [sys.executable, "-m", "bench.open_loop", json.dumps(plan)],
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    if process.returncode:
-        raise BenchError(f"{server.name} failed at a constant rate: {process.stderr[-2000:]}")
-    figures: dict[str, float] = json.loads(process.stdout)
-    return figures
+_WARM_UP_SECONDS = 0.5
 
 
 class _Connection(asyncio.Protocol):
@@ -75,7 +37,7 @@ class _Connection(asyncio.Protocol):
         self._generator = generator
         self._received = b""
         self._due = 0.0
-        self._awaiting_answer = False
+        self._is_last = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport has the interface of asyncio.Transport, but is no subclass.
@@ -85,35 +47,29 @@ class _Connection(asyncio.Protocol):
     def send(self, request: bytes, due: float) -> None:
         """Send a request. `due` is its scheduled time."""
         self._due = due
-        self._awaiting_answer = True
         self._received = b""
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
         head, end, body = self._received.partition(_HEAD_END)
-        if not end:
+        length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+        if not end or len(body) < int(length):
             return
-        lower = head.lower()
-        length = int(lower.partition(b"content-length:")[2].partition(b"\r\n")[0])
-        if len(body) < length:
-            return
-        self._awaiting_answer = False
         self._generator.latencies.append(perf_counter() - self._due)
         if not head.startswith(b"HTTP/1.1 200 "):
             self._generator.failures.append(head.decode("latin-1"))
-        if b"connection: close" in lower:
+        if b"connection: close" in head.lower():
+            # podsettle closes connections at random, so that clients spread over its replicas.
+            self._is_last = True
             self._transport.close()
             self._generator.open_replacement()
         else:
             self._generator.idle.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._awaiting_answer:
-            self._generator.failures.append(f"connection lost before the answer: {exc}")
-        elif self in self._generator.idle:
-            self._generator.idle.remove(self)
-            self._generator.open_replacement()
+        if not self._is_last:
+            self._generator.failures.append(f"the server closed a connection: {exc}")
 
 
 class OpenLoopGenerator:
@@ -130,8 +86,7 @@ class OpenLoopGenerator:
 
     async def open(self) -> None:
         """Open a connection."""
-        loop = asyncio.get_running_loop()
-        await loop.create_connection(
+        await asyncio.get_running_loop().create_connection(
             lambda: _Connection(self),
             self._url.hostname or "",
             self._url.port or 443,
@@ -140,7 +95,7 @@ class OpenLoopGenerator:
 
     def open_replacement(self) -> None:
         """Open a connection in the background, in place of a closed one."""
-        task = asyncio.ensure_future(self.open())
+        task = asyncio.create_task(self.open())
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
@@ -153,11 +108,10 @@ class OpenLoopGenerator:
         )
         return head.encode() + body
 
-    async def run(self, requests: list[bytes], rate: float, seconds: float) -> float:
+    async def run(self, requests: list[bytes], rate: float, seconds: float) -> None:
         """Send the requests one after another at `rate` per second for `seconds`.
 
-        Return the seconds until the last answer. Latencies, delays and failures are in the
-        attributes with these names.
+        Latencies, delays and failures are in the attributes with these names.
         """
         waiting: deque[tuple[bytes, float]] = deque()
         total = max(1, round(rate * seconds))
@@ -174,7 +128,6 @@ class OpenLoopGenerator:
             if now > start + seconds + 30:
                 self.failures.append(f"{total - len(self.latencies)} reviews were not answered")
             await asyncio.sleep(0)
-        return perf_counter() - start
 
 
 async def _main(plan: dict[str, Any], bodies: list[bytes]) -> None:
@@ -182,21 +135,19 @@ async def _main(plan: dict[str, Any], bodies: list[bytes]) -> None:
     for _ in range(plan["connections"]):
         await generator.open()
     requests = [generator.encode_request(body) for body in bodies]
-    # A warm-up, whose figures are discarded.
-    await generator.run(requests, plan["rate"], min(plan["seconds"], 0.5))
+    await generator.run(requests, plan["rate"], _WARM_UP_SECONDS)
     generator.latencies.clear()
     generator.delays.clear()
     gc.collect()
     gc.freeze()
     gc.disable()
-    seconds = await generator.run(requests, plan["rate"], plan["seconds"])
+    await generator.run(requests, plan["rate"], plan["seconds"])
     if generator.failures:
         sys.exit(generator.failures[0])
     figures = {
-        "p50": percentile(generator.latencies, 50) * 1e3,
         "p99": percentile(generator.latencies, 99) * 1e3,
-        "reviews/s": len(generator.latencies) / seconds,
-        "generator delay, p99": percentile(generator.delays, 99) * 1e3,
+        "longest": max(generator.latencies) * 1e3,
+        "delay": percentile(generator.delays, 99) * 1e3,
     }
     print(json.dumps(figures))
 

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 VARIANTS = 64
-# This is more than the decision cache can contain.
+# This is more than the decision cache of any commit can contain.
 DISTINCT_TEMPLATES = 1_500
-_EXAMPLE = Path(__file__).parents[1] / "examples" / "reviews" / "tekton-taskrun.json"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 _UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _SUFFIX = re.compile(r"(?<=-)(?:8k2mz|9l9zj|mz4c7|mssqb|qq9n2)\b")
 # `#!/…` in base64: Tekton passes scripts to its init container in this encoding.
@@ -32,38 +32,28 @@ _MAX_STEPS = 20
 
 def tekton() -> Json:
     """Return a review of a TaskRun's pod: two init containers, three containers, 8 KB."""
-    review: Json = json.loads(_EXAMPLE.read_text(encoding="utf-8"))
+    path = EXAMPLES / "reviews" / "tekton-taskrun.json"
+    review: Json = json.loads(path.read_text(encoding="utf-8"))
     return review
 
 
-def small() -> Json:
-    """Return a review of 2 KB: one init container and one container, covered by the same policy."""
-    review = tekton()
-    pod = review["request"]["object"]
-    spec = pod["spec"]
-    pod["metadata"]["labels"] = {"tekton.dev/taskRun": "build-run-8k2mz-unit"}
-    pod["metadata"].pop("ownerReferences")
-    spec["volumes"] = []
-    spec["initContainers"] = spec["initContainers"][:1]
-    spec["containers"] = spec["containers"][:1]
-    for container in (*spec["initContainers"], *spec["containers"]):
-        container |= {"volumeMounts": [], "image": "registry.example/app:1"}
-    del spec["containers"][0]["args"], spec["tolerations"]
-    return _pad(review, 2_000)
-
-
 def of_size(kilobytes: int) -> Json:
-    """Return a review of about the given size."""
-    if kilobytes < 8:
-        return small()
+    """Return a review of about the given size, with more steps and environment variables."""
     review = tekton()
-    if kilobytes == 8:
-        return review
     containers = review["request"]["object"]["spec"]["containers"]
     step = json.dumps(containers[0])
-    while len(encode(review)) + len(step) < kilobytes * 1000 and len(containers) < _MAX_STEPS:
+    length = len(encode(review))
+    while length + len(step) < kilobytes * 1000 and len(containers) < _MAX_STEPS:
         containers.append({**json.loads(step), "name": f"step-more-{len(containers)}"})
-    return _pad(review, kilobytes * 1000)
+        length += len(step)
+    number = 0
+    while length < kilobytes * 1000:
+        value = f"https://artifacts.example/{number:05}/{'x' * 40}"
+        variable = {"name": f"BUILD_INPUT_{number:05}", "value": value}
+        containers[number % len(containers)].setdefault("env", []).append(variable)
+        length += len(json.dumps(variable, separators=(",", ":"))) + 1
+        number += 1
+    return review
 
 
 def with_init_containers(count: int) -> Json:
@@ -78,50 +68,50 @@ def with_init_containers(count: int) -> Json:
     return review
 
 
-def unlabelled() -> Json:
-    """Return a review of the Tekton pod without the label in the policy's selector."""
-    review = tekton()
-    del review["request"]["object"]["metadata"]["labels"]["tekton.dev/taskRun"]
-    return review
-
-
-def in_namespace(name: str) -> Json:
-    """Return a review of the Tekton pod in another namespace."""
-    review = tekton()
-    review["request"]["namespace"] = review["request"]["object"]["metadata"]["namespace"] = name
-    return review
-
-
 def encode(review: Json) -> bytes:
     """Return the review as JSON without spaces, the API server's format."""
     return json.dumps(review, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def variants(review: Json, count: int = VARIANTS) -> list[bytes]:
-    """Return reviews of `count` pods of one template. They are the same in every run."""
+def variants(review: Json) -> list[bytes]:
+    """Return reviews of pods of one template. They are the same in every run."""
     text = encode(review).decode()
-    return [_variant(text, random.Random(number)).encode() for number in range(count)]
+    return [_variant(text, random.Random(number)).encode() for number in range(VARIANTS)]
 
 
-def distinct_templates(count: int = DISTINCT_TEMPLATES) -> list[bytes]:
-    """Return reviews of `count` Tekton pods, each of a different template."""
+def distinct_templates() -> list[bytes]:
+    """Return reviews of Tekton pods, each of a different template.
+
+    The name of an init container differs, which the answer contains, and so does its command. No
+    cache of decisions can answer one of these pods from another one.
+    """
     review = tekton()
-    command: list[str] = review["request"]["object"]["spec"]["initContainers"][0]["command"]
+    container = review["request"]["object"]["spec"]["initContainers"][0]
+    name, command = container["name"], container["command"]
     bodies = []
-    for number in range(count):
-        text = encode(review).decode()
-        bodies.append(_variant(text, random.Random(number)).encode())
-        command[-1] = f"step-{number:05}"
+    for number in range(DISTINCT_TEMPLATES):
+        container |= {"name": f"{name}-{number:05}", "command": [*command, f"step-{number:05}"]}
+        bodies.append(_variant(encode(review).decode(), random.Random(number)).encode())
     return bodies
 
 
-def write_files(bodies: list[bytes], directory: Path) -> list[Path]:
-    """Write each body to a file in `directory`, and return the paths."""
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = [directory / f"{number:03}.json" for number in range(len(bodies))]
-    for path, body in zip(paths, bodies, strict=True):
-        path.write_bytes(body)
-    return paths
+def previewed_texts() -> list[bytes]:
+    """Return texts for /preview: first ordinary pods, then some that take much time to refuse.
+
+    All are below the limits of /preview: 256 KiB and 50 pods.
+    """
+    pod = tekton()["request"]["object"]
+    count = min((256 * 1024 - 1024) // (len(json.dumps(pod)) + 2), 50)
+    nested = "a: " + "".join(f"&a{n} [" for n in range(190)) + "1," * 120_000 + "]" * 190
+    containers = [{"name": f"c{n}", "image": "a", "env": [{"name": "x"}] * 20} for n in range(300)]
+    wide = {"kind": "Pod", "metadata": pod["metadata"], "spec": {"initContainers": containers}}
+    return [
+        json.dumps({"kind": "List", "items": [pod] * count}).encode(),
+        nested.encode(),
+        b"[" + b"1," * 120_000 + b"1]",
+        json.dumps(wide).encode(),
+        b"kind: Service\n---\n" * 4_900 + json.dumps(pod).encode(),
+    ]
 
 
 def _variant(text: str, generator: random.Random) -> str:
@@ -152,17 +142,3 @@ def _variant(text: str, generator: random.Random) -> str:
     text = _UID.sub(replace_by(uid), text)
     text = _SUFFIX.sub(replace_by(suffix), text)
     return _SCRIPT.sub(replace_by(script), text)
-
-
-def _pad(review: Json, size: int) -> Json:
-    """Add environment variables to all containers until the review has the given size."""
-    containers = review["request"]["object"]["spec"]["containers"]
-    number = 0
-    length = len(encode(review))
-    while length < size:
-        value = f"https://artifacts.example/{number:05}/{'x' * 40}"
-        variable = {"name": f"BUILD_INPUT_{number:05}", "value": value}
-        containers[number % len(containers)].setdefault("env", []).append(variable)
-        length += len(json.dumps(variable, separators=(",", ":"))) + 1
-        number += 1
-    return review

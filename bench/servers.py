@@ -1,52 +1,50 @@
-"""The measured servers: podsettle, the echo, and agnhost, the Go webhook of Kubernetes' tests.
+"""The measured servers: podsettle at any commit, the echo, and agnhost, Kubernetes' test webhook.
 
-All of them serve the same certificate over TLS, on the loopback address, on the same core.
+All of them serve the same certificate over TLS, on the same core.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import socket
 import ssl
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from bench.errors import BenchError
-from bench.process import Process, running_process
-from tests.support.paths import ROOT
-from tests.support.process import free_port, podsettle
 from tools import build
 
 # The timeout of a server's start and of each request. A busy machine may need many seconds.
 _TIMEOUT_SECONDS = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code of a server: a checkout of this repository, and a Python with its packages."""
+    """The code of podsettle: a checkout of this repository, and a Python with its packages."""
 
     tree: Path
     python: str
 
     @property
-    def python_command(self) -> tuple[str, str]:
-        """The begin of a command that imports the code. -P leaves out the working directory."""
-        return self.python, "-P"
-
-    @property
-    def podsettle(self) -> tuple[str, ...]:
-        """The begin of a command of podsettle."""
-        return *self.python_command, "-c", "from webhook.cli import main; main()"
+    def command(self) -> tuple[str, ...]:
+        """The begin of a podsettle command. -P leaves out the working directory."""
+        return self.python, "-P", "-c", "from webhook.cli import main; main()"
 
     @property
     def has_web_port(self) -> bool:
         """Whether previews have a port of their own. Older commits answer everything on one."""
-        return (self.tree / "webhook/server/connections/web.py").exists()
+        return "--web-port" in (self.tree / "webhook/cli/serve.py").read_text(encoding="utf-8")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -54,115 +52,188 @@ class Code:
         return {"PYTHONPATH": str(self.tree)}
 
 
-THIS_CODE = Code(ROOT, sys.executable)
+THIS_CODE = Code(Path(__file__).parents[1], sys.executable)
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """A running server that answers reviews."""
 
-    name: str
-    # The URL of the webhook.
     url: str
-    # The CA certificate for the connection.
+    """The URL of the webhook."""
     ca: Path
-    process: Process
-    # The URL of podsettle's web port. An older commit has none, and answers previews at `url`.
-    web_url: str = ""
+    """The CA certificate for the connection."""
+    pid: int
+    seconds_to_ready: float
+    preview_url: str = ""
 
-    def connect(self) -> HTTPSConnection:
-        """Open a new connection to the server."""
-        return open_connection(self.url, self.ca)
+    def answer(self, reviews: Sequence[bytes]) -> list[Any]:
+        """Send reviews one after another, and return the responses that the answers contain.
 
-    def preview(self, text: str | bytes) -> tuple[int, bytes]:
-        """Request a preview on a new connection. Return the status and the body of the answer."""
-        client = open_connection(self.web_url or self.url, self.ca)
-        try:
-            client.request("POST", "/preview", text)
-            response = client.getresponse()
-            return response.status, response.read()
-        finally:
-            client.close()
+        Raises BenchError for an answer that is not that to the review, or denies the pod.
+        """
+        responses = []
+        client = _connect(self.url, self.ca)
+        for review in reviews:
+            client.request("POST", urlsplit(self.url).path, review, _JSON)
+            answer = client.getresponse()
+            body = answer.read()
+            response = json.loads(body)["response"] if answer.status == 200 else {}
+            if not response.get("allowed") or response["uid"].encode() not in review:
+                raise BenchError(f"{self.url} answers {answer.status}: {body[:500]!r}")
+            responses.append(response)
+        client.close()
+        return responses
 
-    def answer(self, review: bytes, client: HTTPSConnection) -> bytes:
-        """Send one review and return the answer. Raises BenchError if its status is not 200."""
-        path = urlsplit(self.url).path
-        client.request("POST", path, review, {"Content-Type": "application/json"})
-        response = client.getresponse()
-        body = response.read()
-        if response.status != 200:
-            raise BenchError(f"{self.name} answers with status {response.status}: {body[:500]!r}")
-        return body
+    def preview(self, text: bytes) -> int:
+        """Request a preview on a new connection, and return the status of the answer."""
+        client = _connect(self.preview_url, self.ca)
+        client.request("POST", "/preview", text)
+        answer = client.getresponse()
+        answer.read()
+        client.close()
+        return answer.status
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds of the process and its descendants, in user and kernel mode."""
+        ticks = 0
+        for pid in _process_tree(self.pid):
+            # The name in parentheses may contain any character, also spaces and parentheses.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+        return ticks / _TICKS
+
+    def memory_mib(self) -> float:
+        """Return the resident memory of the process and its descendants in MiB.
+
+        Pages that several of them share count several times.
+        """
+        kib = 0
+        for pid in _process_tree(self.pid):
+            match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+            kib += int(match[1]) if match else 0
+        return kib / 1024
 
 
-def certificates(directory: Path, *names: str) -> Path:
-    """Create a CA, a certificate (P-256) and its key in `directory`, and return it.
-
-    The certificate is valid for the loopback address and for `names`.
-    """
-    name_options = [argument for name in names for argument in ("--name", name)]
-    process = podsettle("certs", "--certs-dir", directory, *name_options)
-    if process.returncode:
-        raise BenchError(process.stderr)
-    return directory
+_JSON = {"Content-Type": "application/json"}
 
 
 @contextmanager
 def serve_podsettle(
+    code: Code,
     certs: Path,
-    log: Path,
+    core: int | None,
     *,
     manifests: Path | None = None,
     kubeconfig: Path | None = None,
-    core: int | None = None,
     host: str = "127.0.0.1",
-    name: str = "podsettle",
-    code: Code = THIS_CODE,
 ) -> Iterator[Server]:
-    """Run podsettle as in an installation, with default settings, while the block runs."""
-    port, web_port = free_port(), free_port()
-    command: list[str | Path] = [*code.podsettle, "serve", "--certs-dir", certs]
-    command += ["--host", host, "--port", str(port)]
+    """Run podsettle with default settings while the block runs, on manifests or an API server."""
+    port, web_port = _free_ports(2)
+    command: list[str | Path | int] = [
+        *code.command,
+        "serve",
+        "--certs-dir",
+        certs,
+        "--host",
+        host,
+        "--port",
+        port,
+    ]
     if code.has_web_port:
-        command += ["--web-port", str(web_port)]
+        command += ["--web-port", web_port]
     if manifests:
         command += ["--manifests", manifests]
-    env = {"KUBECONFIG": str(kubeconfig), **code.environment}
+    environment = {"KUBECONFIG": str(kubeconfig), **code.environment}
     url = f"https://{host}:{port}"
-    with _running_server(
-        name, command, f"{url}/mutate", f"{url}/readyz", certs, log, core, env
-    ) as server:
-        yield replace(server, web_url=f"https://{host}:{web_port}" if code.has_web_port else "")
+    with _serving(command, f"{url}/mutate", f"{url}/readyz", certs, core, environment) as server:
+        yield replace(
+            server, preview_url=f"https://{host}:{web_port}" if code.has_web_port else url
+        )
 
 
 @contextmanager
-def serve_echo(certs: Path, answer: bytes, log: Path, core: int) -> Iterator[Server]:
-    """Run the echo while the block runs. It sends `answer` to every request."""
-    port = free_port()
-    answer_file = log.with_suffix(".answer")
-    answer_file.write_bytes(answer)
-    command: list[str | Path] = [sys.executable, "-m", "bench.echo", certs, str(port), answer_file]
-    url = f"https://127.0.0.1:{port}/mutate"
-    with _running_server("echo", command, url, url, certs, log, core, {}) as server:
+def serve_echo(
+    certs: Path, answer: Path, core: int | None, host: str = "127.0.0.1"
+) -> Iterator[Server]:
+    """Run the echo while the block runs. It sends the answer of a file to every request."""
+    (port,) = _free_ports(1)
+    url = f"https://{host}:{port}/mutate"
+    command: list[str | Path | int] = [
+        sys.executable,
+        "-m",
+        "bench.echo",
+        certs,
+        host,
+        port,
+        answer,
+    ]
+    with _serving(command, url, url, certs, core, {}) as server:
         yield server
 
 
 @contextmanager
-def serve_agnhost(certs: Path, log: Path, core: int) -> Iterator[Server]:
+def serve_agnhost(certs: Path, core: int) -> Iterator[Server]:
     """Run agnhost with one thread for Go code while the block runs."""
-    port = free_port()
-    command: list[str | Path] = [build.agnhost(_print_progress), "webhook", "--port", str(port)]
+    (port,) = _free_ports(1)
+    command: list[str | Path | int] = [build.tool("agnhost"), "webhook", "--port", port]
     command += ["--tls-cert-file", certs / "tls.crt", "--tls-private-key-file", certs / "tls.key"]
     url = f"https://127.0.0.1:{port}"
     paths = f"{url}/mutating-pods", f"{url}/readyz"
-    with _running_server(
-        "agnhost", command, *paths, certs, log, core, {"GOMAXPROCS": "1"}
-    ) as server:
+    with _serving(command, *paths, certs, core, {"GOMAXPROCS": "1"}) as server:
         yield server
 
 
-def open_connection(url: str, ca: Path) -> HTTPSConnection:
-    """Open an HTTP/1.1 connection that trusts only the given CA."""
+@contextmanager
+def _serving(
+    command: Sequence[str | Path | int],
+    url: str,
+    ready: str,
+    certs: Path,
+    core: int | None,
+    environment: Mapping[str, str],
+) -> Iterator[Server]:
+    """Run a server while the block runs. Raises BenchError if it does not become ready."""
+    log = certs / f"{urlsplit(url).port}.log"
+    ca = certs / "ca.crt"
+    start = time.perf_counter()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            list(map(str, command)),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **environment},
+            # This runs in the child before exec, so all threads of the program inherit it.
+            preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
+        )
+    try:
+        while not _is_ready(ready, ca):
+            if process.poll() is not None or time.perf_counter() - start > _TIMEOUT_SECONDS:
+                raise BenchError(f"a server does not start:\n{log.read_text()[-2000:]}")
+            time.sleep(0.005)
+        yield Server(url, ca, process.pid, time.perf_counter() - start)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _is_ready(url: str, ca: Path) -> bool:
+    client = _connect(url, ca)
+    try:
+        client.request("GET", urlsplit(url).path)
+        return client.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        client.close()
+
+
+def _connect(url: str, ca: Path) -> HTTPSConnection:
     parts = urlsplit(url)
     context = ssl.create_default_context(cafile=ca)
     return HTTPSConnection(
@@ -170,19 +241,13 @@ def open_connection(url: str, ca: Path) -> HTTPSConnection:
     )
 
 
-def check_answers(server: Server, reviews: list[bytes], is_right: Callable[[bytes], bool]) -> None:
-    """Send each review once, and raise BenchError if `is_right` is false for an answer.
-
-    The load generators check only the status of answers.
-    """
-    client = server.connect()
-    try:
-        for review in reviews:
-            answer = server.answer(review, client)
-            if not is_right(answer):
-                raise BenchError(f"{server.name} sends a wrong answer: {answer[:500]!r}")
-    finally:
-        client.close()
+def _free_ports(count: int) -> list[int]:
+    """Return ports that were free a moment ago."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
 
 
 def non_loopback_address() -> str:
@@ -195,49 +260,17 @@ def non_loopback_address() -> str:
         try:
             # For UDP, connect() sends nothing. It only selects the local address.
             probe.connect(("198.51.100.1", 9))
+            address: str = probe.getsockname()[0]
         except OSError:
-            raise BenchError("this machine has only the loopback address") from None
-        address: str = probe.getsockname()[0]
+            address = "127.0.0.1"
     if address.startswith("127."):
         raise BenchError("this machine has only the loopback address")
     return address
 
 
-@contextmanager
-def _running_server(
-    name: str,
-    command: list[str | Path],
-    url: str,
-    ready: str,
-    certs: Path,
-    log: Path,
-    core: int | None,
-    env: Mapping[str, str],
-) -> Iterator[Server]:
-    with running_process(command, log, core=core, env=env) as process:
-        wait_until_ready(process, ready, certs / "ca.crt")
-        yield Server(name, url, certs / "ca.crt", process)
-
-
-def wait_until_ready(process: Process, url: str, ca: Path, pause: float = 0.005) -> None:
-    """Request `url` until the status is 200. Raises BenchError if the process exits before."""
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
-    while not _is_ready(url, ca):
-        if not process.running or time.monotonic() > deadline:
-            raise BenchError(f"a server does not start; its log ends with:\n{process.log_tail()}")
-        time.sleep(pause)
-
-
-def _is_ready(url: str, ca: Path) -> bool:
-    client = open_connection(url, ca)
-    try:
-        client.request("GET", urlsplit(url).path)
-        return client.getresponse().status == 200
-    except (OSError, HTTPException):
-        return False
-    finally:
-        client.close()
-
-
-def _print_progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _process_tree(pid: int) -> Iterator[int]:
+    """Yield the IDs of a process and of all its descendants."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield from _process_tree(int(child))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import get_args
 
 import click
+from rich.console import Console
+from rich.table import Table
 
 from tests.faults import scenarios as scenarios
 from tests.faults.result import Result
@@ -20,29 +22,39 @@ from tests.faults.scenario import SCENARIOS
 @click.option("--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="A scenario.")
 @click.option("--short", is_flag=True, help="Only some scenarios, for a nightly run.")
 @click.option(
-    "--write",
+    "--json",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A JSON file in which the results replace those of the same scenarios.",
+    help="Write the results to this file.",
 )
 def main(only: Sequence[str], short: bool, file: Path | None) -> None:
     """Make faults around podsettle while pods are created, and fail if pods are lost."""
-    chosen = [
-        each
-        for each in SCENARIOS.values()
-        if (each.name in only or not only) and (each.is_short or not short)
-    ]
-    bad = []
-    for each in chosen:
+    results: list[Result] = []
+    for each in SCENARIOS.values():
+        if (only and each.name not in only) or (short and not each.is_short):
+            continue
         for policy in get_args(FailurePolicy):
-            result = run(each, policy)
-            click.echo(_text(result))
+            results.append(run(each, policy))
+            click.echo(_text(results[-1]))
             if file is not None:
-                _write(file, result)
-            if result.is_bad:
-                bad.append(f"{result.fault} with {policy}")
-    if bad:
+                # At once, because a whole run takes long.
+                text = json.dumps(list(map(asdict, results)), indent=1)
+                file.write_text(f"{text}\n", encoding="utf-8")
+    Console(width=120).print(_table(results))
+    if bad := [f"{each.fault} with {each.policy}" for each in results if each.is_bad]:
         raise click.ClickException(f"lost more than the fault explains: {', '.join(bad)}")
+
+
+def _table(results: Sequence[Result]) -> Table:
+    table = Table(box=None)
+    for head in ("fault", "policy", "pods", "not settled", "refused", "explained", "normal after"):
+        table.add_column(head, overflow="fold")
+    for each in results:
+        lost = map(str, (sum(each.created), sum(each.unsettled), sum(each.failed), each.explained))
+        normal = "never" if each.normal_seconds is None else f"{each.normal_seconds:g} s"
+        end = f"skipped: {each.skipped}" if each.skipped else normal
+        table.add_row(each.fault, each.policy, *lost, end)
+    return table
 
 
 def _text(result: Result) -> str:
@@ -63,20 +75,6 @@ def _text(result: Result) -> str:
         *(f"  BEYOND: {text}" for text in result.beyond),
     ]
     return "\n".join(lines)
-
-
-def _write(file: Path, result: Result) -> None:
-    """Write a result at once, because a whole run takes long."""
-    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    known[f"{result.fault}/{result.policy}"] = asdict(result)
-    order = {name: number for number, name in enumerate(SCENARIOS)}
-    kept = {key: known[key] for key in sorted(known, key=lambda key: _place(key, order))}
-    file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-
-
-def _place(key: str, order: dict[str, int]) -> tuple[int, int]:
-    fault, _, policy = key.partition("/")
-    return order.get(fault, -1), get_args(FailurePolicy).index(policy)
 
 
 if __name__ == "__main__":

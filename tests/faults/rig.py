@@ -15,7 +15,7 @@ from tests.faults.api_proxy import ApiProxy
 from tests.faults.pod import Pod
 from tests.faults.result import Result
 from tests.faults.scenario import Loss, Scenario, Unavailable
-from tests.support.e2e_pods import simple_pod
+from tests.support.every_remedy import EVERY_REMEDY, create_runtime_class, every_remedy_pod
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     OWN,
@@ -68,8 +68,8 @@ class Rig:
         self.prefixes: list[list[str]] = [[], []]
         """What stands in front of the command of each replica."""
         self.variables: dict[str, str] = {}
-        self.policy: Json = {"remedies": {"postInitSleep": {"when": "Always"}}}
-        self.pods: list[Json] = [simple_pod("pod", PODS_NAMESPACE)]
+        self.policy: Json = {"remedies": EVERY_REMEDY}
+        self.pods: list[Json] = [every_remedy_pod("pod", PODS_NAMESPACE)]
         """The pods that are created, in turn."""
         self.done = ""
 
@@ -116,6 +116,7 @@ class Rig:
         settings = f"--set=webhook.timeoutSeconds={TIMEOUT_SECONDS}"
         settings += f",webhook.failurePolicy={failure_policy}"
         self.release.install(QUIET, settings, *self.helm_flags)
+        create_runtime_class(self.cluster)
         self.create_policy()
         self.cluster.namespace(PODS_NAMESPACE)
         for prefix in self.prefixes:

@@ -7,7 +7,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import click
 
-from tests.soak.chart import render_chart
 from tests.soak.churn import POLICY, Churn
 from tests.soak.samples import Sample, growth, memory_slope, read_process
-from tests.support.e2e_pods import is_called, simple_pod
+from tests.support.e2e_pods import is_called
+from tests.support.every_remedy import EVERY_REMEDY, create_runtime_class, every_remedy_pod
 from tests.support.helm_release import POLICIES, ROUTING, Installation, installed
 from tests.support.helm_release import policy as policy_document
 from tests.support.kube.cluster import KubeCluster
@@ -45,12 +45,12 @@ SETTINGS = "--set=webhook.timeoutSeconds=2"
 @click.command()
 @click.option("--minutes", type=click.FloatRange(min=1), default=60.0, show_default=True)
 @click.option(
-    "--write",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write soak.json and soak.svg to this directory.",
+    "--json",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write all samples to this file.",
 )
-def main(minutes: float, directory: Path | None) -> None:
+def main(minutes: float, file: Path | None) -> None:
     """Create pods at a steady rate while everything changes, and fail if anything grows."""
     with tempfile.TemporaryDirectory() as scratch, _released(Path(scratch), minutes) as release:
         churn = Churn(release, release.replicas[0])
@@ -71,8 +71,16 @@ def main(minutes: float, directory: Path | None) -> None:
         click.echo(f"growth is not judged in less than {2 * WARM_MINUTES} minutes")
     else:
         click.echo(f"memory grows by {slope:.2f} MiB in ten minutes")
-    if directory is not None:
-        _write(directory, samples, load, done, slope)
+    if file is not None:
+        result = {
+            "created": load.created,
+            "failed": len(load.failed),
+            "unsettled": len(load.unsettled),
+            "memorySlopeMiB": None if slope is None else round(slope, 2),
+            "changes": done,
+            "samples": [asdict(sample) for sample in samples],
+        }
+        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     found = [
         *(growth(judged) if slope is not None else ()),
         *(f"not created: {text}" for text in load.failed),
@@ -114,14 +122,9 @@ def _released(directory: Path, minutes: float) -> Iterator[Installation]:
     """Install the chart with its own settings, and start two replicas."""
     with KubeCluster.start(ROUTING) as cluster, installed(cluster, directory) as release:
         release.install(SETTINGS)
-        cluster.create(
-            POLICIES,
-            policy_document(
-                POLICY,
-                namespaceSelector={},
-                remedies={"postInitSleep": {"when": "Always", "containers": ["*"]}},
-            ),
-        )
+        create_runtime_class(cluster)
+        policy = policy_document(POLICY, namespaceSelector={}, remedies=EVERY_REMEDY)
+        cluster.create(POLICIES, policy)
         cluster.namespace(NAMESPACE)
         for _ in range(2):
             release.start_ready(*_lives(minutes))
@@ -148,8 +151,8 @@ def _settled_pods(cluster: KubeCluster) -> list[Json]:
             samples.append(pod)
     unlike = []
     for number in range(UNLIKE_PODS):
-        pod = simple_pod(f"unlike-{number}", NAMESPACE)
-        pod["spec"]["initContainers"][0]["name"] = f"prepare-{number}"
+        pod = every_remedy_pod(f"unlike-{number}", NAMESPACE)
+        pod["spec"]["initContainers"][0]["command"] = [f"/prepare-{number}"]
         unlike.append(pod)
     copies = [copy.deepcopy(samples[number % len(samples)]) for number in range(UNLIKE_PODS)]
     return [pod for pair in zip(copies, unlike, strict=True) for pod in pair]
@@ -168,25 +171,6 @@ def _line(sample: Sample) -> str:
         f"descriptors  {sample.threads:3} threads  {sample.tasks:3} tasks  {sample.created:5} "
         f"created  p50 {sample.p50_ms:6.1f} ms  p99 {sample.p99_ms:6.1f} ms"
     )
-
-
-def _write(
-    directory: Path,
-    samples: list[Sample],
-    load: Load,
-    done: Mapping[str, int],
-    slope: float | None,
-) -> None:
-    result = {
-        "created": load.created,
-        "failed": len(load.failed),
-        "unsettled": len(load.unsettled),
-        "memorySlopeMiB": None if slope is None else round(slope, 2),
-        "changes": done,
-        "samples": [asdict(sample) for sample in samples],
-    }
-    (directory / "soak.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    (directory / "soak.svg").write_text(render_chart(samples), encoding="utf-8")
 
 
 if __name__ == "__main__":

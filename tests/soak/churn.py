@@ -63,7 +63,7 @@ class Churn:
                 return
 
     def _edit_policy(self, number: int) -> None:
-        spec = {"remedies": {"postInitSleep": {"duration": f"{500 + number % 50}ms"}}}
+        spec = {"remedies": {"postInitSleep": {"minLifetime": f"{500 + number % 50}ms"}}}
         answer = self._cluster.request("PATCH", f"{POLICIES}/{POLICY}", {"spec": spec})
         assert answer.status == 200, answer.body
 

@@ -8,7 +8,12 @@ import pytest
 
 from tests.faults.result import Result
 from tests.soak.samples import Sample, growth
+from tests.support.every_remedy import EVERY_REMEDY, RUNTIME_CLASS, every_remedy_pod
+from tests.support.factories import decide_pod, policy, view
 from tests.support.pod_load import Creation
+from webhook.core.defects.versions import Version
+from webhook.core.reasons import Reason
+from webhook.core.remedies import REMEDIES
 
 
 def soaked(memory: float = 0, tasks: float = 0) -> list[Sample]:
@@ -71,3 +76,10 @@ def test_fault_after_which_nothing_is_normal_again_fails() -> None:
     assert result.is_bad
     result.normal_seconds = 3.0
     assert not result.is_bad
+
+
+def test_every_remedy_applies_to_the_pods_of_both() -> None:
+    known = {"metadata": {"name": RUNTIME_CLASS}, "handler": RUNTIME_CLASS}
+    seen = view(policy(remedies=EVERY_REMEDY), classes=[known], server=Version(1, 37))
+    outcomes = decide_pod(every_remedy_pod("pod", "ci"), seen).outcomes
+    assert {each.remedy for each in outcomes if each.reason is Reason.APPLIED} == REMEDIES.keys()

@@ -17,7 +17,7 @@ from aiohttp import web
 from tests.faults.http_thread import HttpThread
 from tests.faults.rig import PODS_NAMESPACE, Rig
 from tests.faults.scenario import Steps, Unavailable, scenario
-from tests.support.e2e_pods import simple_pod
+from tests.support.every_remedy import every_remedy_pod
 from tests.support.helm_release import HOST
 from tests.support.kube.cluster import LOOPBACK, Json
 from tests.support.registry import OCI_CONFIG, OCI_MANIFEST, Image, digest_of, serving
@@ -155,14 +155,12 @@ def dns_away(rig: Rig) -> Steps:
 
 def _need_images(rig: Rig, registry: str) -> None:
     """Create pods with a container whose command only its image knows, each another image."""
-    remedy = {"when": "Always", "containers": ["*"]}
-    rig.policy = {
-        "remedies": {"postInitSleep": remedy},
-        "imageConfig": {"lookup": "Registry", "registries": [registry]},
-    }
-    rig.pods = [simple_pod("pod", PODS_NAMESPACE) for _ in range(_IMAGES)]
+    rig.policy["imageConfig"] = {"lookup": "Registry", "registries": [registry]}
+    rig.pods = [every_remedy_pod("pod", PODS_NAMESPACE) for _ in range(_IMAGES)]
     for number, pod in enumerate(rig.pods):
-        pod["spec"]["containers"][0]["image"] = f"{registry}/app:{number}"
+        main = pod["spec"]["containers"][0]
+        main["image"] = f"{registry}/app:{number}"
+        del main["command"]
 
 
 def _image() -> Image:
