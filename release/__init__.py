@@ -1,1 +1,1 @@
-"""The packaging of a release: `python -m release`, which `make release-dry-run` runs."""
+"""The packaging of a release: `python -m release`, which `make release` runs."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from release.source import Release
@@ -13,68 +14,37 @@ from tests.support.node.images import local_packages
 from tools.base_image import PATH, write_root_fs
 from tools.buildah import Buildah
 from tools.pythons import dockerfile_python
+from webhook.linger.zig import zig_library
 
 ARCHITECTURES: Mapping[str, Sequence[str]] = {
     "podsettle": ("amd64", "arm64"),
     "linger": ("amd64", "arm64", "s390x", "ppc64le"),
 }
 _LOCAL_BASE = "localhost/python"
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+_MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 
 
-@dataclass(frozen=True)
-class PushedImage:
-    """An image in the registry."""
-
-    name: str
-    architectures: Sequence[str]
-    reference: str
-    """With the digest of the list of architectures."""
-
-
-def build_images(
-    source: Path, release: Release, base: str | None, scratch: Path
-) -> list[PushedImage]:
+def build_images(source: Path, release: Release, scratch: Path) -> list[str]:
     """Build both images and push them, each as a list of its architectures.
 
-    `base` is the name of the Dockerfile's base image. Without it, the base is a Python of this
-    machine, and podsettle's image is built for this machine's architecture only.
+    Return their names with their digests. A rehearsal has a Python of this machine as the base, and
+    builds podsettle's image for this machine's architecture only.
     """
     buildah = Buildah(scratch / "storage")
-    options = [] if base else _make_local_base(buildah, release, scratch)
-    pushed = []
+    options = _make_local_base(buildah, release, scratch) if release.is_rehearsal else []
+    insecure = ("--tls-verify=false",) if release.is_rehearsal else ()
+    references = []
     for name, architectures in ARCHITECTURES.items():
-        if base is None and name == "podsettle":
-            architectures = (_machine(),)
+        if release.is_rehearsal and name == "podsettle":
+            architectures = (_MACHINE,)
         for architecture in architectures:
-            labels = _label_base(base) if base and name == "podsettle" else []
-            _build(buildah, name, architecture, source, release, [*options, *labels])
-        digest = scratch / f"{name}.digest"
-        insecure = ("--tls-verify=false",) if release.is_insecure else ()
-        target = f"docker://{release.image(name)}:{release.version}"
+            _build(buildah, name, architecture, source, release, options)
+        digest, image = scratch / f"{name}.digest", f"{release.registry}/{name}"
         flags = ("--all", "--format", "oci", "--digestfile", str(digest))
+        target = f"docker://{image}:{release.version}"
         buildah("manifest", "push", *flags, *insecure, _list_name(name), target)
-        reference = f"{release.image(name)}@{digest.read_text().strip()}"
-        pushed.append(PushedImage(name, architectures, reference))
-    return pushed
-
-
-def _label_base(base: str) -> list[str]:
-    name, _, digest = base.partition("@")
-    labels = {"base.name": name, "base.digest": digest}
-    return [f"--label=org.opencontainers.image.{key}={value}" for key, value in labels.items()]
-
-
-def installed_packages(
-    image: PushedImage, architecture: str, release: Release, scratch: Path
-) -> Path:
-    """Pull podsettle's image, and return the directory of the Python packages in it."""
-    buildah = Buildah(scratch / f"pulled-{architecture}")
-    insecure = ("--tls-verify=false",) if release.is_insecure else ()
-    container = buildah("from", "--arch", architecture, *insecure, image.reference)
-    root = Path(buildah("mount", container))
-    (packages,) = root.glob("opt/podsettle/lib/python*/site-packages")
-    return packages
+        references.append(f"{image}@{digest.read_text().strip()}")
+    return references
 
 
 def _make_local_base(buildah: Buildah, release: Release, scratch: Path) -> list[str]:
@@ -105,16 +75,41 @@ def _build(
         *("build", "--isolation=chroot", "--no-cache", "--identity-label=false", *options),
         *(f"--timestamp={release.epoch}", f"--platform=linux/{architecture}"),
         # buildah 1.28 gives this variable the platform of the image instead of the machine's.
-        f"--build-arg=BUILDPLATFORM=linux/{_machine()}",
+        f"--build-arg=BUILDPLATFORM=linux/{_MACHINE}",
         *(f"--label=org.opencontainers.image.{key}={value}" for key, value in labels.items()),
         *("--target", name, "--manifest", _list_name(name)),
         source,
     )
 
 
-def _machine() -> str:
-    return _MACHINES[platform.machine()]
-
-
 def _list_name(name: str) -> str:
     return f"localhost/release/{name}"
+
+
+def write_helper_sbom(release: Release, out: Path) -> None:
+    """Write an SBOM of the helper, in whose executable no scanner finds what it is linked with."""
+    header = (zig_library() / "libc/musl/src/internal/version.h").read_text("utf-8")
+    components = [
+        {
+            "type": "library",
+            "name": name,
+            "version": number,
+            "licenses": [{"license": {"id": licence}}],
+            "purl": f"pkg:{address}@{number}",
+        }
+        for name, number, licence, address in (
+            ("podsettle", release.version, "Apache-2.0", "pypi/podsettle"),
+            ("musl", header.split('"')[1], "MIT", "generic/musl"),
+            ("zig", version("ziglang"), "MIT", "pypi/ziglang"),
+        )
+    ]
+    about = {"type": "application", "name": "linger", "version": release.version}
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": about},
+        "components": components,
+    }
+    path = out / f"linger-{release.version}.cdx.json"
+    path.write_text(f"{json.dumps(document, indent=1)}\n", "utf-8")

@@ -6,15 +6,15 @@ The repository names no owner, no registry and no address. A release writes them
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import tarfile
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+CHART = "charts/podsettle"
 
 
 class ReleaseError(Exception):
@@ -35,24 +35,33 @@ class Release:
     """The time of the commit in seconds since 1970, which all timestamps of the release have."""
 
     @property
-    def is_insecure(self) -> bool:
+    def is_rehearsal(self) -> bool:
         """Whether the registry is one of this machine, which speaks HTTP."""
         return self.registry.startswith(("127.0.0.1:", "localhost:"))
 
-    def image(self, name: str) -> str:
-        """Return the name of an image without a tag."""
-        return f"{self.registry}/{name}"
+    def run(self, *command: str | Path, directory: Path | None = None) -> str:
+        """Run a program with the release's time as the time of what it writes. Return its output.
 
-    @property
-    def downloads(self) -> str:
-        """The address of the directory that holds the release's files."""
-        return f"{self.repository}/releases/download/v{self.version}"
+        Raises ReleaseError if the program fails.
+        """
+        done = subprocess.run(
+            [str(word) for word in command],
+            cwd=directory,
+            env={**os.environ, "SOURCE_DATE_EPOCH": self.epoch, "TZ": "UTC"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            name = Path(command[0]).name
+            raise ReleaseError(f"{name}: exit code {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
 
 
 def commit_of(checkout: Path) -> tuple[str, str]:
     """Return the hash and the time of the checked-out commit, in seconds since 1970."""
-    shown = _git(checkout, "show", "--no-patch", "--format=%H %ct", "HEAD").decode()
-    commit, epoch = shown.split()
+    command = ["git", "-C", str(checkout), "show", "--no-patch", "--format=%H %ct", "HEAD"]
+    commit, epoch = subprocess.run(command, capture_output=True, check=True).stdout.decode().split()
     return commit, epoch
 
 
@@ -61,20 +70,34 @@ def write_source(checkout: Path, release: Release, target: Path) -> None:
 
     Raises ReleaseError if the version of the commit is another one.
     """
-    with tarfile.open(fileobj=io.BytesIO(_git(checkout, "archive", "HEAD"))) as archive:
+    packed = subprocess.run(
+        ["git", "-C", str(checkout), "archive", "HEAD"], capture_output=True, check=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(target, filter="data")
-    project = target / "pyproject.toml"
-    version = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
+    project, chart = target / "pyproject.toml", target / CHART
+    version = tomllib.loads(project.read_text("utf-8"))["project"]["version"]
     if version != release.version:
-        raise ReleaseError(
-            f"release {release.version}: pyproject.toml has version {version}: change it, run "
-            "`make docs`, and commit"
-        )
-    _replace(project, "[project.scripts]", f"{_urls(release)}\n[project.scripts]")
-    values = target / "charts/podsettle/values.yaml"
-    _replace(values, '\n  repository: ""\n', f"\n  repository: {release.image('podsettle')}\n")
-    _replace(values, '\nlingerImage: ""\n', f"\nlingerImage: {release.image('linger')}\n")
-    _describe_chart(target / "charts/podsettle", release)
+        raise ReleaseError(f"release {release.version}: pyproject.toml has version {version}")
+    page = f"{release.repository}/blob/v{version}"
+    urls = {
+        "Repository": release.repository,
+        "Documentation": f"{page}/docs/README.md",
+        "Changelog": f"{page}/CHANGELOG.md",
+    }
+    lines = "\n".join(f'{name} = "{url}"' for name, url in urls.items())
+    _replace(project, "[project.scripts]", f"[project.urls]\n{lines}\n\n[project.scripts]")
+    podsettle, linger = (f"{release.registry}/{name}" for name in ("podsettle", "linger"))
+    _replace(chart / "values.yaml", '\n  repository: ""\n', f"\n  repository: {podsettle}\n")
+    _replace(chart / "values.yaml", '\nlingerImage: ""\n', f"\nlingerImage: {linger}\n")
+    _replace(
+        chart / "Chart.yaml",
+        "\nannotations:\n",
+        f"\nhome: {release.repository}\nsources: [{release.repository}]\nannotations:\n"
+        "  artifacthub.io/images: |\n"
+        f"    - {{name: podsettle, image: {podsettle}:{version}}}\n"
+        f"    - {{name: linger, image: {linger}:{version}}}\n",
+    )
 
 
 def release_notes(changelog: str, version: str) -> str:
@@ -89,60 +112,8 @@ def release_notes(changelog: str, version: str) -> str:
     )
 
 
-def _urls(release: Release) -> str:
-    page = f"{release.repository}/blob/v{release.version}"
-    return (
-        "[project.urls]\n"
-        f'Repository = "{release.repository}"\n'
-        f'Documentation = "{page}/docs/README.md"\n'
-        f'Changelog = "{page}/CHANGELOG.md"\n'
-    )
-
-
-def _describe_chart(chart: Path, release: Release) -> None:
-    """Write into Chart.yaml what Artifact Hub and users of the package want to know."""
-    path = chart / "Chart.yaml"
-    metadata = yaml.safe_load(path.read_text(encoding="utf-8"))
-    (crd,) = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in chart.glob("crds/*"))
-    names, (version,) = crd["spec"]["names"], crd["spec"]["versions"]
-    metadata |= {"home": release.repository, "sources": [release.repository]}
-    metadata["annotations"] |= {
-        "artifacthub.io/images": _as_text(
-            [
-                {"name": name, "image": f"{release.image(name)}:{release.version}"}
-                for name in ("podsettle", "linger")
-            ]
-        ),
-        "artifacthub.io/crds": _as_text(
-            [
-                {
-                    "kind": names["kind"],
-                    "version": version["name"],
-                    "name": crd["metadata"]["name"],
-                    "displayName": names["kind"],
-                    "description": version["schema"]["openAPIV3Schema"]["description"],
-                }
-            ]
-        ),
-    }
-    path.write_text(yaml.safe_dump(metadata, sort_keys=False), encoding="utf-8")
-
-
-def _as_text(items: list[Mapping[str, str]]) -> str:
-    return yaml.safe_dump(items, sort_keys=False)
-
-
 def _replace(path: Path, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     if text.count(old) != 1:
         raise ReleaseError(f"release: {path.name}: does not have {old.strip()!r} once")
     path.write_text(text.replace(old, new), encoding="utf-8")
-
-
-def _git(checkout: Path, *arguments: str) -> bytes:
-    done = subprocess.run(
-        ["git", "-C", str(checkout), *arguments], capture_output=True, check=False
-    )
-    if done.returncode != 0:
-        raise ReleaseError(f"git {arguments[0]}: {done.stderr.decode().strip()}")
-    return done.stdout

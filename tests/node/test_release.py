@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from release.manifests import package_chart, push_chart, write_manifests
+from release.chart import package_chart, push_chart, write_manifests
 from release.source import Release, commit_of, write_source
 from tests.support.helm_release import Installation
 from tests.support.markdown import Page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import tarfile
 import tomllib
@@ -12,11 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from release.krew import write_krew_manifest
-from release.manifests import NAMESPACE, package_chart, write_manifests
+from release.__main__ import NO_REPOSITORY
+from release.__main__ import main as make_release
+from release.chart import NAMESPACE, package_chart, write_manifests
+from release.client import remove_machine_files, write_krew_plugin
+from release.images import write_helper_sbom
 from release.source import Release, ReleaseError, commit_of, release_notes, write_source
 from tests.support.helm import run
-from tests.support.paths import ROOT
+from tests.support.paths import CHART, CRD, ROOT
 from tools.build import programs
 from webhook import __version__
 
@@ -53,6 +57,15 @@ def test_release_of_another_version_than_that_of_the_commit_is_refused(tmp_path:
         write_source(ROOT, other, tmp_path)
 
 
+@pytest.mark.parametrize("repository", ["", NO_REPOSITORY])
+def test_release_that_is_published_names_its_repository(
+    repository: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--registry", REGISTRY, "--repository", repository]
+    assert make_release(["--version", "0.0.0", *where]) == 1
+    assert "by --repository" in capsys.readouterr().err
+
+
 def test_metadata_of_the_package_has_the_address_that_only_the_release_knows(source: Path) -> None:
     project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     assert project["urls"]["Repository"] == REPOSITORY
@@ -65,11 +78,23 @@ def test_packaged_chart_installs_without_values(package: Path) -> None:
     assert rendered.returncode == 0, rendered.stderr
     (deployment,) = (d for d in documents(rendered.stdout) if d["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"{REGISTRY}/podsettle:{__version__}"
-    assert f"{REGISTRY}/linger:{__version__}" in yaml.safe_dump(container)
+    images = [f"{REGISTRY}/{name}:{__version__}" for name in ("podsettle", "linger")]
+    assert container["image"] == images[0]
+    assert images[1] in yaml.safe_dump(container)
     shown = yaml.safe_load(run("helm", "show", "chart", package).stdout)
-    (crd,) = yaml.safe_load(shown["annotations"]["artifacthub.io/crds"])
-    assert (crd["kind"], shown["home"]) == ("SettlePolicy", REPOSITORY)
+    assert shown["home"] == REPOSITORY
+    named = yaml.safe_load(shown["annotations"]["artifacthub.io/images"])
+    assert [each["image"] for each in named] == images
+
+
+def test_chart_describes_its_crd() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    (named,) = yaml.safe_load(chart["annotations"]["artifacthub.io/crds"])
+    crd = yaml.safe_load(CRD.read_text())
+    (version,) = crd["spec"]["versions"]
+    assert (named["kind"], named["name"]) == (crd["spec"]["names"]["kind"], crd["metadata"]["name"])
+    assert named["version"] == version["name"]
+    assert named["description"] == version["schema"]["openAPIV3Schema"]["description"]
 
 
 def test_chart_is_packaged_to_the_same_bytes_twice(
@@ -98,17 +123,44 @@ def test_plugin_manifest_names_each_archive_and_its_digest(source: Path, tmp_pat
     executable = tmp_path / "podsettle.pyz"
     executable.write_bytes(b"#!/bin/sh\n")
     platforms = ("linux-amd64", "darwin-arm64", "windows-amd64")
-    write_krew_manifest(dict.fromkeys(platforms, executable), source, RELEASE, tmp_path)
-    manifest = yaml.safe_load((tmp_path / "settle.yaml").read_text())
-    named = manifest["spec"]["platforms"]
+    for run_ in ("first", "second"):
+        (tmp_path / run_ / "scratch").mkdir(parents=True)
+        files = (tmp_path / run_, tmp_path / run_ / "scratch")
+        write_krew_plugin(dict.fromkeys(platforms, executable), source, RELEASE, *files)
+    manifest = (tmp_path / "first/settle.yaml").read_text()
+    assert manifest == (tmp_path / "second/settle.yaml").read_text()
+    named = yaml.safe_load(manifest)["spec"]["platforms"]
     assert [each["selector"]["matchLabels"]["os"] for each in named] == ["linux", "darwin"]
     for each in named:
-        archive = tmp_path / each["uri"].removeprefix(
-            f"{REPOSITORY}/releases/download/v{__version__}/"
-        )
+        name = each["uri"].removeprefix(f"{REPOSITORY}/releases/download/v{__version__}/")
+        archive = tmp_path / "first" / name
         assert hashlib.sha256(archive.read_bytes()).hexdigest() == each["sha256"]
         with tarfile.open(archive) as opened:
             assert opened.getmember(each["bin"]).mode & 0o111
+            assert opened.getnames() == [each["bin"], "LICENSE"]
+
+
+def test_sbom_of_the_helper_names_what_it_is_linked_with(tmp_path: Path) -> None:
+    write_helper_sbom(RELEASE, tmp_path)
+    (file,) = tmp_path.iterdir()
+    components = json.loads(file.read_text())["components"]
+    assert [each["name"] for each in components] == ["podsettle", "musl", "zig"]
+    assert all(each["version"][0].isdigit() for each in components)
+
+
+def test_packages_of_an_executable_keep_nothing_of_the_machine(tmp_path: Path) -> None:
+    metadata = tmp_path / "app-1.dist-info"
+    kept = ("app-1.dist-info/METADATA", "app-1.dist-info/RECORD", "app/cli.py")
+    removed = ("bin/podsettle", "app-1.dist-info/uv_cache.json", "app-1.dist-info/direct_url.json")
+    for name in (*kept, *removed):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (metadata / "RECORD").write_text("".join(f"{name},sha256=x,1\n" for name in (*kept, *removed)))
+    remove_machine_files(tmp_path)
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == set(kept)
+    listed = [line.split(",")[0] for line in (metadata / "RECORD").read_text().splitlines()]
+    assert listed == list(kept)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,7 @@ import os
 import re
 from pathlib import Path
 
-import yaml
-
-from release.commands import run
-from release.source import Release, ReleaseError
+from release.source import CHART, Release, ReleaseError
 from tools.build import tool
 
 NAMESPACE = "podsettle-system"
@@ -17,19 +14,17 @@ NAMESPACE = "podsettle-system"
 
 def package_chart(source: Path, release: Release, out: Path) -> Path:
     """Write the chart's package into a directory, and return it."""
-    chart = source / "charts/podsettle"
-    run(release, tool("helm"), "lint", "--strict", chart)
-    run(release, tool("helm"), "package", chart, "--destination", out)
+    release.run(tool("helm"), "package", source / CHART, "--destination", out)
     return out / f"podsettle-{release.version}.tgz"
 
 
 def push_chart(package: Path, release: Release) -> str:
     """Push the package to the release's registry. Return its name with its digest."""
-    plain = ("--plain-http",) if release.is_insecure else ()
+    plain = ("--plain-http",) if release.is_rehearsal else ()
     # Helm writes the time of the file into the chart's manifest.
     os.utime(package, (int(release.epoch), int(release.epoch)))
     repository = f"{release.registry}/charts"
-    pushed = run(release, tool("helm"), "push", package, f"oci://{repository}", *plain)
+    pushed = release.run(tool("helm"), "push", package, f"oci://{repository}", *plain)
     found = re.search(r"^Digest: (sha256:[0-9a-f]{64})$", pushed, re.MULTILINE)
     if found is None:
         raise ReleaseError(f"helm push: no digest: {pushed}")
@@ -38,18 +33,9 @@ def push_chart(package: Path, release: Release) -> str:
 
 def write_manifests(package: Path, release: Release, out: Path) -> None:
     """Write `install.yaml`, and beside it a kustomization that has it as its base."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    rendered = run(
-        release,
-        *(tool("helm"), "template", "podsettle", package),
-        *("--namespace", NAMESPACE, "--include-crds"),
-    )
-    text = f"{yaml.safe_dump(namespace, sort_keys=False)}{rendered}"
-    (out / "install.yaml").write_text(text, encoding="utf-8")
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": ["install.yaml"],
-    }
-    text = yaml.safe_dump(kustomization, sort_keys=False)
-    (out / "kustomization.yaml").write_text(text, encoding="utf-8")
+    options = ("--namespace", NAMESPACE, "--include-crds")
+    rendered = release.run(tool("helm"), "template", "podsettle", package, *options)
+    namespace = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n"
+    (out / "install.yaml").write_text(f"{namespace}{rendered}", encoding="utf-8")
+    kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+    (out / "kustomization.yaml").write_text(f"{kustomization}resources: [install.yaml]\n")
