@@ -8,28 +8,24 @@ which vendors their dependencies.
 from __future__ import annotations
 
 import shutil
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.build import CRIO, BuildError, crio, module_directory
+from tools.build import CRIO, BuildError, module_directory, search, tool
 from tools.cache import exclusive
-from tools.source import Project
-from tools.source_build import SourceBuild, build_go, run_step, search
+from tools.source_build import SourceBuild, build_go, run_step
 
 # The last release with the lost exit code (cri-o issue 9840), and the first without it.
 AFFECTED, FIXED = "v1.33.12", "v1.33.13"
 # A release that reads the new spelling of the annotation TrySkipVolumeSELinuxLabel.
 NEW_SPELLING = "v1.35.2"
-_PINS = {
+_COMMITS = {
     AFFECTED: "f61007b555baf09c789a73d3f4d95cafc1138fec",
     FIXED: "88fba2dcb1093621c70184699881bfb36f906c40",
     NEW_SPELLING: "fb90456847161db2fd085f5991852305b6e9fdae",
 }
 
 _MODULE = "github.com/cri-o/cri-o"
-
 # CRI-O's Makefile chooses tags by the libraries of the machine. These give the same CRI-O on each
 # one: it checks signatures of images in Go instead of by gpgme, and has no driver for Btrfs.
 _TAGS = (
@@ -43,14 +39,13 @@ _TAGS = (
 )
 _FLAGS = ("-ldflags=-s -w", f"-tags={','.join(_TAGS)}")
 
-
 # The programs of the build, each with its Debian package, and the header of libseccomp-dev.
 PACKAGES = {
     "cc": "gcc",
+    "git": "git",
     "make": "make",
     "pkg-config": "pkg-config",
     "strip": "binutils",
-    "tar": "tar",
 }
 HEADER = Path("/usr/include/seccomp.h")
 
@@ -76,16 +71,21 @@ class CrioBuild:
 
 def find_crio(revision: str) -> CrioBuild | None:
     """Return the build of a revision, or None if `build_crio` did not build it yet."""
-    home = _BUILD.find(revision)
+    home = BUILD.find(revision)
     return _load(home) if home is not None else None
 
 
-def module_build(announce: Callable[[str], None] = print) -> CrioBuild:
+def build_crio(revision: str) -> CrioBuild:
+    """Return the build of a revision, made where it is not in the cache."""
+    return _load(BUILD.build(revision))
+
+
+def module_build() -> CrioBuild:
     """Return CRI-O of the Go module proxy, and build it first if it is missing. Needs a C compiler.
 
     Raises BuildError.
     """
-    program = crio(announce)
+    program = tool("crio")
     pinns = program.with_name("pinns")
     with exclusive(pinns):
         if not pinns.exists():
@@ -95,18 +95,6 @@ def module_build(announce: Callable[[str], None] = print) -> CrioBuild:
             run_step(["cc", *flags, *map(str, sources)], program.parent)
             unfinished.rename(pinns)
     return CrioBuild(search(CRIO.module / "go.mod", rf"^\t{_MODULE} v(\S+)"), program.parent)
-
-
-def find_commit(revision: str) -> str | None:
-    """Return the commit of a revision, or None if it was not fetched yet."""
-    return _BUILD.project.commit(revision)
-
-
-def build_crio(
-    revision: str, address: str | None = None, announce: Callable[[str], None] = print
-) -> CrioBuild:
-    """Return the build of a revision, made where it is not in the cache."""
-    return _load(_BUILD.build(revision, address, announce))
 
 
 def _load(home: Path) -> CrioBuild:
@@ -125,12 +113,15 @@ def _make(tree: Path, output: Path) -> None:
     (output / "version").write_text(version)
 
 
-_BUILD = SourceBuild(
-    project=Project("cri-o", "https://github.com/cri-o/cri-o", "CRIO_SOURCE", _PINS),
+BUILD = SourceBuild(
+    name="cri-o",
+    address="https://github.com/cri-o/cri-o",
+    variable="CRIO_SOURCE",
+    commits=_COMMITS,
     recipe=_FLAGS,
     packages=PACKAGES,
     make=_make,
 )
 
 if __name__ == "__main__":
-    sys.exit(_BUILD.main((AFFECTED, FIXED)))
+    BUILD.main(AFFECTED, FIXED)

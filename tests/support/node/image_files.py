@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.base_image import BUSYBOX, copy_libraries
-from tools.build import tekton_entrypoint
+from tools.build import tool
 from webhook.linger.build import TARGETS, compile_c, host_arch
 
 BASH = "/bin/bash"
@@ -85,7 +85,7 @@ def _write_program(name: str, root: Path) -> None:
 def _write_tekton(root: Path) -> None:
     """Write Tekton's entrypoint where Tekton's own image has it."""
     (root / "ko-app").mkdir()
-    shutil.copy2(tekton_entrypoint(), root / "ko-app/entrypoint")
+    shutil.copy2(tool("entrypoint"), root / "ko-app/entrypoint")
     (root / "tmp").mkdir()
     (root / "tmp").chmod(0o1777)
 

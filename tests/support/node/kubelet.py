@@ -11,7 +11,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.server import Server
 from tests.support.node.network import NODE_ADDRESS
 from tests.support.node.node_paths import USUAL, NodePaths
-from tools.build import node_programs
+from tools.build import tool
 
 Json = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Kubelet:
         self.configuration["podLogsDir"] = str(paths.pod_logs)
         self._path = cluster.directory / f"kubelet-{node}.json"
         self._server = Server(
-            node_programs().kubelet,
+            tool("kubelet"),
             [
                 f"--config={self._path}",
                 f"--kubeconfig={cluster.kubeconfig_of(f'system:node:{node}', 'system:nodes')}",

@@ -12,7 +12,7 @@ def crio_or_skip(revision: str) -> CrioBuild:
     """Return a build of CRI-O, or skip the test."""
     build = find_crio(revision)
     if build is None:
-        pytest.skip(f"CRI-O {revision} is not built: make crio, or make crio CRIO_SOURCE=DIR")
+        pytest.skip(f"CRI-O {revision} is not built: python -m tools.crio")
     return build
 
 
@@ -20,5 +20,5 @@ def tekton_or_skip() -> TektonBuild:
     """Return the build of Tekton, or skip the test."""
     build = find_tekton()
     if build is None:
-        pytest.skip(f"Tekton {RELEASE} is not built: make tekton, or make tekton TEKTON_SOURCE=DIR")
+        pytest.skip(f"Tekton {RELEASE} is not built: python -m tests.support.node.tekton_build")
     return build

@@ -6,7 +6,6 @@ The images are kept as the data of a registry, and the manifests beside them.
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +13,10 @@ from tests.support.node.registry_server import PROGRAM as REGISTRY
 from tests.support.node.registry_server import serve
 from tests.support.process import free_port
 from tools.buildah import Buildah
-from tools.source import Project
 from tools.source_build import SourceBuild, build_go
 
 RELEASE = "v1.15.0"
-_PINS = {RELEASE: "70f730815249a12aa725266fba7f3ff39653aaea"}
+_COMMITS = {RELEASE: "70f730815249a12aa725266fba7f3ff39653aaea"}
 # Of the images that Tekton's controller names, TaskRuns without sidecars use only the entrypoint.
 IMAGES = ("controller", "webhook", "entrypoint")
 _FLAGS = ("-ldflags=-s -w",)
@@ -70,11 +68,14 @@ def _make(tree: Path, output: Path) -> None:
 
 
 _BUILD = SourceBuild(
-    project=Project("tekton", "https://github.com/tektoncd/pipeline", "TEKTON_SOURCE", _PINS),
+    name="tekton",
+    address="https://github.com/tektoncd/pipeline",
+    variable="TEKTON_SOURCE",
+    commits=_COMMITS,
     recipe=(_FLAGS, IMAGES),
-    packages={"buildah": "buildah", REGISTRY: "docker-registry", "tar": "tar"},
+    packages={"buildah": "buildah", "git": "git", REGISTRY: "docker-registry"},
     make=_make,
 )
 
 if __name__ == "__main__":
-    sys.exit(_BUILD.main((RELEASE,)))
+    _BUILD.main(RELEASE)

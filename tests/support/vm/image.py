@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.support.node.image_files import IMAGES
 from tests.support.node.linux import Namespace, unshare
 from tests.support.vm.kernel import GUEST, built_kernel, made_once, mmdebstrap, require_programs
-from tools.build import BuildError, cri_client
+from tools.build import BuildError, tool
 from tools.buildah import Buildah, BuildahError
 from tools.cache import cache_directory
 from tools.crio import AFFECTED, FIXED, NEW_SPELLING, build_crio
@@ -60,8 +60,8 @@ def _built(announce: Callable[[str], None]) -> Path:
     """Return a directory with `kernel`, `initramfs` and `disk`, made if it is not in the cache."""
     require_programs(_PROGRAMS)
     kernel = built_kernel(announce)
-    crio = {revision: build_crio(revision, announce=announce) for revision in RELEASES}
-    client = cri_client(announce)
+    crio = {revision: build_crio(revision) for revision in RELEASES}
+    client = tool("cri")
     parts = [kernel.name, client.parent.name, *(build.directory.name for build in crio.values())]
     sources = [path.read_bytes() for path in (Path(__file__), GUEST / "container.cil")]
     key = hashlib.sha256(repr((parts, sources)).encode()).hexdigest()[:16]
