@@ -1,6 +1,6 @@
-"""The generator of the reference pages and schemas. `make docs` runs it.
+"""The generator of reference pages and schemas: `python -m docs.generate`, which `make docs` runs.
 
-A test compares the files with the output of this module.
+The prose of the pages is written by hand. A test compares the files with the output of this module.
 """
 
 from __future__ import annotations
@@ -8,140 +8,37 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import typing
-from collections.abc import Callable, Collection, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 import yaml
-from pydantic import BaseModel, TypeAdapter
-from pydantic.fields import FieldInfo
 
-from docs import (
-    defects_page,
-    export_page,
-    limits_page,
-    notices,
-    reliability_page,
-    scan_page,
-    version_copies,
-    versions_page,
-    why_page,
-)
 from webhook.cli import main
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
 from webhook.core.constants import API_VERSION, KIND
-from webhook.core.durations import DURATION_PATTERN
+from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.defects.defect import Affected, Defect
+from webhook.core.defects.versions import Version
+from webhook.core.patch.edits import Edit
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.crd import crd, editor_schema
-from webhook.core.policy.model import SettlePolicySpec, parse_policy
+from webhook.core.policy.model import parse_policy
 from webhook.core.policy.snapshot import Snapshot
-from webhook.core.reasons import NOT_EVALUATED, Outcome, Reason
+from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
+from webhook.inspect.explain.target import explain_reason
 from webhook.server.metrics import Metrics
 
-HERE = Path(__file__).parent
-CHART = HERE.parent / "charts" / "podsettle"
-_PAGE_COLUMNS = 78
-"""The width of a help text, whatever the width of the terminal."""
-PAGES_WITH_REGIONS = (
-    "../README.md",
-    "coverage.md",
-    "kubernetes-versions.md",
-    "limits.md",
-    "post-init-sleep.md",
-    "reports/tekton-exit-255.md",
-)
-"""The written pages with regions that hold releases of other software."""
-NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run `make docs`. -->\n"
+Json: TypeAlias = dict[str, Any]
 
-
-def policy_page() -> str:
-    """Return the page with every key of a SettlePolicy's spec."""
-    lines = [
-        "# SettlePolicy reference",
-        "",
-        "This page is for authors of policies. It lists every key of a SettlePolicy's `spec`. "
-        "A SettlePolicy says which pods podsettle changes, and how. It is a cluster-scoped object "
-        "of `apiVersion: podsettle.dev/v1alpha1`. [Which pods podsettle changes](coverage.md) "
-        "explains how policies and selectors work together.",
-        "",
-        "Check a policy with `podsettle check FILE`. For more examples, see "
-        "[examples/policies.yaml](../examples/policies.yaml). Durations are written `10ms`, "
-        "`1.5s` or `1m30s`.",
-        "",
-        "```yaml",
-        "apiVersion: podsettle.dev/v1alpha1",
-        "kind: SettlePolicy",
-        "metadata: {name: quick-jobs}   # at most 63 characters",
-        "spec:",
-        "  namespaceSelector: {}         # every namespace; leave it out for opt-in by label",
-        "  remedies:",
-        "    postInitSleep: {}           # the defaults",
-        "```",
-        "",
-        "| key of `spec` | type | default | meaning |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| `{path}` | {kind} | {_default_of(field)} | {_description_of(field)} |"
-        for path, kind, field in policy_keys(SettlePolicySpec, "")
-    ]
-    lines += [
-        "",
-        "## What each remedy changes",
-        "",
-        "podsettle applies the remedies in this order. In addition, it only sets its own "
-        "annotations. [Reasons](reasons.md) explains the reasons. A remedy that the pod excludes "
-        "has `PodOptedOut`. A remedy of a policy with `action: Audit` has `WouldApply` in place of "
-        "`Applied`.",
-        "",
-        "| remedy | what it changes in a pod | reasons |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| `{name}` | {why_page.effects_of(remedy)} | {_reasons(remedy.reasons)} |"
-        for name, remedy in REMEDIES.items()
-    ]
-    return _finish_page(
-        lines,
-        "[which pods a policy covers](coverage.md); "
-        "[install](install.md#your-first-policy), to apply a policy",
-    )
-
-
-def _reasons(reasons: Collection[Reason]) -> str:
-    return ", ".join(f"`{reason}`" for reason in Reason if reason in reasons)
-
-
-def policy_keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, FieldInfo]]:
-    """Yield the path, type and field of each key, and of the keys inside it."""
-    for name, field in model.model_fields.items():
-        path = f"{prefix}{field.alias or name}"
-        inner, kind = _model_of(field.annotation), _type_of(field)
-        yield path, kind, field
-        if inner is not None:
-            yield from policy_keys(inner, f"{path}[]." if kind == "list" else f"{path}.")
-
-
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """Return the first pydantic model in a type annotation, or None."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    models = (_model_of(part) for part in typing.get_args(annotation))
-    return next((model for model in models if model is not None), None)
-
-
-def type_adapter(field: FieldInfo) -> TypeAdapter[Any]:
-    """Return an adapter for the field's type and constraints, which pydantic stores separately."""
-    annotation: Any = field.annotation
-    return TypeAdapter(
-        typing.Annotated[annotation, *field.metadata] if field.metadata else annotation
-    )
-
-
+DOCS = Path(__file__).parent
+CHART = DOCS.parent / "charts" / "podsettle"
+BEGIN = "<!-- docs/generate.py writes what follows, up to the last line. -->"
+_LAST = "\n\n**Read next:**"
 _TYPES = {
     "array": "list",
     "boolean": "boolean",
@@ -149,102 +46,66 @@ _TYPES = {
     "object": "mapping",
     "string": "string",
 }
+_COMPONENTS = {"cri-o": "CRI-O", "any runtime": "other runtimes"}
+_MAX_COPIES = 5
+"""An option of more commands stands once on the page of the commands."""
 
 
-def _type_of(field: FieldInfo) -> str:
+def policy_rows(schema: Json, prefix: str = "") -> Iterator[str]:
+    """Yield the rows of the keys in a schema of the CRD, and of the keys inside them."""
+    for name, field in schema.get("properties", {}).items():
+        default = "required" if name in schema.get("required", ()) else "left out"
+        if "default" in field and "properties" not in field:
+            default = _code(_as_text(field["default"]))
+        yield _row(_code(f"{prefix}{name}"), _type_of(field), default, field["description"])
+        if name == "podSelector":  # It has the keys of the selector before it.
+            continue
+        yield from policy_rows(field, f"{prefix}{name}.")
+        yield from policy_rows(field.get("items", {}), f"{prefix}{name}[].")
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
+def _type_of(field: Json) -> str:
     """Return the text for a field in the column "type"."""
-    schema = type_adapter(field).json_schema()
-    options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
-    (schema,) = options
-    if "const" in schema:
-        return f"`{schema['const']}`"
-    if "enum" in schema:
-        return " \\| ".join(f"`{value}`" for value in schema["enum"])
-    if schema.get("pattern") == DURATION_PATTERN:
-        (rule,) = schema["x-kubernetes-validations"]
-        maximum = rule["message"].removeprefix("is longer than ").partition(",")[0]
-        return f"duration, at most `{maximum}`"
-    return _TYPES["object" if "$ref" in schema else schema["type"]]
+    if "enum" in field:
+        return " | ".join(f"`{value}`" for value in field["enum"])
+    for rule in field.get("x-kubernetes-validations", ()):
+        if found := re.match(r"is longer than (\w+), ", rule["message"]):
+            return f"duration, at most `{found[1]}`"
+    return _TYPES[field["type"]]
 
 
-def _description_of(field: FieldInfo) -> str:
-    return (field.description or "").replace("|", "\\|")
+def remedy_rows() -> Iterator[str]:
+    """Yield the rows of the table of remedies."""
+    for name, remedy in REMEDIES.items():
+        fields = ", ".join(f"`{path[1:].replace('/', '.')}`" for path in sorted(remedy.fields))
+        effects = [edit.effect for edit in Edit if edit in remedy.edits]
+        effects = [f"sets {fields}"] * bool(fields) + effects
+        faults = [
+            f"[{each.id}]({each.page or 'defects.md'})" for each in DEFECTS if name in each.remedies
+        ]
+        yield _row(f"`{name}`", *map("; ".join, (effects, faults)))
 
 
-def _default_of(field: FieldInfo) -> str:
-    """Return the text for a field in the column "default"."""
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    if value is None:
-        return "left out"
-    text = type_adapter(field).dump_json(value, by_alias=True, exclude_defaults=True)
-    decoded = json.loads(text)
-    return f"`{decoded}`" if isinstance(decoded, str) and decoded else f"`{text.decode()}`"
+def reason_lines() -> Iterator[str]:
+    """Yield a section for each reason. Answers to previews link to their anchors."""
+    for reason in Reason:
+        warns = " `kubectl` warns." if reason.warns else ""
+        advice = explain_reason(reason)["advice"]
+        todo = "" if advice == "Nothing." else f" **What you can do:** {advice}"
+        yield from (f"### {reason}", "", f"{reason.meaning}{warns}{todo}", "")
 
 
-def reasons_page() -> str:
-    """Return the page with every reason code."""
-    lines = [
-        "# Reasons",
-        "",
-        "This page is for everyone who has found a reason code of podsettle. For each remedy and "
-        "each container, podsettle reports one code that says why it did or did not change the "
-        "pod. The same code is in:",
-        "",
-        "- the warnings that `kubectl` prints, if the column below says so;",
-        "- the audit annotations `applied` and `skipped`, after the name of the webhook;",
-        "- the metric `podsettle_outcomes_total`;",
-        "- podsettle's log;",
-        "- the answers of `podsettle preview`, of `/preview` and of the web page;",
-        "- the answers of `podsettle explain` and `podsettle scan`;",
-        "- the pod's annotation `podsettle.dev/skipped`, for the reasons that warn.",
-        "",
-        f"Only previews and `podsettle explain` give these reasons: {_reasons(NOT_EVALUATED)}. "
-        "There, each remedy of each policy that covers a pod has a reason, or the whole pod has "
-        "one.",
-        "",
-        "[Why was my pod changed?](why-was-my-pod-changed.md#reason-codes) says what the developer "
-        "of a pod can do about each code.",
-        "",
-        "The annotation `podsettle.dev/skipped` on a pod and the audit annotation `skipped` have "
-        "one name and two forms. The pod's has the reasons that warn, as "
-        "`CONTAINER/REMEDY=REASON`. The audit log's has every remedy that was not applied, as "
-        "`POLICY/REMEDY[CONTAINER]=REASON`.",
-        "",
-        "| reason | `kubectl` warns | meaning |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| `{reason}` | {'yes' if reason.warns else 'no'} | {reason.meaning} |"
-        for reason in Reason
-    ]
-    return _finish_page(
-        lines,
-        "[Why was my pod changed?](why-was-my-pod-changed.md#reason-codes), for what you can do; "
-        "[operations](operations.md#pods-are-not-settled), for operators",
-    )
-
-
-def metrics_page() -> str:
-    """Return the page with every metric."""
-    lines = [
-        "# Metrics",
-        "",
-        "This page is for operators who monitor podsettle with Prometheus. `GET /metrics` on the "
-        "[web port](http.md) returns these metrics. It needs a [token](http.md#tokens). "
-        "The chart can set up scraping and [alerts](operations.md#alerts).",
-        "",
-        "| metric | labels | meaning |",
-        "|---|---|---|",
-    ]
+def metric_rows() -> Iterator[str]:
+    """Yield the rows of the table of metrics."""
     for family in example_metrics().registry.collect():
         suffix = "_total" if family.type == "counter" else ""
         # `le` is part of each histogram, and not a label that podsettle chooses.
-        labels = [label for label in family.samples[0].labels if label != "le"]
-        names = ", ".join(f"`{label}`" for label in labels) or "none"
-        lines.append(f"| `{family.name}{suffix}` | {names} | {family.documentation} |")
-    return _finish_page(lines, "[the alerts](operations.md#alerts); [the dashboard](dashboard.md)")
+        labels = [f"`{label}`" for label in family.samples[0].labels if label != "le"]
+        yield _row(f"`{family.name}{suffix}`", ", ".join(labels) or "none", family.documentation)
 
 
 def example_metrics() -> Metrics:
@@ -255,165 +116,179 @@ def example_metrics() -> Metrics:
     metrics.set_checks([Check("shutdown", ready=True)])
     settled = Outcome(Reason.APPLIED, "postInitSleep", "policy", changed=True)
     metrics.reviews.count(Decision((settled,), patch=b"W10="), 0.001)
-    policy = parse_policy(
-        {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": {"name": "policy"},
-            "spec": {"remedies": {"postInitSleep": {}}},
-        }
-    )
-    metrics.needed_policies.view = lambda: Snapshot(policies=PolicySet([policy]))
+    spec: Json = {"remedies": {"postInitSleep": {}}}
+    policy = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "policy"}, "spec": spec}
+    metrics.needed_policies.view = lambda: Snapshot(policies=PolicySet([parse_policy(policy)]))
     asyncio.run(metrics.needed_policies.refresh())
     return metrics
 
 
-def commands_page() -> str:
-    """Return the page with every command and its options."""
-    lines = [
-        "# Commands",
-        "",
-        "This page is for operators and for authors of CI scripts. It lists every command of "
-        "podsettle with its options. `podsettle COMMAND --help` prints the same text.",
-        "",
-        inspect.cleandoc(main.help or ""),
-        "",
-    ]
-    for title, command in _commands(main, "podsettle"):
+def command_lines() -> Iterator[str]:
+    """Yield a section for each command, after the options that most of them have."""
+    commands = list(_commands(main, "podsettle"))
+    options = [option for *_, own in commands for option in own]
+    shared = [each for each in dict.fromkeys(options) if options.count(each) > _MAX_COPIES]
+    yield from (inspect.cleandoc(main.help or ""), "")
+    yield from ("## Options of most commands", "", *shared, "")
+    for title, text, own in commands:
+        yield from (f"## {title}", "", "```", text, "```", "")
+        yield from (option for option in own if option not in shared)
+        yield ""
+
+
+def _commands(group: click.Group, path: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the name, the help and the options of each command. Those of a group follow it."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None, name
+        title = f"{path} {name}"
         context = click.Context(
-            command, info_name=title, **main.context_settings, terminal_width=_PAGE_COLUMNS
+            command, info_name=title, terminal_width=100, **main.context_settings
         )
-        lines += [f"## {title}", "", "```", command.get_help(context), "```", ""]
-    return _finish_page(
-        lines,
-        "[how to install the command](install.md#the-command-line); [scan](scan.md); "
-        "[wait and logs](wait-and-logs.md)",
-    )
-
-
-def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield each command with its full name. The commands of a group follow the group."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        if (command := group.get_command(context, name)) is None:
-            continue
-        yield f"{path} {name}", command
+        text = re.split(r"\n\n(?:Options|Commands):\n", command.get_help(context))[0]
+        records = [option.get_help_record(context) for option in command.get_params(context)]
+        yield title, text, [f"- `{each[0]}`: {each[1]}" for each in records if each and each[1]]
         if isinstance(command, click.Group):
-            yield from _commands(command, f"{path} {name}")
+            yield from _commands(command, title)
 
 
-def crd_page() -> str:
-    """Return the CustomResourceDefinition that the chart installs."""
-    notice = NOTICE.replace("<!-- ", "# ").replace(" -->", "")
-    return notice + yaml.safe_dump(crd(), sort_keys=False, width=100)
+def defect_lines(defect: Defect) -> Iterator[str]:
+    """Yield the section of a defect. The page of the fault has its cause, its cure and evidence."""
+    yield from (f"## {defect.title}", "", "```")
+    yield from (symptom.message for symptom in defect.symptom)
+    yield from ("```", "")
+    yield from ("| component | affected | fixed in | newest known |", "|---|---|---|---|")
+    for entry in defect.affected:
+        newest = _line(entry.newest) if entry.newest else "–"
+        fixes = ", ".join(f"[{fix.release}]({fix.link})" for fix in entry.fixed) or "–"
+        yield _row(component_name(entry), affected_releases(entry), fixes, newest)
+    yield ""
+    if defect.requires:
+        yield f"- **Only with** {defect.requires}, which no Node shows."
+    if defect.invisible:
+        yield f"- **`podsettle scan` cannot see it**: {defect.invisible}."
+    if defect.partly:
+        release = f"[Kubernetes {_line(defect.partly.kubelet)}]({defect.partly.link})"
+        yield f"- **From {release} on**, a part of it is left: {defect.partly.message}."
+    remedies = ", ".join(map(_code, defect.remedies)) or "podsettle has none"
+    yield f"- **Remedy**: {remedies}"
+    if defect.page:
+        yield f"- **More**: [{defect.page}]({defect.page})"
+    yield ""
 
 
-def chart_page() -> str:
-    """Return the page with every value of the chart, from the comments in values.yaml."""
-    text = (CHART / "values.yaml").read_text(encoding="utf-8")
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    lines = [
-        "# podsettle's chart",
-        "",
-        "This Helm chart installs podsettle in a cluster. podsettle is "
-        f"{chart['description'][0].lower()}{chart['description'][1:]}. "
-        f"The chart needs Kubernetes {chart['kubeVersion'].removesuffix('-0')}.",
-        "",
-        "Run this in a checkout, with images that you have built and pushed to your own registry:",
-        "",
-        "```sh",
-        "helm install podsettle charts/podsettle \\",
-        "  --namespace podsettle-system --create-namespace \\",
-        '  --set image.repository="$REGISTRY/podsettle" --set lingerImage="$REGISTRY/linger"',
-        "```",
-        "",
-        "- How to build the images, and how to install, upgrade and uninstall the chart: "
-        "[docs/install.md](../../docs/install.md)",
-        "- What to do when something is wrong: [docs/operations.md](../../docs/operations.md)",
-        "- podsettle's own words: [docs/glossary.md](../../docs/glossary.md)",
-        "",
-        "## Values",
-        "",
-        "| value | default | meaning |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| `{path}` | `{json.dumps(value)}` | {description} |"
-        for path, value, description in _chart_values(text.splitlines(), yaml.compose(text), "")
-    ]
-    return _finish_page(lines, "[install](../../docs/install.md); [security](../../SECURITY.md)")
+def component_name(entry: Affected) -> str:
+    """Return the name of the component in sentences."""
+    return _COMPONENTS.get(entry.component, entry.component)
 
 
-def _chart_values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
-    """Yield the path, default and comment of each value.
+def affected_releases(entry: Affected) -> str:
+    """Return the affected releases in words, such as `1.32 and older, 1.33.0 to 1.33.12`."""
+    if not entry.fixed:
+        first = f"{entry.since} and later" if entry.since else "every release"
+        return f"{first}, up to {_line(entry.newest)}" if entry.newest else first
+    parts: list[str] = []
+    before: tuple[int, int] | None = None
+    for fix in entry.fixed:
+        major, minor, patch = fix.release[:3]
+        if before is None:
+            oldest = f"{entry.since} to " if entry.since else ""
+            if minor and (entry.since is None or entry.since[:2] < fix.line):
+                parts.append(f"{oldest}{major}.{minor - 1}" + ("" if oldest else " and older"))
+        elif before[0] == major:
+            parts += [f"{major}.{between}" for between in range(before[1] + 1, minor)]
+        if patch == 1:
+            parts.append(f"{major}.{minor}.0")
+        elif patch:
+            parts.append(f"{major}.{minor}.0 to {major}.{minor}.{patch - 1}")
+        before = fix.line
+    return ", ".join(parts)
 
-    Raises ValueError for a value that has no comment in the line above it.
+
+def fixed_releases(entry: Affected) -> str:
+    """Return the fixed releases in words, such as `1.33.13, 1.36.0 or later`."""
+    return f"{', '.join(str(fix.release) for fix in entry.fixed)} or later"
+
+
+def _line(version: Version) -> str:
+    return f"{version.major}.{version.minor}"
+
+
+def chart_rows(lines: list[str], node: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the row of each value of the chart, from its comment in values.yaml.
+
+    `lines` are those of the file, and `node` is its YAML node. Raises ValueError for a value that
+    has no comment in the line above it.
     """
     for key, value in node.value:
         path = f"{prefix}{key.value}"
         comment = lines[key.start_mark.line - 1].strip()
         if comment.startswith("# "):
-            decoded = yaml.safe_load(yaml.serialize(value))
-            yield path, decoded, comment.removeprefix("# ").replace("|", "\\|")
+            default = json.dumps(yaml.safe_load(yaml.serialize(value)))
+            yield _row(f"`{path}`", f"`{default}`", comment.removeprefix("# "))
         elif isinstance(value, yaml.MappingNode) and value.value:
             # A group of values needs no comment, because each of its keys has one.
-            yield from _chart_values(lines, value, f"{path}.")
+            yield from chart_rows(lines, value, f"{path}.")
         else:
             raise ValueError(f"{CHART.name}/values.yaml: {path} has no comment")
 
 
-def editor_schema_page() -> str:
-    """Return the JSON Schema with which editors complete and check a SettlePolicy."""
-    return json.dumps(editor_schema(), indent=2) + "\n"
+def _row(*cells: str) -> str:
+    escaped = (cell.replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
-def _page_with_regions(name: str) -> Callable[[], str]:
-    """Return a function that returns a written page with releases and versions in their places."""
-
-    def page() -> str:
-        text = version_copies.fill(name, (HERE / name).read_text(encoding="utf-8"))
-        return versions_page.fill_regions(defects_page.fill_regions(text))
-
-    return page
+def _code(text: str) -> str:
+    return f"`{text}`"
 
 
-PAGES: dict[str, Callable[[], str]] = {
-    "policy.md": policy_page,
-    "reasons.md": reasons_page,
-    "metrics.md": metrics_page,
-    "commands.md": commands_page,
-    "settlepolicy.schema.json": editor_schema_page,
-    "../charts/podsettle/crds/podsettle.dev_settlepolicies.yaml": crd_page,
-    "../charts/podsettle/README.md": chart_page,
-    "defects.md": lambda: _finish_page(
-        defects_page.page_lines(),
-        "the page of the defect; [scan](scan.md), to find out whether your nodes and pods have it",
-    ),
-    **{
-        name: _page_with_regions(name)
-        for name in dict.fromkeys((*PAGES_WITH_REGIONS, *version_copies.COPIES))
-    },
-    "../THIRD_PARTY_NOTICES": lambda: notices.fill_region(
-        (HERE.parent / "THIRD_PARTY_NOTICES").read_text(encoding="utf-8")
-    ),
-    "why-was-my-pod-changed.md": lambda: why_page.fill_regions(
-        (HERE / "why-was-my-pod-changed.md").read_text(encoding="utf-8")
-    ),
-    "reliability.md": lambda: reliability_page.fill_regions(
-        (HERE / "reliability.md").read_text(encoding="utf-8")
-    ),
-    "scan.md": lambda: scan_page.fill_regions((HERE / "scan.md").read_text(encoding="utf-8")),
-    "export.md": lambda: export_page.fill_regions((HERE / "export.md").read_text(encoding="utf-8")),
-    "http.md": lambda: limits_page.fill_regions((HERE / "http.md").read_text(encoding="utf-8")),
-}
+def fill(page: Path, *parts: tuple[str, Iterable[str]]) -> str:
+    """Return a page with generated parts. Each is named by the line in front of it.
+
+    That line is the head of a table, whose rows are replaced, or `BEGIN`.
+    """
+    text = page.read_text(encoding="utf-8")
+    for first, lines in parts:
+        before, found, after = text.partition(f"{first}\n")
+        if not found:
+            raise ValueError(f"{page.name}: has no line {first}")
+        rule, _, after = after.partition("\n")
+        last = _LAST if first == BEGIN else "\n\n"
+        new = "\n".join(lines).rstrip()
+        text = f"{before}{found}{rule}\n{new}{last}{after.partition(last)[2]}"
+    return text
 
 
-def _finish_page(lines: list[str], read_next: str) -> str:
-    """Return the text of a generated page, with the notice in front, and its last line."""
-    text = "\n".join(lines).rstrip()
-    return f"{NOTICE}{text}\n\n**Read next:** {read_next}.\n"
+def generated() -> Mapping[Path, str]:
+    """Return the text of each file that has a generated part."""
+    spec = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    values = (CHART / "values.yaml").read_text(encoding="utf-8")
+    defects = (line for defect in DEFECTS for line in defect_lines(defect))
+    parts: dict[Path, list[tuple[str, Iterable[str]]]] = {
+        DOCS / "policy.md": [
+            ("| key of `spec` | type | default | meaning |", policy_rows(spec)),
+            ("| remedy | what it can change | the fault |", remedy_rows()),
+        ],
+        DOCS / "reasons.md": [(BEGIN, reason_lines())],
+        DOCS / "commands.md": [(BEGIN, command_lines())],
+        DOCS / "defects.md": [(BEGIN, defects)],
+        DOCS / "metrics.md": [("| metric | labels | meaning |", metric_rows())],
+        CHART / "README.md": [
+            (
+                "| value | default | meaning |",
+                chart_rows(values.splitlines(), yaml.compose(values)),
+            )
+        ],
+    }
+    notice = "# Written by docs/generate.py from the code: change that, then run `make docs`.\n"
+    return {path: fill(path, *each) for path, each in parts.items()} | {
+        DOCS / "settlepolicy.schema.json": json.dumps(editor_schema(), indent=2) + "\n",
+        CHART / "crds" / "podsettle.dev_settlepolicies.yaml": (
+            f"{notice}{yaml.safe_dump(crd(), sort_keys=False, width=100)}"
+        ),
+    }
 
 
 if __name__ == "__main__":
-    for name, page in PAGES.items():
-        (HERE / name).write_text(page(), encoding="utf-8")
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")

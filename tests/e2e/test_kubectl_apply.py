@@ -56,7 +56,7 @@ def test_second_apply_of_a_wrapped_pod_is_refused_and_a_replacement_is_not(
     assert wrapped(settling, pod)
     second = settling.kubectl("apply", *flags, "-f", path)
     assert second.returncode == 1
-    page = (DOCS / "why-was-my-pod-changed.md").read_text()
+    page = (DOCS / "explain.md").read_text()
     (quoted,) = re.findall(r'^The Pod "build" is invalid: (.*) …$', page, re.M)
     assert quoted in second.stderr.replace("* spec", "spec")
     replaced = settling.kubectl("replace", "--force", "-f", path)

@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from string import Template
 from typing import Any, TypeAlias
 
 import pytest
@@ -23,7 +24,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from docs.dashboard import expand, load_panels
 from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import CRDS, NAMESPACE
 from tests.support.helm_release import (
@@ -45,6 +45,7 @@ from tests.support.paths import CHART
 from tests.support.prometheus import prometheus
 from tests.support.promql import (
     API_SERVER_LABELS,
+    dashboard_queries,
     labels_by_sample,
     metrics_in,
     samples_in,
@@ -135,8 +136,7 @@ def test_prometheus_scrapes_with_the_credential_that_the_chart_makes(
 
 def _dashboard_queries() -> list[str]:
     variables = {"namespace": NAMESPACE, "job": RELEASE, "__rate_interval": "1m"}
-    queries = [query for panel in load_panels() for query in panel.queries]
-    return [expand(query.expression, variables) for query in queries]
+    return [Template(query.expression).substitute(variables) for query in dashboard_queries()]
 
 
 def test_scrape_has_every_metric_of_alerts_and_dashboard(release: Installation) -> None:

@@ -1,4 +1,4 @@
-"""The scenario of a report's page: its policies, its commands, and the pods of the report."""
+"""The scenario of a page about a fault: its policies, its commands, and the pods of the report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DocScenario:
     """A page, and a directory with its policies and objects."""
 
     def __init__(self, name: str, directory: Path) -> None:
-        self.page = Page(DOCS / "reports" / f"{name}.md")
+        self.page = Page(DOCS / f"{name}.md")
         self._cluster = directory / "cluster"
         self._policy = directory / "no-policy.yaml"
 

@@ -16,7 +16,7 @@ from tests.support.helm import NAMESPACE
 from tests.support.helm_release import OWN, RELEASE, Installation, Json, Replica
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.server import Server
-from tools.build import node_programs
+from tools.build import tool
 
 _NODE = "node"
 _SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
@@ -34,7 +34,7 @@ def running_endpoint_controllers(cluster: KubeCluster) -> Iterator[None]:
         "--leader-elect=false",
         "--secure-port=0",
     ]
-    program = node_programs().controller_manager
+    program = tool("kube-controller-manager")
     server = Server(program, flags, cluster.directory / f"{program.name}.log")
     server.start()
     try:

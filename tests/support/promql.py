@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
+from tests.support.paths import CHART
+
+DASHBOARD = CHART / "dashboards" / "podsettle.json"
 _TEXT = re.compile(r'"[^"]*"')
 _SELECTED = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{")
 _OURS = re.compile(r"\b(?:podsettle|apiserver|process)_\w+")
@@ -25,6 +30,20 @@ API_SERVER_LABELS: dict[str, set[str]] = {
     },
 }
 """The labels of the API server's metrics. A test compares them with a scrape."""
+
+
+class Query(NamedTuple):
+    """A query of the dashboard, with the name of its series."""
+
+    expression: str
+    legend: str
+
+
+def dashboard_queries() -> list[Query]:
+    """The queries of all panels of the chart's dashboard."""
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    targets = (target for panel in panels for target in panel.get("targets", ()))
+    return [Query(target["expr"], target["legendFormat"]) for target in targets]
 
 
 def metrics_in(expression: str) -> set[str]:

@@ -138,7 +138,7 @@ def test_command_of_a_report_previews_a_pod_of_the_cluster(
 
     Another policy of the cluster has the remedy already.
     """
-    page = Page(DOCS / "reports" / "tekton-exit-255.md")
+    page = Page(DOCS / "exit-255.md")
     (tmp_path / "tekton.yaml").write_text(yaml.safe_dump(page.policies[0]))
     pod = load_pod(EXAMPLES / "pods" / "tekton-taskrun.yaml")
     pod["metadata"] |= {"namespace": "ci", "name": "live"}

@@ -22,7 +22,7 @@ from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.cluster.client import ApiServer
 from webhook.core.reasons import Reason
 
-DOCS_URL = "https://wiki.example/podsettle/operators/why-was-my-pod-changed"
+DOCS_URL = "https://wiki.example/podsettle/operators/explain"
 NODE = {
     "metadata": {"name": "affected"},
     "status": {

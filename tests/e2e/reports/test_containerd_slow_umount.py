@@ -32,7 +32,7 @@ PROXIED = pod_of(
 
 @pytest.fixture
 def page_name() -> str:
-    return "containerd-slow-umount"
+    return "slow-umount"
 
 
 @pytest.fixture

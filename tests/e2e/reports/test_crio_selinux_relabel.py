@@ -31,7 +31,7 @@ ELSEWHERE = of_kind("Namespace", {"metadata": {"name": "sample-namespace", "labe
 
 @pytest.fixture
 def page_name() -> str:
-    return "crio-selinux-relabel"
+    return "selinux-relabel"
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}
 
 @pytest.fixture
 def page_name() -> str:
-    return "tekton-exit-255"
+    return "exit-255"
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_page_names_the_first_releases_with_the_fix(scenario: DocScenario) -> No
 def test_api_server_accepts_the_job_that_replaces_pods_with_exit_code_255(
     cluster: KubeCluster, namespace: str
 ) -> None:
-    blocks = Page(DOCS / "retry-init-exit-255.md").blocks
+    blocks = Page(DOCS / "exit-255.md").blocks
     (job,) = (yaml.safe_load(b.text) for b in blocks if "podFailurePolicy" in b.text)
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs?dryRun=All&fieldValidation=Strict"
     answer = cluster.request("POST", path, job)

@@ -25,7 +25,7 @@ T = 1_780_000_000_000_000_000
 
 @pytest.fixture
 def page_name() -> str:
-    return "woodpecker-logs-tls"
+    return "kubelet-gate"
 
 
 def test_page_quotes_the_report(scenario: DocScenario) -> None:

@@ -19,7 +19,7 @@ STEP = "wp-01he8bebctabr3kgk0qj36d2me"
 
 @pytest.fixture
 def page_name() -> str:
-    return "woodpecker-wait"
+    return "wait-and-logs"
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_script_distinguishes_a_known_exit_code_from_an_unknown_one(
     monkeypatch: pytest.MonkeyPatch,
     known: bool,
 ) -> None:
-    (script,) = (block.text for block in scenario.page.blocks if block.language == "sh")
+    script, _whole = (b.text for b in scenario.page.blocks if b.language == "sh")
     monkeypatch.setenv("PATH", str(Path(PODSETTLE).parent), prepend=":")
     monkeypatch.setenv("pod", STEP)
     monkeypatch.setenv("namespace", namespace)

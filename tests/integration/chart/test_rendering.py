@@ -229,7 +229,7 @@ def test_references_between_objects_are_consistent(values: str) -> None:
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         assert container_of(pod)[probe]["httpGet"]["port"] == "https"
     everything = values == "everything"
-    docs_url = "https://docs.example/why-was-my-pod-changed" if everything else None
+    docs_url = "https://docs.example/explain" if everything else None
     assert arguments.get("--docs-url") == docs_url
     if arguments["--tls"] == "self-managed":
         assert named("Secret", arguments["--tls-secret"], values)["type"] == "Opaque"

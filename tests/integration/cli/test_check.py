@@ -186,7 +186,7 @@ def test_short_minimum_lifetime_gives_a_note_with_the_measured_share() -> None:
     (note,) = notes_of("-", stdin=text)
     assert "minLifetime 100ms is short" in note
     assert "1.7 %" in note
-    # docs/post-init-sleep.md: 250 ms lost an exit code on a busy node.
+    # docs/exit-255.md: 250 ms lost an exit code on a busy node.
     assert "250 ms none of 840, but 1 of 34 on a busy node" in note
     assert notes_of("-", stdin=text.replace("100ms", "250ms")) == []
 

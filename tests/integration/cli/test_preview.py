@@ -263,7 +263,7 @@ def test_gain_of_a_pod_is_counted_and_priced_only_as_it_was_measured() -> None:
 
 
 def test_prices_are_those_of_the_measurement() -> None:
-    page = (DOCS / "post-init-sleep.md").read_text(encoding="utf-8")
+    page = (DOCS / "exit-255.md").read_text(encoding="utf-8")
     for delivery, texts in PRICES.items():
         for kubelet, text in zip(("before 1.36", "from 1.36 on"), texts, strict=True):
             row = re.search(rf"\| {kubelet} \| `{delivery}` \| 500 ms (.*)", page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -48,6 +49,7 @@ SERVE = ("serve", "--port", "0", "--web-port", "0")
             ("--port", "8001", "--web-port", "8001"),
             "podsettle: --port and --web-port are both 8001, and have to differ\n",
         ),
+        (("--host", ""), "podsettle: --host is empty: give an address, such as 127.0.0.1"),
         (("--drain-quiet", "ten"), "'ten' is not a duration: write it as"),
         (
             ("--manifests", ".", "--client-ca", "/none/such"),
@@ -74,7 +76,7 @@ def test_start_message_counts_policies_with_problems(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(head + "spec: {remedies: {kubeletGate: {}}}\n")
     (tmp_path / "bad.yaml").write_text(head + "spec: {remedies: {kubeletGat: {}}}\n")
     log = tmp_path / "log"
-    command = [PODSETTLE, *SERVE, "--certs-dir", str(tmp_path / "certs")]
+    command = [PODSETTLE, *SERVE, "--certs-dir", str(tmp_path / "certs"), "--host", "::"]
     with log.open("w") as output:
         process = subprocess.Popen(
             [*command, "--manifests", str(tmp_path)], stdout=output, stderr=output
@@ -85,6 +87,8 @@ def test_start_message_counts_policies_with_problems(tmp_path: Path) -> None:
         process.terminate()
         process.wait(TIMEOUT_SECONDS)
     assert " on 1 policy (objects with the 1 problem above are left out) in " in log.read_text()
+    (port,) = re.findall(r"page +https://localhost:(\d+)/", log.read_text())
+    assert f"any client of https://[::]:{port} can use /preview," in log.read_text()
 
 
 @pytest.mark.parametrize(

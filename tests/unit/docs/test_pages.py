@@ -1,4 +1,7 @@
-"""Tests of the pages: their commands, policies, links and paths are valid."""
+"""Tests of the pages: their commands, policies, links and paths are valid.
+
+Each test reports all faults of all pages at once.
+"""
 
 from __future__ import annotations
 
@@ -9,94 +12,66 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from docs.site import files_of_site, navigation
 from tests.support.markdown import ALL, Block, Page, Typed, commands_of, parse
 from tests.support.page_commands import commands_of_script, write_files
 from tests.support.paths import DOCS, ROOT
 from webhook.cli import main
 from webhook.core.constants import API_VERSION, KIND
+from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.policy.model import parse_policy
 
 PAGES = [Page(path) for path in ALL]
-REPORTS = [
-    page for page in PAGES if page.path.parent.name == "reports" and page.path.name != "README.md"
-]
+GUIDES = [page for page in PAGES if DOCS in page.path.parents and page.path.name[:2] != "00"]
 COMMANDS = [(page, typed) for page in PAGES for typed in page.commands]
-SECTIONS = [
-    "Symptom",
-    "Check",
-    "Policy",
-    "Node configuration",
-    "Seen by this project",
-    "What podsettle cannot do",
-]
 
 
 def name_of(page: Page) -> str:
     return str(page.path.relative_to(ROOT))
 
 
-def test_every_report_has_its_page_and_its_test() -> None:
-    pages = {page.path.stem for page in REPORTS}
-    modules = {path.stem for path in (ROOT / "tests" / "e2e" / "reports").glob("test_*.py")}
-    assert len(pages) == 5
-    assert modules == {f"test_{name.replace('-', '_')}" for name in pages}
-    readme = Page(ROOT / "README.md")
-    assert {f"docs/reports/{name}.md" for name in pages} <= {path for path, _ in readme.links}
-    index = Page(DOCS / "reports" / "README.md")
-    assert {(f"{name}.md", "seen-by-this-project") for name in pages} <= set(index.links)
+def test_links_lead_to_a_file_and_its_heading() -> None:
+    wrong = []
+    for page in PAGES:
+        for path, anchor in page.links:
+            target = page.path.parent / path if path else page.path
+            if not target.exists() or (anchor and anchor not in Page(target).anchors):
+                wrong.append(f"{name_of(page)} links to {path}#{anchor}")
+    assert wrong == []
 
 
-@pytest.mark.parametrize("page", REPORTS, ids=name_of)
-def test_page_of_a_report_has_the_six_sections(page: Page) -> None:
-    order = list(SECTIONS)
-    if any(typed.arguments[:1] == ("node-config",) for typed in page.commands):
-        # Objects that direct pods to nodes must follow the configuration of the nodes.
-        order.insert(2, order.pop(3))
-    assert list(page.sections) == order
-    assert all(len(text.strip()) > 4 for text in page.sections.values())
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_to_a_file_and_its_heading(page: Page) -> None:
-    for path, anchor in page.links:
-        target = page.path.parent / path if path else page.path
-        assert target.exists(), f"{page.path.name} links to {path}"
-        if anchor:
-            assert anchor in Page(target).anchors, f"{page.path.name} links to {path}#{anchor}"
-
-
-PLACES = ("bench", "certs", "charts", "docs", "examples", "requirements", "tests", "webhook", ".ci")
-NAMED_PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, PLACES))})/[^`\s]*)`")
+PLACES = ("bench", "certs", "charts", "docs", "examples", "lab", "requirements", "tests", "webhook")
+NAMED_PATH = re.compile(rf"`((?:{'|'.join(PLACES)}|\.ci)/[^`\s]*)`")
 PLACEHOLDER = re.compile(r"[A-Z]{4}|\$")
 """A placeholder for a name, such as NAME or $REGISTRY."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_paths_that_a_page_names_exist(page: Page) -> None:
-    for path in NAMED_PATH.findall(page.text):
-        if not PLACEHOLDER.search(path):
-            assert list(ROOT.glob(path.rstrip("/"))), f"{name_of(page)} names {path}"
+def test_paths_that_pages_name_exist() -> None:
+    wrong = [
+        f"{name_of(page)} names {path}"
+        for page in PAGES
+        for path in NAMED_PATH.findall(page.text)
+        if not PLACEHOLDER.search(path) and not list(ROOT.glob(path.rstrip("/")))
+    ]
+    assert wrong == []
 
 
-def test_every_page_can_be_reached_from_the_readme() -> None:
-    waiting, seen = [ROOT / "README.md"], set()
-    while waiting:
-        path = waiting.pop().resolve()
-        if path in seen or path.suffix != ".md":
-            continue
-        seen.add(path)
-        waiting += [path.parent / target for target, _ in Page(path).links if target]
-    assert {path.resolve() for path in ALL} <= seen
+def test_every_page_is_reached_from_the_readme_and_once_in_the_navigation() -> None:
+    files = files_of_site()
+    assert {path.resolve() for path in ALL} <= {ROOT / path for path in files}
+    sections = [pages for entry in navigation(files) for pages in entry.values()]
+    listed = [page for pages in sections for page in pages]
+    assert sorted(listed) == sorted(str(path) for path in files if path.suffix == ".md")
 
 
-@pytest.mark.parametrize(
-    ("page", "typed"), COMMANDS, ids=[f"{page.path.stem}: {typed}" for page, typed in COMMANDS]
-)
-def test_commands_in_pages_parse(page: Page, typed: Typed) -> None:
-    try:
-        parse(typed)
-    except click.UsageError as error:
-        pytest.fail(f"{name_of(page)}: {typed}: {error.format_message()}")
+def test_commands_in_pages_parse() -> None:
+    wrong = []
+    for page, typed in COMMANDS:
+        try:
+            parse(typed)
+        except click.UsageError as error:
+            wrong.append(f"{name_of(page)}: {typed}: {error.format_message()}")
+    assert wrong == []
 
 
 def needs_no_cluster(typed: Typed) -> bool:
@@ -110,97 +85,76 @@ def needs_no_cluster(typed: Typed) -> bool:
     )
 
 
-LOCAL = [(page, typed) for page, typed in COMMANDS if typed.whole and needs_no_cluster(typed)]
-
-
-@pytest.mark.parametrize(
-    ("page", "typed"), LOCAL, ids=[f"{page.path.stem}: {typed}" for page, typed in LOCAL]
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.commands], ids=name_of)
 def test_commands_that_need_no_cluster_run_as_pages_print_them(
-    page: Page, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tests/e2e/test_page_commands.py` runs the others."""
     write_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    done = CliRunner().invoke(main, typed.arguments)
-    finds_something = typed.arguments[0] == "scan"
-    assert done.exit_code == finds_something, f"{name_of(page)}: {done.output}"
-    if typed.output and typed.arguments[0] == "node-config":
-        assert tuple(done.stdout.splitlines()) == typed.output
+    for typed in page.commands:
+        if typed.whole and needs_no_cluster(typed):
+            done = CliRunner().invoke(main, typed.arguments)
+            finds_something = typed.arguments[0] == "scan"
+            assert done.exit_code == finds_something, f"{typed}: {done.output}"
+            if typed.output and typed.arguments[0] == "node-config":
+                assert tuple(done.stdout.splitlines()) == typed.output
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.policies or p.fragments], ids=name_of)
-def test_policies_in_pages_are_valid(page: Page) -> None:
-    for document in page.policies:
-        parse_policy(document)
-    for fragment in page.fragments:
-        spec = {"remedies": {"postInitSleep": {}}, **fragment}
-        parse_policy(
-            {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "a"}, "spec": spec}
-        )
+def test_commands_in_consoles_and_scripts_are_found() -> None:
+    """If the parser found no command, the other tests of this module would check nothing."""
+    console = Block("console", "$ kubectl get x | podsettle preview --manifests c - | less\nout\n")
+    (typed,) = commands_of(console)
+    assert typed == Typed(("preview", "--manifests", "c", "-"), ("out",))
+    script = Block("sh", 'if a=$(podsettle wait "$p" \\\n  -c s); then kubectl settle logs p; fi\n')
+    found = [typed.arguments for typed in commands_of(script)]
+    assert found == [("wait", "$p", "-c", "s"), ("logs", "p")]
+    for wrong in (("wait",), ("wait", "p", "--until"), ("hold", "p"), ("node-config", "docker")):
+        with pytest.raises(click.UsageError):
+            parse(Typed(wrong))
+    assert len([typed for _, typed in COMMANDS if typed.whole]) > 20
+    assert sum(len(page.policies) for page in PAGES) > 8
+    assert sum(len(page.fragments) for page in PAGES) > 0
 
 
-NO_PROPOSALS = {"policy.md", "image-config.md", "register.md", "releasing.md"}
-"""The reference, a page about one key, and trials on API servers for tests."""
+NO_PROPOSALS = {"policy.md", "policies.md", "releasing.md"}
+"""References, and trials on API servers for tests."""
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if p.policies and p.path.name not in NO_PROPOSALS], ids=name_of
-)
-def test_policies_that_pages_propose_only_report_at_first(page: Page) -> None:
-    assert {each["spec"].get("action") for each in page.policies} == {"Audit"}
+def test_policies_in_pages_are_valid_and_only_report_at_first() -> None:
+    for page in PAGES:
+        for document in page.policies:
+            parse_policy(document)
+            if page.path.name not in NO_PROPOSALS:
+                assert document["spec"].get("action") == "Audit", name_of(page)
+        for fragment in page.fragments:
+            spec = {"remedies": {"postInitSleep": {}}, **fragment}
+            policy = {"kind": KIND, "metadata": {"name": "a"}, "spec": spec}
+            parse_policy({"apiVersion": API_VERSION, **policy})
 
 
-def _increments(page: str) -> dict[str, float]:
-    """The milliseconds that each tool adds to a pod's creation, from the table of the page."""
-    table = page.split("## Pod creation")[1].split("##")[0]
-    rows = re.findall(r"^\| ([^|]+) \|[^|]+\|[^|]+\| (\d+\.\d+) ms", table, re.MULTILINE)
-    return {name: float(added) for name, added in rows}
-
-
-@pytest.mark.parametrize(("name", "count"), [("limits.md", 8), ("why-not.md", 4)])
-def test_quoted_ratios_are_those_of_the_performance_page(name: str, count: int) -> None:
-    page = (DOCS / "performance.md").read_text()
-    targets = page.split("## Targets")[1].split("##")[0]
-    measured = set(re.findall(r"\| (\d+\.\d+) × \(", targets))
-    missed = set(re.findall(r"\| (\d+\.\d+) × \([^|]+\| MISSED", targets))
-    added = _increments(page)
-    measured |= {
-        f"{added[ours] / added[native]:.2f}"
-        for ours in ("podsettle", "podsettle, cluster-wide policy")
-        for native in ("native policy", "native policy, never reinvoked")
-    }
-    processors = page.split("<!-- processors: begin -->")[1].split("<!--")[0]
-    measured |= {f"{float(ratio):.1f}" for ratio in re.findall(r"(\d+\.\d+) ×", processors)}
-    quoted = [
-        ratio
-        for found in re.findall(r"(?:(\d+\.\d+) to )?(\d+\.\d+)\s+times", (DOCS / name).read_text())
-        for ratio in found
-        if ratio
-    ]
-    assert len(quoted) == count
-    assert set(quoted) <= measured
-    assert name != "limits.md" or missed <= set(quoted)
-
-
-GUIDES = [page for page in PAGES if DOCS in page.path.parents and page.path.name[:2] != "00"]
-
-
-@pytest.mark.parametrize("page", GUIDES, ids=name_of)
-def test_page_says_for_whom_it_is_and_what_to_read_next(page: Page) -> None:
-    _title, first, *_, last = page.text.rstrip().split("\n\n")
-    assert re.search(r"\b(?:is|are) for\b", first), f"for whom? {first}"
-    assert last.startswith("**Read next:** ")
-    assert last.endswith(".")
-    assert "](" in last
+def test_page_says_for_whom_it_is_and_what_to_read_next() -> None:
+    wrong = []
+    for page in GUIDES:
+        _title, first, *_, last = page.text.rstrip().split("\n\n")
+        is_for = re.search(r"\b(?:is|are) for\b", first)
+        if not is_for or not re.fullmatch(r"\*\*Read next:\*\* .*\]\(.*\.", last, re.DOTALL):
+            wrong.append(name_of(page))
+    assert wrong == []
 
 
 def test_index_of_the_documentation_has_every_page() -> None:
     index = Page(DOCS / "README.md")
     linked = {(DOCS / path).resolve() for path, _ in index.links if path}
     assert {page.path for page in GUIDES if page.path != index.path} <= linked
+
+
+def test_page_of_a_fault_says_how_to_find_and_to_cure_it() -> None:
+    for name in {defect.page for defect in DEFECTS if defect.page}:
+        page = Page(DOCS / name)
+        assert {"Symptom", "Check", "Seen by this project"} <= page.sections.keys(), name
 
 
 BUILDS = [
@@ -212,33 +166,25 @@ BUILDS = [
 """The ways to build the images in a cluster: a Job, OpenShift's builds and a TaskRun."""
 
 
-def test_build_in_a_cluster_takes_five_commands_at_most() -> None:
+def test_builds_in_a_cluster_are_short_and_send_every_file_that_the_dockerfile_copies() -> None:
     assert len(BUILDS) == 3
-    for text in BUILDS:
-        assert len(commands_of_script(text)) <= 5, text
-
-
-def test_builds_in_a_cluster_send_every_file_that_the_dockerfile_copies() -> None:
-    text = (ROOT / "Dockerfile").read_text()
-    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
+    assert all(len(commands_of_script(text)) <= 5 for text in BUILDS)
+    copied = re.findall(
+        r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE
+    )
     files = {path.rstrip("/") for line in copied for path in line.split()}
     whole = {path for path in files if str(Path(path).parent) not in files}
     archives = re.findall(r"git archive --format=tar\.gz HEAD ([^|]+)", "".join(BUILDS))
-    assert len(archives) == 2
-    for archive in archives:
-        named = set(archive.replace("\\\n", "").split())
-        assert named == {"Dockerfile", *whole}
+    named = [set(archive.replace("\\\n", "").split()) for archive in archives]
+    assert named == [{"Dockerfile", *whole}] * 2
 
 
 def test_steps_of_the_task_run_are_those_of_the_job() -> None:
-    steps = [
+    job, builds, task_run = [
         re.findall(r"^ +(tar .+|buildah .+)$", text.replace("$REGISTRY", "$registry"), re.M)
         for text in BUILDS
     ]
-    job, builds, task_run = steps
-    assert builds == []
-    assert job == task_run
-    assert len(job) == 5
+    assert (len(job), builds, task_run) == (5, [], job)
 
 
 def test_rollbacks_name_a_revision() -> None:
@@ -250,35 +196,12 @@ def test_rollbacks_name_a_revision() -> None:
 
 
 def test_previews_of_live_pods_leave_out_their_node() -> None:
-    previews = [
-        line
-        for page in REPORTS
-        for block in page.blocks
-        for line in block.text.splitlines()
-        if re.search("kubectl get pods? ", line) and "podsettle preview" in line
-    ]
-    assert len(previews) == 4
+    lines = [line for page in PAGES for block in page.blocks for line in block.text.splitlines()]
+    previews = [line for line in lines if re.search("kubectl get pods? .*podsettle preview", line)]
+    assert len(previews) >= 3
     for line in previews:
         assert "-o yaml | podsettle preview" in line
         assert "--manifests" not in line
-
-
-def test_commands_in_consoles_and_scripts_are_found() -> None:
-    """If the parser found no command, the other tests of this module would check nothing."""
-    console = Block("console", "$ kubectl get x | podsettle preview --manifests c - | less\nout\n")
-    (typed,) = commands_of(console)
-    assert typed == Typed(("preview", "--manifests", "c", "-"), ("out",))
-    script = Block("sh", 'if a=$(podsettle wait "$p" \\\n  -c s); then kubectl settle logs p; fi\n')
-    assert [typed.arguments for typed in commands_of(script)] == [
-        ("wait", "$p", "-c", "s"),
-        ("logs", "p"),
-    ]
-    for wrong in (("wait",), ("wait", "p", "--until"), ("hold", "p"), ("node-config", "docker")):
-        with pytest.raises(click.UsageError):
-            parse(Typed(wrong))
-    assert len([typed for _, typed in COMMANDS if typed.whole]) > 20
-    assert sum(len(page.policies) for page in PAGES) > 8
-    assert sum(len(page.fragments) for page in PAGES) > 2
 
 
 UNOWNED = re.compile(
@@ -287,7 +210,7 @@ UNOWNED = re.compile(
     r"|\b(?:docker\.io|ghcr\.io|quay\.io|gcr\.io|public\.ecr\.aws)/\S*(?:podsettle|linger)"
     # A package, or a chart's repository.
     r"|\b(?:pipx?|uv|brew|krew|npm|apt|dnf)\b[^\n|`]* (?:install|run) [^\n|`/.]*\bpodsettle\b"
-    r"|helm repo add|oci://(?!\$REGISTRY/)|pypi\.org/project/podsettle|artifacthub\.io(?!/license\b)"
+    r"|helm repo add|oci://(?!\$REGISTRY/)|pypi\.org/project/podsettle|artifacthub\.io(?!/(?:license|crds)\b)"
 )
 """Names of images and packages that the project does not own, or not yet."""
 
@@ -304,20 +227,31 @@ def test_nothing_promises_an_image_or_a_package_that_is_not_the_projects() -> No
     for path in (*told, *ROOT.glob("*.md"), ROOT / "Dockerfile"):
         for line in path.read_text(encoding="utf-8").splitlines():
             assert not UNOWNED.search(line), f"{path.relative_to(ROOT)}: {line.strip()}"
-
-
-@pytest.mark.parametrize(
-    "promise",
-    [
+    for promise in (
         "repository: podsettle/podsettle",
-        "docker pull podsettle/linger:0.1.0",
         "image: ghcr.io/podsettle/podsettle",
-        "pip install podsettle",
         "pip install --user 'podsettle[all]'",
         "kubectl krew install podsettle",
         "helm repo add podsettle https://podsettle.example",
         "helm install podsettle oci://registry.example/podsettle",
-    ],
+    ):
+        assert UNOWNED.search(promise), promise
+
+
+DECISIONS = [Page(path) for path in sorted((DOCS / "adr").glob("[0-9]*.md"))]
+DECISION = re.compile(
+    r"# (?P<title>\d+\. .+)\n\n\*\*Accepted, (?P<date>[\d-]{10})\.\*\*\n\n\*\*Decision\.\*\* .*"
+    r"\*\*Reason\.\*\* .*\*\*What would change it\.\*\* .*",
+    re.DOTALL,
 )
-def test_promise_of_a_foreign_image_is_detected(promise: str) -> None:
-    assert UNOWNED.search(promise)
+
+
+def test_index_lists_every_decision_with_its_title_and_date() -> None:
+    rows = [line for line in Page(DOCS / "adr/README.md").text.splitlines() if "](0" in line]
+    expected = []
+    for page in DECISIONS:
+        found = DECISION.fullmatch(page.text)
+        assert found, page.path.name
+        assert found["title"].startswith(f"{int(page.path.name[:4])}. "), page.path.name
+        expected.append(f"| [{found['title']}]({page.path.name}) | {found['date']} |")
+    assert rows == expected

@@ -13,7 +13,6 @@ from tests.support.paths import EXAMPLES, ROOT
 from webhook.cli import main
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.remedies import REMEDIES
-from webhook.core.remedies.shell_wrapper import SCRIPT
 
 README = Page(ROOT / "README.md")
 SHOWN = [typed for typed in README.commands if typed.output]
@@ -49,26 +48,10 @@ def test_output_in_the_readme_is_that_of_the_command(typed: Typed) -> None:
     assert differences(typed.output, output_of(typed)) == []
 
 
-def test_readme_shows_a_scan_and_a_preview() -> None:
-    assert [typed.arguments[0] for typed in SHOWN] == ["scan", "preview"]
-    scan, _preview = SHOWN
+def test_readme_shows_the_summary_of_a_scan() -> None:
+    (scan,) = SHOWN
+    assert scan.arguments[0] == "scan"
     assert len([line for line in scan.output if not OMITTED.match(line)]) == 8
-
-
-def test_every_line_that_the_preview_adds_to_the_first_container_is_shown() -> None:
-    _scan, typed = SHOWN
-    printed = output_of(typed)
-    first = printed.index("   - name: prepare")
-    added = [line for line in printed[first:] if line.startswith("+")]
-    own = added[: added.index("+    - -c")]
-    assert [line for line in typed.output if line.startswith("+")][: len(own)] == own
-
-
-def test_readme_shows_the_first_line_of_the_script_and_counts_the_others() -> None:
-    _scan, typed = SHOWN
-    first, *others = SCRIPT.splitlines()
-    number = typed.output.index(f"+      {first}")
-    assert typed.output[number + 1] == f"… and {len(others)} lines of the script"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ To add a check:
 2. Add a line to `CHECKS`. If one of the earlier findings in `blocked_by` is a fault, the check does
    not run, so that one cause gives one fault.
 3. Add a section with the check's name to "What doctor finds" in docs/operations.md, with commands
-   that end the fault, and a row to docs/doctor.md, with the rights that the check needs.
+   that end the fault.
 4. Plant the fault in tests/e2e/inspect/test_doctor_faults.py, which runs the section's commands.
 """
 

@@ -1,6 +1,6 @@
 """The target of `podsettle explain`, and what it means if it is no object.
 
-The page `docs/why-was-my-pod-changed.md` and `podsettle explain CODE` show the advice on a reason.
+The page `docs/reasons.md` and `podsettle explain CODE` show the advice on a reason.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def explain_reason(reason: Reason) -> Json:
         "warns": reason.warns,
         "remedies": [name for name, remedy in REMEDIES.items() if reason in remedy.reasons],
         "advice": ADVICE.get(reason, "Nothing."),
-        "page": f"docs/why-was-my-pod-changed.md#{reason.lower()}",
+        "page": f"docs/reasons.md#{reason.lower()}",
     }
 
 
@@ -264,5 +264,5 @@ def explain_wrapper() -> Json:
         "shell.",
         "script": SCRIPT,
         "commented": "".join(commented),
-        "page": "docs/post-init-sleep.md",
+        "page": "docs/exit-255.md",
     }
