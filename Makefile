@@ -162,7 +162,7 @@ MARKED := slow or lab or needs
 # The build needs only Python's standard library, so it runs beside pip and the unit tests. A test that
 # needs a program waits for it. Compilers wait for one another at its end, so it comes before the tests.
 .PHONY: test
-test: $(VENV)/.python ## Run the tests with a real API server (9 to 10 minutes with all that it sets up, five the second time; no root)
+test: $(VENV)/.python $(wildcard $(VENV)/.run) ## Run the tests with a real API server (9 to 10 minutes with all that it sets up, five the second time; no root)
 	@mkdir -p dist; $(BIN)/python -m tools.build cluster kubeconform >dist/build.log 2>&1 & build=$$!; \
 	  trap 'kill $$build 2>/dev/null' INT TERM; \
 	  $(MAKE) --no-print-directory $(VENV)/.test || { kill $$build 2>/dev/null; exit 1; }; \
