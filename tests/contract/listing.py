@@ -37,10 +37,12 @@ _PODSETTLE = (sys.executable, "-c", "from webhook.cli import main; main()")
 def listing() -> Iterator[str]:
     """Yield the lines, in no order."""
     from webhook.cli import main
+    from webhook.core.reasons import Reason
 
     yield from _commands(main, click.Context(main, info_name="podsettle"))
-    for page in ("metrics", "reasons"):
-        yield from (f"{page}: {row}" for row in _rows(Path(f"docs/{page}.md").read_text()))
+    for reason in Reason:
+        yield f"reason: {reason}: {'warns. ' if reason.warns else ''}{reason.meaning}"
+    yield from (f"metrics: {row}" for row in _rows(Path("docs/metrics.md").read_text()))
     limits = re.search(
         r"(\| what is limited \|.*?)\n(?:\n|<!--)", Path("docs/http.md").read_text(), re.S
     )

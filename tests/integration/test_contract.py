@@ -10,7 +10,7 @@ KINDS = {
     "command: podsettle serve --web-port ": '"default": 9443',
     "exit code: podsettle check: ": "1 a problem was found",
     "metrics: | `podsettle_outcomes_total` ": "`remedy`, `reason`",
-    "reasons: | `DeadlineExceeded` ": "yes",
+    "reason: DeadlineExceeded: ": "warns",
     "limit: | a TLS handshake ": "10 s",
     "label or annotation: {GROUP}/applied": "",
     "chart value: /properties/replicas/": "integer",
