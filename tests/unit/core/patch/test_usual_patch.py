@@ -121,25 +121,57 @@ def test_a_patch_of_wrappers_with_the_helper_is_usual() -> None:
     assert is_usual_and_allowed(facts, patch.operations())
 
 
+MOUNT = {"op": "add", "path": "/spec/initContainers/0/volumeMounts", "value": [HELPER]}
+APPENDED = MOUNT | {"path": "/spec/containers/0/volumeMounts/-", "value": HELPER}
+VOLUME = {"op": "add", "path": "/spec/volumes/-", "value": HELPER}
+INSERTION = {"op": "add", "path": "/spec/initContainers/0", "value": HELPER}
+USUAL = pod(
+    container("a", "x"),
+    containers=[container("main", volumeMounts=[]), container("sidecar-b")],
+    annotations={},
+    volumes=[],
+)
+HELPED = pod(container("podsettle-linger", "/linger"), annotations={}, volumes=[HELPER])
+
+
 @pytest.mark.parametrize(
-    "second",
+    ("usual", "document", "other"),
     [
-        WRAPPED,
-        WRAPPED | {"op": "add"},
-        WRAPPED | {"value": ["w"]},
-        WRAPPED | {"value": ["w", received_command("initContainers", 1)]},
-        WRAPPED | {"path": "/spec/initContainers/1/command"},
-        {"op": "add", "path": "/spec/runtimeClassName", "value": "fast"},
+        (WRAPPED, USUAL, WRAPPED | {"op": "add"}),
+        (WRAPPED, USUAL, WRAPPED | {"value": ["w"]}),
+        (WRAPPED, USUAL, WRAPPED | {"value": ["w", received_command("containers", 0)]}),
+        (WRAPPED, USUAL, WRAPPED | {"path": "/spec/initContainers/1/command"}),
+        (WRAPPED, USUAL, WRAPPED | {"path": "/spec/containers/0/command"}),
+        (WRAPPED, HELPED, WRAPPED),
+        (MOUNT, USUAL, MOUNT | {"value": [HELPER, HELPER]}),
+        (MOUNT, USUAL, MOUNT | {"path": "/spec/containers/0/volumeMounts"}),
+        (MOUNT, USUAL, MOUNT | {"path": "/spec/containers/1/volumeMounts"}),
+        (APPENDED, USUAL, APPENDED | {"path": "/spec/initContainers/0/volumeMounts/-"}),
+        (VOLUME, HELPED, VOLUME),
+        (VOLUME, USUAL, VOLUME | {"value": {"name": "v"}}),
+        (VOLUME, USUAL, VOLUME | {"op": "replace"}),
+        (INSERTION, HELPED, INSERTION),
+        (INSERTION, pod(initContainers=None), INSERTION),
+        (INSERTION, USUAL, INSERTION | {"path": "/spec/initContainers/1"}),
+        (INSERTION, USUAL, {"op": "add", "path": "/spec/runtimeClassName", "value": "fast"}),
     ],
 )
-def test_a_further_operation_of_another_kind_is_not_usual(second: Json) -> None:
-    facts = facts_of(make_request(ONE, "ci").pod)
-    assert is_usual_and_allowed(facts, [WRAPPED])
-    assert not is_usual_and_allowed(facts, [WRAPPED, second])
+def test_an_operation_of_another_kind_is_not_usual(
+    usual: Json, document: Json, other: Json
+) -> None:
+    assert is_usual_and_allowed(facts_of(make_request(USUAL, "ci").pod), [usual])
+    assert not is_usual_and_allowed(facts_of(make_request(document, "ci").pod), [other])
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "x" * 5_000])
+def test_a_note_that_cannot_be_shown_is_refused(text: str) -> None:
+    note = {"op": "add", "path": KEY + "summary", "value": text}
+    with pytest.raises(PatchError):
+        is_usual_and_allowed(facts_of(make_request(USUAL, "ci").pod), [note])
 
 
 def test_no_command_is_wrapped_after_the_helper_was_inserted() -> None:
     facts = facts_of(make_request(ONE, "ci").pod)
-    insertion = {"op": "add", "path": "/spec/initContainers/0", "value": HELPER}
-    assert is_usual_and_allowed(facts, [WRAPPED, insertion])
-    assert not is_usual_and_allowed(facts, [insertion, WRAPPED])
+    assert is_usual_and_allowed(facts, [WRAPPED, INSERTION])
+    assert not is_usual_and_allowed(facts, [INSERTION, WRAPPED])
+    assert not is_usual_and_allowed(facts, [WRAPPED, WRAPPED])
