@@ -71,6 +71,7 @@ HELPED = pod(container("podsettle-linger", "/linger"))
     ("allowed", "edit", "forbidden", "forbidden_edit"),
     [
         (ONE, WRAP, pod(container("a")), WRAP),
+        (ONE, WRAP, pod(container("a", command=[])), WRAP),
         (ONE, WRAP, HELPED, WRAP),
         (ONE, WRAP, pod(container("a", "x", restartPolicy="Always")), WRAP),
         (ONE, CLASS, pod(runtimeClassName="kata"), CLASS),
