@@ -37,8 +37,10 @@ _ENTRY_OVERHEAD_BYTES = 1_400
 thousands of entries whose keys and answers take a tenth of this."""
 _OUTCOME_BYTES = 100
 """The estimated size of one outcome. It is counted apart, because the answer may omit it."""
-_MAX_SEEN_ONCE = 4_096
-"""The maximum number of keys that are remembered after their first time, as their hashes."""
+_MAX_SEEN_ONCE = 512
+"""The maximum number of keys that are remembered after their first time, as their hashes. It is
+about twice the number of entries: a key that comes less often would be evicted before it is used.
+"""
 
 # Only JSON has the same bytes for equal inputs alone: an undecoded field is one JSON value, and
 # JSON shows where it ends.
