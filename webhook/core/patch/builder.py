@@ -19,10 +19,7 @@ import msgspec
 from webhook.core.constants import HELPER, OWN_ANNOTATIONS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.patch.edits import Edit
-from webhook.core.patch.received_command import (
-    ContainerList,
-    received_command,
-)
+from webhook.core.patch.received_command import ContainerList, received_command
 from webhook.core.patch.received_value_at_path import field_segments, received_values
 from webhook.core.patch.self_check import Operation, PatchError, verify_operations
 from webhook.core.patch.usual_patch import is_usual_and_allowed
@@ -384,10 +381,7 @@ class PodPatch:
             if containers is not None:
                 spec[where] = [container.name for container in containers]
         for where, index in self._edited_containers:
-            container = self._containers[where][index]
-            spec[where][index] = part_of_container = _container_part(container)
-            if container.command:
-                part_of_container["command"] = [received_command(where, index)]
+            spec[where][index] = _container_part(self._containers[where][index], where, index)
         for where, index, command, args in self._image_commands:
             spec[where][index].setdefault("command", command)
             if args:
@@ -417,9 +411,11 @@ def _append(path: str, absent: bool, value: Any) -> Operation:
     return _add(path, [value]) if absent else _add(f"{path}/-", value)
 
 
-def _container_part(container: ContainerFacts) -> dict[str, Any]:
+def _container_part(container: ContainerFacts, where: ContainerList, index: int) -> dict[str, Any]:
     """Return the part of a received container that a patch may touch."""
     part: dict[str, Any] = {"name": container.name}
+    if container.command:
+        part["command"] = [received_command(where, index)]
     if container.entrypoint_image is not None and container.entrypoint_image.has_args:
         part["args"] = _OPAQUE
     if container.has_mounts:

@@ -1,8 +1,8 @@
 """The place in a patch for the command that a pod has sent.
 
-A decision depends on the first string of a command at most. So it is made without the rest, and
-holds for all pods that differ in the rest. Its patch contains a place for each command that it
-wraps, and the command of the pod that is answered fills the place.
+Of a command without a wrapper of podsettle, a decision reads the first string only. So it is made
+without the rest, and holds for all pods that differ in the rest. Its patch contains a place for
+each command that it wraps, and the command of the pod that is answered fills the place.
 """
 
 from __future__ import annotations

@@ -144,6 +144,8 @@ HELPED = pod(container("podsettle-linger", "/linger"), annotations={}, volumes=[
         (WRAPPED, USUAL, WRAPPED | {"path": "/spec/containers/0/command"}),
         (WRAPPED, HELPED, WRAPPED),
         (MOUNT, USUAL, MOUNT | {"value": [HELPER, HELPER]}),
+        (MOUNT, USUAL, MOUNT | {"value": "x"}),
+        (MOUNT, USUAL, MOUNT | {"value": 5}),
         (MOUNT, USUAL, MOUNT | {"path": "/spec/containers/0/volumeMounts"}),
         (MOUNT, USUAL, MOUNT | {"path": "/spec/containers/1/volumeMounts"}),
         (APPENDED, USUAL, APPENDED | {"path": "/spec/initContainers/0/volumeMounts/-"}),
