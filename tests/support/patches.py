@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from collections.abc import Collection, Iterable
 from copy import deepcopy
 
@@ -32,7 +33,7 @@ def applied(
     """Return a pod after a patch, with its commands in their places."""
     template = encode_template(patch.verified_operations(settable_fields))
     filled = template.fill(template.commands_of(make_request(document, "ci").pod))
-    after: Json = jsonpatch.apply_patch(document, filled.decode())
+    after: Json = jsonpatch.apply_patch(document, a2b_base64(filled).decode())
     return after
 
 

@@ -122,13 +122,12 @@ class Decider:
         if self._cache is not None and not images:
             decision = self._cache.get_or_decide(pod, decision_input, plan, cluster, known)
         else:
-            draft = apply_plan(decision_input, plan, cluster, known())
-            decision = draft.complete(draft.commands_of(pod))
+            decision = apply_plan(decision_input, plan, cluster, known()).about(pod)
         # The rest depends on the request, so no cached decision contains it.
         if not annotations_fit(pod.annotations, decision.annotations):
             # A remedy is worth more than the sentences about it.
             draft = apply_plan(decision_input, plan, cluster, known(), with_notes=False)
-            decision = draft.complete(draft.commands_of(pod))
+            decision = draft.about(pod)
             if not annotations_fit(pod.annotations, decision.annotations):
                 return pod_decision(Reason.ANNOTATIONS_FULL, covered=True)
         if coverage.missing_policy:

@@ -6,17 +6,15 @@ A cached decision answers many reviews, so it holds its patch in encoded form.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
-from operator import attrgetter
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from webhook.core.admission.response import (
     audit_annotations_for,
     decode_patch,
-    encode_patch,
     encode_texts,
     warnings_for,
 )
@@ -87,12 +85,8 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def texts(self) -> DecisionTexts:
-        """What channels derive from the outcomes. It may come from a cache."""
-        outcomes = self.outcomes
-        names, messages = map(_container_of, outcomes), map(_message_of, outcomes)
-        if len("".join([*names, *messages])) > _MAX_CACHED_CHARACTERS:
-            return _texts_of(outcomes)
-        return _cached_texts(tuple(map(astuple, outcomes)))
+        """What channels derive from the outcomes."""
+        return _texts_of(self.outcomes)
 
 
 class Draft(NamedTuple):
@@ -110,20 +104,14 @@ class Draft(NamedTuple):
         """Return the decision about the pod with these commands, the result of `commands_of`."""
         if self.template is None:
             return self.decision
-        return replace(self.decision, patch=encode_patch(self.template.fill(commands)))
+        decision = replace(self.decision, patch=self.template.fill(commands))
+        # They do not depend on commands, so they are derived once for all pods with the same facts.
+        vars(decision)["texts"] = self.decision.texts
+        return decision
 
-
-_container_of, _message_of = attrgetter("container"), attrgetter("message")
-_CACHED_TEXTS, _MAX_CACHED_CHARACTERS = 256, 2_000
-"""The number of texts that are cached, and the maximum number of characters in the names and
-messages of their outcomes. A tenant can cause all of them, so they take at most 4 MiB. The
-decisions about pods of many templates share texts: without the cache, a decision takes a fifteenth
-more time."""
-
-
-@lru_cache(_CACHED_TEXTS)
-def _cached_texts(outcomes: tuple[tuple[Any, ...], ...]) -> DecisionTexts:
-    return _texts_of([Outcome(*each) for each in outcomes])
+    def about(self, pod: Pod) -> Decision:
+        """Return the decision about a pod with the facts of the draft."""
+        return self.complete(self.commands_of(pod))
 
 
 def _texts_of(outcomes: Sequence[Outcome]) -> DecisionTexts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binascii import a2b_base64, b2a_base64
+from binascii import a2b_base64
 from collections.abc import Sequence
 
 import msgspec
@@ -75,13 +75,8 @@ def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
     return annotations
 
 
-def encode_patch(patch: bytes) -> bytes:
-    """Return a patch, JSON, as the API requires it: in base64."""
-    return b2a_base64(patch, newline=False)
-
-
 def decode_patch(patch: bytes) -> tuple[Operation, ...]:
-    """Return the operations of an encoded patch."""
+    """Return the operations of a patch, which is JSON in base64."""
     return tuple(msgspec.json.decode(a2b_base64(patch))) if patch else ()
 
 
@@ -97,7 +92,7 @@ def encode_texts(warnings: list[str], audit_annotations: dict[str, str]) -> byte
 def encode_review(api_version: str, uid: str, patch: bytes, texts_json: bytes) -> bytes:
     """Return a whole AdmissionReview that allows the pod.
 
-    `patch` comes from `encode_patch`, and `texts_json` from `encode_texts`.
+    `patch` is `Decision.patch`, and `texts_json` comes from `encode_texts`.
     """
     prefix = (
         _RESPONSE_PREFIX if api_version is REVIEW_API_VERSION else _response_prefix(api_version)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -30,10 +29,6 @@ _MAX_SUMMARY_BYTES, _MAX_SKIPPED_BYTES = (
     MAX_NOTE_BYTES[key] - len(key) for key in (ANNOTATION_SUMMARY, ANNOTATION_SKIPPED)
 )
 """The maximum size of each value."""
-_CACHED_SUMMARIES, _MAX_CACHED_CHANGES, _MAX_CACHED_CHARACTERS = 256, 20, 500
-"""The number of summaries that are cached, and the maximum number of their changes and of the
-characters in their names of containers. A tenant can cause all of them, so they take at most 2 MiB.
-"""
 _MAX_SKIPPED_CHARACTERS = 2_048
 """The number of characters of ANNOTATION_SKIPPED that are read. podsettle writes fewer, but the
 annotation of a pod can be any text."""
@@ -81,28 +76,8 @@ def notes_for(
     cuts each line of an annotation after 138 characters (kubectl `pkg/describe/describe.go`,
     printAnnotationsMultiline).
     """
-    if not unmet and not applied_before:
-        changes = tuple(
-            [
-                (each.reason, each.effect, each.policy, each.container)
-                for each in outcomes
-                if each.changed
-            ]
-        )
-        names = "".join([change[3] for change in changes])
-        if len(changes) <= _MAX_CACHED_CHANGES and len(names) <= _MAX_CACHED_CHARACTERS:
-            return PodNotes(_summary_of_changes(changes, docs_url), "")
     before = frozenset(applied_before.split(","))
     done = [outcome for outcome in outcomes if outcome.changed or _is_earlier(outcome, before)]
-    return _notes_for(done, unmet, docs_url, kept)
-
-
-def _notes_for(
-    done: Sequence[Outcome],
-    unmet: Sequence[Outcome],
-    docs_url: str | None,
-    kept: Sequence[str] = (),
-) -> PodNotes:
     suffix = f"\nWhy: {docs_url}" if docs_url else ""
     clauses = _done_clauses(done, _verb_on_pod)
     skipped = ""
@@ -112,22 +87,6 @@ def _notes_for(
     max_bytes = _MAX_SUMMARY_BYTES - len(suffix.encode()) - len(".")
     summary = _fitting(clauses, ";\n", max_bytes, _more_clauses)
     return PodNotes(f"{_sentence(summary)}{suffix}" if summary else "", skipped)
-
-
-@lru_cache(_CACHED_SUMMARIES)
-def _summary_of_changes(
-    changes: tuple[tuple[Reason, str, str, str], ...], docs_url: str | None
-) -> str:
-    """Return the summary of a pod whose other outcomes need no words.
-
-    Each change is the reason, the effect, the policy and the container of an outcome. A summary
-    depends on nothing else, so the pods of many templates share it.
-    """
-    done = [
-        Outcome(reason, "", policy, container, changed=True, effect=effect)
-        for reason, effect, policy, container in changes
-    ]
-    return _notes_for(done, (), docs_url).summary
 
 
 def summary_of(outcomes: Sequence[Outcome]) -> str:

@@ -21,6 +21,7 @@ _ANNOTATIONS = {f"/metadata/annotations/{key.replace('/', '~1')}": key for key i
 _match_container = re.compile(
     "/spec/(initContainers|containers)/(0|[1-9][0-9]{0,3})/(command|volumeMounts|volumeMounts/-)"
 ).fullmatch
+_FIRST_INIT_CONTAINER = "/spec/initContainers/0"
 _MAX_PATHS = 1_024
 
 
@@ -33,41 +34,44 @@ def is_usual_and_allowed(pod: PodFacts, operations: Sequence[Operation]) -> bool
     lists = {"initContainers": pod.init_containers or (), "containers": pod.containers or ()}
     paths = set()
     for operation in operations:
-        name, path, value = operation["op"], operation["path"], operation.get("value")
-        if path in paths or "/spec/initContainers/0" in paths:
+        path, is_add, value = operation["path"], operation["op"] == "add", operation.get("value")
+        if path in paths or _FIRST_INIT_CONTAINER in paths:
             return False
         paths.add(path)
-        key = _ANNOTATIONS.get(path)
-        if key is not None:
-            if name != "add" or pod.annotations is None or type(value) is not str:
-                return False
-            if key in MAX_NOTE_BYTES and value != pod.annotations.get(key):
-                check_note(key, value)
-            continue
         place = _parse(path)
-        if place is not None:
-            where, index, field = place
-            if index >= len(lists[where]):
+        if place is None:
+            if not is_add or not _adds_helper(pod, path, value):
                 return False
-            container = lists[where][index]
-            if container.name in OWN_CONTAINERS:
+            continue
+        where, index, field = place
+        if where is None:
+            received = pod.annotations
+            if not is_add or received is None or type(value) is not str:
                 return False
-            if field == "command":
-                if not (
-                    name == "replace"
-                    and container.command
-                    and type(value) is list
-                    and value[-1:] == [received_command(where, index)]
-                ):
-                    return False
-            elif (
-                name != "add"
-                or container.omits_command_and_mounts
-                or container.has_mounts is not field.endswith("-")
-                or (field == "volumeMounts" and not (type(value) is list and len(value) == 1))
+            if field in MAX_NOTE_BYTES and value != received.get(field):
+                check_note(field, value)
+            continue
+        containers = lists[where]
+        if index >= len(containers):
+            return False
+        container = containers[index]
+        if container.name in OWN_CONTAINERS:
+            return False
+        if field == "command":
+            if (
+                operation["op"] != "replace"
+                or not container.command
+                or type(value) is not list
+                or not value
+                or value[-1] != received_command(where, index)
             ):
                 return False
-        elif name != "add" or not _adds_helper(pod, path, value):
+        elif (
+            not is_add
+            or container.omits_command_and_mounts
+            or container.has_mounts is not (field == "volumeMounts/-")
+            or (field == "volumeMounts" and (type(value) is not list or len(value) != 1))
+        ):
             return False
     return True
 
@@ -79,7 +83,7 @@ def _adds_helper(pod: PodFacts, path: str, value: object) -> bool:
     else:
         names = {each.name for each in pod.init_containers or ()}
         is_free = (
-            path == "/spec/initContainers/0"
+            path == _FIRST_INIT_CONTAINER
             and pod.init_containers is not None
             and OWN_CONTAINERS.isdisjoint(names)
             and all(each.name != HELPER for each in pod.containers or ())
@@ -88,8 +92,15 @@ def _adds_helper(pod: PodFacts, path: str, value: object) -> bool:
 
 
 @lru_cache(_MAX_PATHS)
-def _parse(path: str) -> tuple[ContainerList, int, str] | None:
-    """Return the list, the index and the field of a container that a path names, or None."""
+def _parse(path: str) -> tuple[ContainerList | None, int, str] | None:
+    """Return what a path names, or None if it is something else.
+
+    It is the list, the index and the field of a container, or no list and an annotation of
+    podsettle.
+    """
+    key = _ANNOTATIONS.get(path)
+    if key is not None:
+        return None, 0, key
     found = _match_container(path)
     if found is None:
         return None
