@@ -103,14 +103,15 @@ node-programs: kube
 on-node = images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
   PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m $(1)
 
-# Older releases of CRI-O, and Tekton's controller, are built from clones: no registry has them. Without
-# them, tests that need them are skipped.
+# Older releases of CRI-O, Tekton's controller and Woodpecker's client are built from clones: no registry
+# has them. Without them, tests that need them are skipped.
 .PHONY: node
-node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd, CRI-O (root; TESTS=path; ALL=1, with CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)
+node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd, CRI-O (root; TESTS=path; ALL=1, with CRIO_SOURCE=DIR TEKTON_SOURCE=DIR; WOODPECKER_SOURCE=DIR)
 	@$(BIN)/python -m tests.support.node.requirements $(if $(ALL)$(CRIO_SOURCE),crio)
 	@$(MAKE) --no-print-directory node-programs linger
 	$(if $(ALL)$(CRIO_SOURCE),@$(BIN)/python -m tools.crio >/dev/null)
 	$(if $(ALL)$(TEKTON_SOURCE),@$(BIN)/python -m tests.support.node.tekton_build >/dev/null)
+	$(if $(WOODPECKER_SOURCE),@$(BIN)/python -m tools.woodpecker >/dev/null)
 	@$(call on-node,pytest $(or $(TESTS),tests/node))
 
 # `selinux` makes a virtual machine of its own, and `open-files` needs no node.
