@@ -2,7 +2,7 @@
 # Software: the kubelet 1.37.2 (k8s.io/kubernetes, pkg/kubelet/util/env), which reads the file
 #   that env[].valueFrom.fileKeyRef names (KEP-3721).
 # Guess, written before the run: the file is what `docker run --env-file` and dotenv read, so A=1
-#   and B="x" are values, and a line that the format does not have, such as `export C=`, is an error.
+#   and B="x" are values, and a line that the format does not have, as `export C=`, is an error.
 # Behaviour: a value has to stand in single quotes, else the file is refused. `export C='3'` is no
 #   error: the variable's name is "export C", so C is not found. A bad line counts only if it stands
 #   above the key that is asked for, so with two keys of one file the second one can fail alone.

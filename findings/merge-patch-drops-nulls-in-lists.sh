@@ -1,8 +1,8 @@
 #!/bin/sh
 # Software: gopkg.in/evanphx/json-patch.v4 4.13.0, by which the API server applies merge patches;
 #   json-merge-patch 0.3.0 of Python.
-# Guess, written before the run: RFC 7386 replaces a list by the list of the patch as it is, so a null
-#   in an object inside of the list stays. Only nulls outside of lists delete.
+# Guess, written before the run: RFC 7386 replaces a list by the list of the patch as it is, so a
+#   null in an object inside of the list stays. Only nulls outside of lists delete.
 # Behaviour: the Go library also leaves out keys with null of objects that are items of a list. An
 #   item that is null itself stays. Python's library does what the RFC says.
 # Seen on 2026-11-29: the lines below.
