@@ -129,7 +129,8 @@ def test_manifest_that_changes_becomes_invalid_and_is_corrected(tmp_path: Path) 
         write(POLICY.replace("{postInitSleep: {}}", "{runtimeClass: {name: none}}"))
         await_that(lambda: not patched(), "the corrected policy is in force")
         checks = client.get("/readyz?verbose").json()["checks"]
-        assert {"name": "manifests", "ready": True, "note": ""} in checks
+        for name in ("manifests", "certificate"):
+            assert {"name": name, "ready": True, "note": ""} in checks
         policy.unlink()
         await_that(
             lambda: "podsettle_policies 0.0" in client.get("/metrics").text, "the policy is gone"

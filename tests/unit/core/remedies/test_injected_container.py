@@ -89,6 +89,25 @@ def test_injected_container_has_the_user_and_group_of_its_template_if_the_pod_ha
     assert found["runAsNonRoot"] is True
 
 
+@pytest.mark.parametrize("name", REMEDIES)
+@pytest.mark.parametrize(
+    ("of_container", "of_pod", "user"),
+    [
+        (None, {"runAsUser": 0}, None),
+        ({"runAsUser": 5}, {"runAsUser": 0}, None),
+        ({"runAsUser": 5, "runAsNonRoot": True}, {"runAsUser": 0}, 5),
+        (None, {"runAsUser": 1}, None),
+    ],
+)
+def test_injected_container_is_non_root_unless_the_pod_is_root(
+    name: str, of_container: Any, of_pod: Any, user: int | None
+) -> None:
+    """The kubelet does not start a container with runAsNonRoot whose user is root."""
+    (found,) = injected(with_security(of_container, of_pod), name)
+    assert found.get("runAsNonRoot", False) is (user is not None or of_pod["runAsUser"] != 0)
+    assert found.get("runAsUser") == user
+
+
 # The rules in words. Names: kyverno/policies `other/require-non-root-groups`,
 # `best-practices/require-drop-cap-net-raw`, `pod-security/restricted/require-run-as-non-root-user`.
 

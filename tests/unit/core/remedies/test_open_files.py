@@ -243,6 +243,18 @@ def test_helper_that_another_webhook_moved_back_moves_first_once_for_both_remedi
     assert container_names(twice["spec"]["initContainers"]) == [HELPER, "a"]
 
 
+def test_remedies_with_image_volumes_share_one_volume() -> None:
+    sleep: Json = {"postInitSleep": {"delivery": "ImageVolume"}}
+    limits = seen(delivery="ImageVolume", also=sleep)
+    spec = mutate_pod(pod(container("a", "/a"), containers=[SERVER]), limits)["spec"]
+    image = {"reference": IMAGE, "pullPolicy": "IfNotPresent"}
+    assert spec["volumes"] == [{"name": HELPER, "image": image}]
+    assert [each["volumeMounts"] for each in (*spec["initContainers"], *spec["containers"])] == [
+        [MOUNT],
+        [MOUNT],
+    ]
+
+
 @pytest.mark.parametrize("delivery", ["Binary", "ImageVolume"])
 @pytest.mark.parametrize(
     ("delivered", "reason"),
