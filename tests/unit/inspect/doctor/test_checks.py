@@ -293,6 +293,16 @@ BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
             "warning",
             "1 of 2 replicas are ready; not ready: a",
         ),
+        (
+            {
+                PODS: items("Pod", pod("a", ready=False), pod("b", ready=False)),
+                **replica("a", 403),
+                **replica("b", 403),
+            },
+            "readiness",
+            "fault",
+            "0 of 2 replicas are ready",
+        ),
         ({POLICIES: 403}, "policies", "not_looked_at", "needs the right to list settlepolicies"),
         # The clock of the API server decides.
         (replica("b", readyz(days=3)), "certificate", "warning", "it is valid until 2026-12-01 00"),
