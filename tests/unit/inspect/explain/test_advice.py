@@ -10,7 +10,6 @@ from webhook.core.remedies.shell_wrapper import SCRIPT
 from webhook.inspect.explain.report import as_text
 from webhook.inspect.explain.target import (
     explain_reason,
-    explain_remedy,
     explain_word,
     explain_wrapper,
 )
@@ -46,7 +45,7 @@ def test_wrapper_is_printed_with_comments_and_stays_a_script() -> None:
 
 def test_every_remedy_is_explained_with_its_settings_and_reasons() -> None:
     for name, remedy in REMEDIES.items():
-        found = explain_remedy(name)
+        found = explain_word(name)
         assert bool(found["settings"]) != bool(found["values"])
         assert all(each["description"] for each in found["settings"])
         text = as_text(found)
@@ -56,7 +55,7 @@ def test_every_remedy_is_explained_with_its_settings_and_reasons() -> None:
 
 
 def test_remedy_names_the_defect_that_it_is_for_and_its_settings() -> None:
-    lines = as_text(explain_remedy("postInitSleep")).splitlines()
+    lines = as_text(explain_word("postInitSleep")).splitlines()
     assert any(line.startswith("  cri-o-9840: ") for line in lines)
     assert any(line.startswith("  minLifetime: ") for line in lines)
 
