@@ -104,7 +104,7 @@ on-node = images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)')
   PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m $(1)
 
 # Older releases of CRI-O, Tekton's controller and Woodpecker's client are built from clones: no registry
-# has them. Without them, tests that need them are skipped.
+# has them. A test that needs one of these is skipped without it.
 .PHONY: node
 node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd, CRI-O (root; TESTS=path; ALL=1, with CRIO_SOURCE=DIR TEKTON_SOURCE=DIR; WOODPECKER_SOURCE=DIR)
 	@$(BIN)/python -m tests.support.node.requirements $(if $(ALL)$(CRIO_SOURCE),crio)

@@ -1,4 +1,4 @@
-"""Builds of programs that no package registry has: CRI-O and Tekton.
+"""Builds of programs that no package registry has: CRI-O, Tekton and Woodpecker.
 
 A commit is fetched by `git` from the public repository, or from a clone on this machine. Builds are
 kept in the cache, so that a build needs the network once, and tests in a network namespace need
@@ -47,6 +47,8 @@ class SourceBuild:
     """Programs that the build needs, each with its Debian package."""
     make: Callable[[Path, Path], None]
     """Builds the first directory, a source tree, into the second."""
+    left_out: tuple[str, ...] = ()
+    """Globs of large files that the build does not need, and that a clone may lack."""
 
     def find(self, revision: str) -> Path | None:
         """Return the directory of a build, or None if `build` did not build it yet.
@@ -78,13 +80,16 @@ class SourceBuild:
         tree = unfinished / "source"
         tree.mkdir(parents=True)
         given = os.environ.get(self.variable) or self.address
-        # An option that makes the copy shallow has no effect on a path.
-        address = given if "://" in given else Path(given).resolve().as_uri()
         commit = self.commits.get(revision, revision)
         try:
-            run_step(["git", "init", "--quiet"], tree)
-            run_step(["git", "fetch", "--quiet", "--depth=1", address, commit], tree, _GIT)
-            run_step(["git", "checkout", "--quiet", commit], tree)
+            if self.left_out and "://" not in given:
+                self._copy(Path(given).resolve(), commit, tree)
+            else:
+                # An option that makes the copy shallow has no effect on a path.
+                address = given if "://" in given else Path(given).resolve().as_uri()
+                run_step(["git", "init", "--quiet"], tree)
+                run_step(["git", "fetch", "--quiet", "--depth=1", address, commit], tree, _GIT)
+                run_step(["git", "checkout", "--quiet", commit], tree)
         except BuildError as error:
             hint = f"Give a clone of {self.address} that has the commit: {self.variable}=DIR"
             raise BuildError(f"{title}: {error}\n{hint}") from error
@@ -93,6 +98,14 @@ class SourceBuild:
         shutil.rmtree(tree)
         unfinished.rename(home)
         announce(f"built {title}")
+
+    def _copy(self, clone: Path, commit: str, tree: Path) -> None:
+        """Copy the files of a commit without `left_out`. `git fetch` would need all of them."""
+        archive = tree.with_suffix(".tar")
+        excluded = [f":(exclude,glob){each}" for each in self.left_out]
+        run_step(["git", "archive", f"--output={archive}", commit, "--", ".", *excluded], clone)
+        run_step(["tar", "-xf", str(archive)], tree)
+        archive.unlink()
 
     def _home(self, revision: str) -> Path:
         target = f"{sys.platform}-{platform.machine().lower()}"
@@ -112,10 +125,11 @@ class SourceBuild:
 def build_go(
     tree: Path, package: str, output: Path, *flags: str, environment: Mapping[str, str]
 ) -> None:
-    """Build a Go package of a tree that vendors its dependencies."""
+    """Build a Go package of a tree, with the dependencies that it vendors, if it does."""
+    vendored = ["-mod=vendor"] if (tree / "vendor").is_dir() else []
     fixed = {"GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
     go = str(find_go(go_release(tree)))
-    command = [go, "build", "-mod=vendor", "-trimpath", "-buildvcs=false", *flags]
+    command = [go, "build", *vendored, "-trimpath", "-buildvcs=false", *flags]
     run_step([*command, "-o", str(output), package], tree, fixed | dict(environment))
 
 

@@ -1,4 +1,4 @@
-"""Builds of CRI-O and Tekton: which commit they have, and when they need the network."""
+"""Builds of CRI-O, Tekton, Woodpecker: which commit they have, and when they need the network."""
 
 from __future__ import annotations
 
@@ -29,15 +29,22 @@ class Clone:
     def address(self) -> str:
         return self.directory.as_uri()
 
-    def commit(self, content: str, tag: str | None = None) -> str:
-        """Commit a content of the file. Return the commit."""
+    def commit(self, content: str, tag: str | None = None, large: str | None = None) -> str:
+        """Commit a content of the file, and perhaps a large file. Return the commit."""
         (self.directory / "program.c").write_text(content)
-        self._git("add", "program.c")
+        if large is not None:
+            (self.directory / "large").write_text(large)
+        self._git("add", ".")
         author = ("-c", "user.name=test", "-c", "user.email=test@example.com")
         self._git(*author, "commit", "--quiet", "--message", content)
         if tag is not None:
             self._git(*author, "tag", "--annotate", "--message", tag, tag)
         return self._git("rev-parse", "HEAD")
+
+    def forget(self, path: str) -> None:
+        """Remove the content of a file from the repository."""
+        blob = self._git("rev-parse", f"HEAD:{path}")
+        (self.directory / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
 
     def _git(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -87,6 +94,18 @@ def test_clone_that_the_environment_names_takes_precedence_over_the_public_repos
     monkeypatch.setenv(VARIABLE, str(clone.directory))
     unreachable = replace(build, address="file:///nowhere")
     assert (unreachable.build("v1.0.0") / "program").read_text() == "one"
+
+
+def test_clone_may_lack_the_files_that_a_build_leaves_out(
+    clone: Clone, build: SourceBuild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = clone.commit("three", large="large")
+    clone.forget("large")
+    monkeypatch.setenv(VARIABLE, str(clone.directory))
+    with pytest.raises(BuildError, match="git fetch"):
+        build.build(commit)
+    built = replace(build, left_out=("**/large",)).build(commit)
+    assert (built / "program").read_text() == "three"
 
 
 def test_commit_that_was_built_needs_no_repository(clone: Clone, build: SourceBuild) -> None:
