@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -228,7 +229,19 @@ async def test_slow_bodies_are_refused_in_time_and_keep_no_other_preview_waiting
         assert answers[0].json()["detail"] == "the body was not complete within 3 s"
 
 
-async def test_preview_ends_with_its_client_and_frees_its_place() -> None:
+@pytest.mark.parametrize("started", [True, False])
+async def test_preview_ends_with_its_client_and_frees_its_place(
+    started: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`started` is False if the client goes while a thread is starting the worker."""
+    disconnected = threading.Event()
+    set_priority = os.setpriority
+
+    def wait_for_client(which: int, pid: int, priority: int) -> None:
+        disconnected.wait(0 if started else TIMEOUT_SECONDS)
+        set_priority(which, pid, priority)
+
+    monkeypatch.setattr(os, "setpriority", wait_for_client)
     async with previews(max_requests=1) as made:
         sent = [
             {"type": "http.request", "body": HEAVY.encode(), "more_body": False},
@@ -241,6 +254,7 @@ async def test_preview_ends_with_its_client_and_frees_its_place() -> None:
                 while not workers():  # noqa: ASYNC110 (a process has no event)
                     await asyncio.sleep(0.001)
                 os.kill(workers()[0], signal.SIGSTOP)
+                asyncio.get_running_loop().call_later(0.1, disconnected.set)
             return sent.pop(0)
 
         async def send(message: Any) -> None:

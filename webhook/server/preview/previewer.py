@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -143,17 +143,16 @@ class Previewer:
             await writer.drain()
             return await reader.readuntil(b"\n")
 
+        # With asyncio.create_subprocess_exec, uvloop forks, and reviews would wait 12 ms while the
+        # kernel copies the server's page tables.
+        spawned = asyncio.create_task(asyncio.to_thread(_spawn, theirs, limits))
         try:
-            # With asyncio.create_subprocess_exec, uvloop forks, and reviews would wait 12 ms while
-            # the kernel copies the server's page tables.
-            self._worker = await asyncio.to_thread(_spawn, theirs, limits)
+            self._worker = await asyncio.shield(spawned)
             yield ask
         finally:
-            # If `_spawn` was cancelled, the worker still starts, and the closed socket ends it.
             writer.close()
-            if self._worker is not None:
-                self._worker.kill()
-                await asyncio.shield(asyncio.to_thread(self._worker.wait))
+            # Also if this was cancelled while the thread was starting the worker.
+            await asyncio.shield(_end(spawned))
 
 
 async def look_up_images(
@@ -188,3 +187,11 @@ def _spawn(connection: socket.socket, limits: PreviewLimits) -> subprocess.Popen
     # With 19 always, the worker would not start in time beside others with niceness 0.
     os.setpriority(os.PRIO_PROCESS, process.pid, max(10, os.getpriority(os.PRIO_PROCESS, 0) + 1))
     return process
+
+
+async def _end(spawned: Awaitable[subprocess.Popen[bytes]]) -> None:
+    """Kill the worker once it has been started, and wait until it has ended."""
+    with suppress(OSError):
+        worker = await spawned
+        worker.kill()
+        await asyncio.to_thread(worker.wait)
