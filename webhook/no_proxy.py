@@ -53,7 +53,7 @@ class NoProxy:
 
     def applies_to(self, host: str, port: int) -> bool:
         """Return whether a host is reached directly. Loopback addresses always are."""
-        host = host.lower().removesuffix(".")
+        host = host.lower()
         address = _parse_address(host)
         if host == "localhost" or (address is not None and address.is_loopback):
             return True

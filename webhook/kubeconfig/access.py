@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from multidict import CIMultiDict
 
@@ -29,6 +30,8 @@ from webhook.kubeconfig.proxy import environment_proxy
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 # The characters of an HTTP token (RFC 9110, 5.6.2) without `%`, as client-go escapes keys.
 _HEADER_KEY_CHARACTERS = "!#$&'*+-.^_`|~"
+# The characters of a path that Go does not escape.
+_PATH_CHARACTERS = "$&+,/:;=@"
 
 
 class Impersonation(NamedTuple):
@@ -140,7 +143,10 @@ def _url(entry: Entry[Cluster]) -> str:
         raise entry.error("server", f"{server!r}: {error}") from None
     if "@" in parts.netloc:
         raise entry.error("server", "it has a user; only username and password are supported")
-    return parts._replace(query="", fragment="").geturl().rstrip("/")
+    # client-go joins the decoded path with that of a request.
+    path = posixpath.normpath(f"/{unquote(parts.path).lstrip('/')}")
+    path = quote(path, safe=_PATH_CHARACTERS)
+    return parts._replace(path=path, query="", fragment="").geturl().rstrip("/")
 
 
 def _proxy(entry: Entry[Cluster], url: str) -> str:
@@ -149,7 +155,8 @@ def _proxy(entry: Entry[Cluster], url: str) -> str:
         if not proxy:
             key, proxy = "server", environment_proxy(url)
         # aiohttp would speak HTTP to other proxies.
-        if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        parts = urlsplit(proxy)
+        if proxy and (parts.scheme not in ("http", "https") or parts.port == 0):
             raise ValueError("only proxies with http:// or https:// are supported")
     except ValueError as error:
         where = "the proxy of the environment: " if key == "server" else ""
@@ -168,7 +175,8 @@ def _impersonation_headers(entry: Entry[User], flags: Impersonation) -> CIMultiD
     pairs = [("User", name), *([("Uid", user.as_uid)] if user.as_uid else [])]
     pairs += [("Group", group) for group in groups]
     for key, values in user.as_user_extra.items():
-        extra = f"Extra-{quote(key, safe=_HEADER_KEY_CHARACTERS)}"
+        # aiohttp would send only the last of two names that differ in their case.
+        extra = f"Extra-{quote(key, safe=_HEADER_KEY_CHARACTERS).lower()}"
         pairs += [(extra, value) for value in values]
     if not all(fits_in_header(value) for _, value in pairs):
         raise entry.error("as", "a name has characters that no header can have, such as \\n")
