@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+from contextlib import suppress
 from typing import NamedTuple
 
 import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
+from yarl import URL
 
 from webhook.dns_resolver import ThreadResolver
 from webhook.kubeconfig.access import Access
+from webhook.kubeconfig.credentials import basic
 from webhook.tls.load_pem import load_pem
+
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 class TlsIdentity(NamedTuple):
@@ -28,14 +34,20 @@ class RestClient(RESTClientObject):
 
     def __init__(self, access: Access, identity: TlsIdentity) -> None:
         """Create a client. Raises ssl.SSLError for a certificate or key that is not valid."""
+        proxy = URL(access.proxy)
         configuration = Configuration(
             host=access.url,
             # The comments of a bundle can have other characters, which Python refuses.
-            ca_cert_data=identity.ca.decode("ascii", "ignore"),
+            ca_cert_data=_valid_certificates(identity.ca.decode("ascii", "ignore")),
             verify_ssl=access.verify,
             tls_server_name=access.server_name,
-            proxy=access.proxy,
+            proxy=str(proxy.with_user(None)) if proxy.user is not None else access.proxy,
         )
+        if proxy.user is not None:
+            # aiohttp would encode them in Latin-1. It sends this header to the proxy alone, as
+            # Proxy-Authorization.
+            authorization = basic(proxy.user, proxy.password or "")
+            configuration.proxy_headers = {"Authorization": authorization}
         # kubectl accepts CAs that VERIFY_X509_STRICT rejects; see `webhook.client_tls_context`.
         configuration.disable_strict_ssl_verification = True
         # aiohttp would take credentials from a netrc file, and proxies without their exceptions.
@@ -60,3 +72,16 @@ class RestClient(RESTClientObject):
             # With aiohttp's DNS cache, all requests would wait for the first look-up if it hangs.
             use_dns_cache=False,
         )
+
+
+def _valid_certificates(bundle: str) -> str:
+    """Return a bundle without certificates that cannot be parsed, which client-go skips too.
+
+    Python would refuse the whole bundle. One without any valid certificate is returned as it is.
+    """
+    valid = []
+    for block in _CERTIFICATE.findall(bundle):
+        with suppress(ssl.SSLError):
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=block)
+            valid.append(block)
+    return "\n".join(valid) or bundle

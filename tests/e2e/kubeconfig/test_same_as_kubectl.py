@@ -28,6 +28,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (made.directory / "token").write_text("from-file\n")
     (made.directory / "empty").write_text("")
     (made.directory / "lines").write_text("a\nb\n")
+    broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    (made.directory / "broken-first.crt").write_bytes(broken + made.ca_pem)
     both = [(made.directory / f"alice.{ending}").read_bytes() for ending in ("key", "crt")]
     (made.directory / "both.pem").write_bytes(b"".join(both))
     key = load_pem_private_key(both[0], None)
@@ -254,6 +256,9 @@ CASES: dict[str, Callable[[World], Case]] = {
         "token": "t", "as": "jane", "as-groups": ["g"], "as-uid": "7"
     })], user="flag", groups=("h",)),
     "groups by flag without as": lambda w: Case([document(w.cluster())], groups=("g",)),
+    "extra fields that differ in their case": lambda w: one(w.cluster(), {
+        "token": "t", "as": "jane", "as-user-extra": {"K": ["v"], "k": ["w"]}
+    }),
     "empty group and value": lambda w: one(w.cluster(), {
         "token": "t", "as": "jane", "as-groups": [""], "as-user-extra": {"k": [""]}
     }),
@@ -285,6 +290,9 @@ CASES: dict[str, Callable[[World], Case]] = {
     ),
     "another CA": lambda w: one(w.cluster(**{"certificate-authority": "other-ca.crt"})),
     "no CA": lambda w: one(w.cluster(**{"certificate-authority": ""})),
+    "CA behind a certificate that cannot be parsed": lambda w: one(
+        w.cluster(**{"certificate-authority": "broken-first.crt"})
+    ),
     "CA in a file and as data": lambda w: one(
         w.cluster(**{"certificate-authority-data": encoded(w.ca_pem)})
     ),
@@ -307,6 +315,12 @@ CASES: dict[str, Callable[[World], Case]] = {
     "query of the server": lambda w: one(
         w.cluster(server=f"https://127.0.0.1:{w.a.port}/k8s/c-1?a=b#c")
     ),
+    **{
+        f"path {path} of the server": partial(lambda path, w: one(
+            w.cluster(server=f"https://127.0.0.1:{w.a.port}{path}")
+        ), path)
+        for path in ("//k8s//c-1", "/a%20b/c%2Fd", "/a/../b", "/ä;x=1/a+b")
+    },
     "server with a dot at its end behind a proxy": lambda w: proxied(w, "a.example."),
     "server without TLS": lambda w: one(
         {"server": f"http://127.0.0.1:{w.plain.port}"}, {"token": "t", "as": "jane"}
@@ -325,6 +339,13 @@ CASES: dict[str, Callable[[World], Case]] = {
         [document(w.cluster(**{"proxy-url": f"http://u:p%40@127.0.0.1:{w.second_proxy.port}"}))],
         env={"NO_PROXY": "*", "HTTPS_PROXY": f"http://127.0.0.1:{w.proxy.port}"},
     ),
+    "proxy of the cluster with a password in UTF-8, and a colon": lambda w: one(
+        w.cluster(**{"proxy-url": f"http://a%3A%C3%A4:%C3%B6@127.0.0.1:{w.second_proxy.port}"})
+    ),
+    "proxy with a password for a server without TLS": lambda w: one({
+        "server": "http://plain.example",
+        "proxy-url": f"http://%C3%A4:%C3%B6@127.0.0.1:{w.second_proxy.port}",
+    }),
     "proxy of an unknown kind": lambda w: one(w.cluster(**{"proxy-url": "ftp://127.0.0.1:1"})),
     **{
         f"proxy with TLS and {fields}": partial(through_tls_proxy, fields)
@@ -362,7 +383,8 @@ CASES: dict[str, Callable[[World], Case]] = {
         f"NO_PROXY={no_proxy} for {host}": partial(exception, host, no_proxy)
         for host, no_proxy in (
             ("a.example", "b.example"), ("a.example", "example"), ("a.example", ".example"),
-            ("a.example", "*.example"), ("a.example", ".a.example"), ("a.example", "A.Example "),
+            ("a.example", "*.example"), ("a.example", ".a.example"), ("a.example.", "a.example"),
+            ("a.example", "A.Example "),
             ("api.b.example", "b.example"), ("api.b.example", "xb.example"),
             ("a.example", "a.example:PORT"), ("a.example", "a.example:1"), ("a.example", "*"),
             ("a.example", "x, *"), ("a.example", "*a.example"), ("a.example", "10.0.0.0/8"),
