@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
 
 import pytest
 import yaml
@@ -367,6 +370,28 @@ def test_releases_with_different_names_share_no_object() -> None:
     assert not names("podsettle") & names("other")
     assert ("Service", "other-podsettle") in names("other")
     assert max(len(name) for kind, name in names("r" * 53) if kind == "Service") <= 63
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_names_that_yaml_reads_as_numbers_stay_texts(tmp_path: Path, values: str) -> None:
+    def rendered(name: str) -> str:
+        chart = copytree(CHART, tmp_path / name)
+        metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+        # As with an alias in a parent chart.
+        (chart / "Chart.yaml").write_text(yaml.safe_dump(metadata | {"name": name}))
+        flags = set_flags(
+            {
+                "imageConfig": {"pullSecrets": True, "pullSecretNamespaces": [name]},
+                "serviceMonitor.tokenSecret.name": name,
+            }
+        )
+        files = ("--values", IMAGES, "--values", VALUES[values])
+        flags = [*flags, "--namespace", name, "--kube-version=1.36"]
+        done = run("helm", "template", name, chart, *files, *flags)
+        assert done.returncode == 0, done.stderr
+        return json.dumps(list(yaml.safe_load_all(done.stdout)))
+
+    assert rendered("a17").replace("a17", "017") == rendered("017")
 
 
 @pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["all namespaces", "one namespace"])
