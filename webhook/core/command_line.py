@@ -21,7 +21,7 @@ _find_trap, _find_name, _find_signal = (
     for pattern in (
         r"\btrap[ \t]",
         r"\b(SIG)?(INT|QUIT)\b",
-        r"[ \t\"']((?i:(SIG)?(INT|QUIT)\b)|[23]([\s;&|)]|$))",
+        r"[ \t\"']((?i:(SIG)?(INT|QUIT)\b)|[23]([\s;&|)}]|$))|'[23]'|\"[23]\"",
     )
 )
 
@@ -84,8 +84,17 @@ def _traps_interrupt(script: str) -> bool:
         return True
     # One pattern for the whole line would look at it once for each trap in it, and a client may
     # write a megabyte of traps.
-    for line in script.split("\n"):
-        trap = _find_trap(line)
-        if trap is not None and _find_signal(line, trap.end() - 1) is not None:
+    open_quote = ""
+    for line in script.replace("\\\n", " ").split("\n"):
+        if open_quote and open_quote in line:  # Behind the last line of what the trap runs.
+            begin = line.index(open_quote) + 1
+            open_quote = ""
+        elif (trap := _find_trap(line)) is not None:
+            begin = trap.end()
+            quotes = [each for each in line[begin:] if each in "\"'"]
+            open_quote = quotes[0] if quotes and quotes.count(quotes[0]) % 2 else ""
+        else:
+            continue
+        if _find_signal(line, begin - 1) is not None:
             return True
     return False
