@@ -25,19 +25,22 @@ from webhook.inspect.objects import LivePod
 _RECORDS = OWN_ANNOTATIONS.difference(SKIP_RELABEL_ANNOTATIONS)
 _READ_ANNOTATIONS = READ_ANNOTATIONS.difference(_RECORDS) | {ANNOTATION_MIRROR}
 """The annotations of authors that decisions read."""
-_TOPOLOGY = "topology.kubernetes.io/"
-"""The prefix of the labels that the API server copies from the node to the pod at its binding
-(kubernetes `plugin/pkg/admission/podtopologylabels`)."""
+_LATER_PREFIXES = ("topology.kubernetes.io/", "velero.io/")
+"""The prefixes of labels that the API server copies from the node to the pod at its binding
+(kubernetes `plugin/pkg/admission/podtopologylabels`), and that Velero adds to what it restores
+(`pkg/restore/restore.go`)."""
 _LATER_LABELS = frozenset(
     {
         "airflow_executor_done",
         "airflow_pod_revoked",
+        "already_checked",
         "spark-exec-inactive",
         "workflows.argoproj.io/completed",
     }
 )
 """Labels that the creator of a pod sets when it ends, so that `managedFields` does not tell when:
-Airflow's Kubernetes executor, Spark (`ExecutorPodsLifecycleManager`) and Argo Workflows."""
+Airflow's executor and its KubernetesPodOperator, Spark (`ExecutorPodsLifecycleManager`) and Argo
+Workflows."""
 
 
 def next_pod(pod: LivePod, runtime_classes: Mapping[str, RuntimeClassInfo]) -> Pod:
@@ -95,7 +98,7 @@ def labels_at_creation(labels: Mapping[str, str] | None, managed_fields: Any) ->
     return {
         key: value
         for key, value in (labels or {}).items()
-        if not (key.startswith(_TOPOLOGY) or key in _LATER_LABELS)
+        if not (key.startswith(_LATER_PREFIXES) or key in _LATER_LABELS)
         and (owned is None or f"f:{key}" in owned)
     }
 

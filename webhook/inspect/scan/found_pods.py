@@ -42,23 +42,14 @@ Job or a TaskRun has labels of a single run."""
 
 _encode = msgspec.json.Encoder().encode
 
-_CHANGING_LABELS = frozenset(
-    {
-        "apps.kubernetes.io/pod-index",
-        "batch.kubernetes.io/controller-uid",
-        "batch.kubernetes.io/job-completion-index",
-        "batch.kubernetes.io/job-name",
-        "controller-revision-hash",
-        "controller-uid",
-        "job-name",
-        "pod-template-generation",
-        "pod-template-hash",
-        "statefulset.kubernetes.io/pod-name",
-        *("app.kubernetes.io/version", "helm.sh/chart", "version"),
-    }
+_CHANGING_KEY = re.compile(
+    r"(.*[-_./])?(chart|commit|digest|generation|hash|index|instance-id|rev|revision|sha|uid|version)"
+    r"|(batch\.kubernetes\.io/)?job-name|statefulset\.kubernetes\.io/pod-name",
+    re.ASCII,
 )
-"""Labels that controllers add, and that change with a release. Pods of a later revision, run or
-release have other values, so that a policy would no longer cover the workload."""
+"""The keys of labels that controllers add, such as `pod-template-hash`, and that change with a
+release. Pods of a later revision, run or release have other values, so that a policy would no
+longer cover the workload."""
 _PREFERRED_LABELS = (
     "app.kubernetes.io/name",
     "app",
@@ -70,15 +61,16 @@ _PREFERRED_LABELS = (
 _TASK_RUN_LABEL = "tekton.dev/taskRun"
 """The label of all pods of Tekton's TaskRuns. Its value is the name of the TaskRun. The values of
 `tekton.dev/pipeline` and `tekton.dev/task` differ from pipeline to pipeline."""
-_OF_ONE_RUN = re.compile(
-    r".*-(\d+|[bcdfghjklmnpqrstvwxz2456789]{5})"
-    r"|(.*[-_.])?[0-9a-f]{16,64}"
+_UNIQUE = re.compile(
+    r"(.*[-_.])?[0-9a-f]{16,64}"
     r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|.*\d{4}-\d\d-\d\d.*",
     re.ASCII,
 )
-"""A value that ends in a number, in a generated suffix (k8s.io/apimachinery `util/rand`) or in a
-hash, or that is a UID or has a date."""
+"""A value that ends in a hash, or that is a UID or has a date."""
+_OF_ONE_RUN = re.compile(r".*-(\d+|[bcdfghjklmnpqrstvwxz0-9]{5})", re.ASCII)
+"""A value that ends in a number or in a generated suffix (k8s.io/apimachinery `util/rand`; that of
+Jenkins' plugins has all digits)."""
 
 
 @dataclass(slots=True)
@@ -214,15 +206,20 @@ def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
 
     A number alone counts something, such as the runs of a task.
     """
+    labels = pod.labels or {}
+    # A revision of Knative is the value of the label `app` too.
+    excluded = {value for key, value in labels.items() if _CHANGING_KEY.fullmatch(key)}
     of_run = _GROUPS.get(workload.kind) != "apps"
-    names = {pod.name, workload.name}
+    if of_run:
+        excluded |= {pod.name, workload.name}
     return {
         key: value
-        for key, value in (pod.labels or {}).items()
-        if key not in _CHANGING_LABELS
-        and value
+        for key, value in labels.items()
+        if value
+        and value not in excluded
         and not value.isdecimal()
-        and not (of_run and (value in names or _OF_ONE_RUN.fullmatch(value)))
+        and not _UNIQUE.fullmatch(value)
+        and not (of_run and _OF_ONE_RUN.fullmatch(value))
     }
 
 

@@ -47,8 +47,9 @@ from webhook.inspect.objects import (
     SigningRequest,
     StateDetails,
     Status,
+    WorkloadName,
 )
-from webhook.inspect.scan.found_pods import FoundPods
+from webhook.inspect.scan.found_pods import FoundPods, stable_labels
 from webhook.inspect.scan.proposals import propose
 from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod
 from webhook.inspect.scan.symptoms.base import FirstCertificate, ScanFacts
@@ -775,6 +776,24 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
         "ci",
         False,
     ),
+    **{
+        key: ({key: "one", "team": "ci"}, {key: "two", "team": "ci"}, "ci", False)
+        for key in (
+            *("rollouts-pod-template-hash", "apps.kruise.io/cloneset-instance-id"),
+            *("airflow_version", "spark-version", "istio.io/rev", "chart", "git-commit"),
+            "leaderworkerset.sigs.k8s.io/template-revision-hash",
+        )
+    },
+    **{
+        key: ({key: "x", "z": "ci"}, {"z": "ci"}, "ci", False)
+        for key in ("already_checked", "velero.io/restore-name")
+    },
+    "generated with more digits": (
+        {"jenkins/label": "a_1-0d3zr", "team": "ci"},
+        {"jenkins/label": "a_2-1c3zq", "team": "ci"},
+        "ci",
+        False,
+    ),
     "later": ({"role": "primary", "z": "ci"}, {"z": "ci"}, "ci", True),
     "all later": ({"role": "primary"}, {}, None, True),
 }
@@ -820,6 +839,20 @@ def test_each_proposal_changes_the_next_pod_of_each_workload_that_it_claims(
         assert any(each.changed for each in decision.outcomes), plant.name
         claimed.add(plant.symptom)
     assert len(claimed) == 4
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"leaderworkerset.sigs.k8s.io/group-key": "f" * 40},
+        {"app": "hello-00001", "serving.knative.dev/revision": "hello-00001"},
+    ],
+)
+def test_policy_for_a_deployment_selects_no_label_of_a_revision_or_a_group(labels: Json) -> None:
+    workload = WorkloadName("ReplicaSet", "web", "ci", "apps")
+    metadata = {"labels": {**labels, "z": "1-0"}}
+    pod = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": {}}))
+    assert stable_labels(pod, workload) == {"z": "1-0"}
 
 
 def test_policy_that_selects_no_next_pod_of_a_template_is_not_claimed_to_change_it() -> None:
