@@ -13,6 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.core.images import ImageConfig
 from webhook.images.errors import LookupFailedError, NotAnImageError
@@ -52,6 +53,16 @@ class Platform(msgspec.Struct, frozen=True):
 
     os: str = ""
     architecture: str = ""
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
+"""Other names of architectures, which containerd knows (containerd/platforms `database.go`)."""
+
+
+def _normalized(platform: Platform) -> Platform:
+    """Return a platform as containerd on Linux reads it. CRI-O reads it literally."""
+    architecture = platform.architecture.lower()
+    return Platform(platform.os.lower() or "linux", _ARCHITECTURES.get(architecture, architecture))
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
@@ -151,15 +162,16 @@ def index_entries(index: bytes, architectures: frozenset[str]) -> IndexEntries:
     for entry in _decode_manifest(index).manifests or ():
         if _REFERENCE_TYPE in (entry.annotations or {}) or entry.artifact_type:
             continue
-        platform = entry.platform
-        if platform is None:
+        if entry.platform is None:
             without_platform[entry.digest] = entry
-        elif (
+            continue
+        platform = _normalized(entry.platform)
+        if (
             platform.os == "linux"
             and platform.architecture not in ("", "unknown")
             and (not architectures or platform.architecture in architectures)
         ):
-            with_platform[entry.digest] = entry
+            with_platform[entry.digest] = replace(entry, platform=platform)
     named = {each.platform.architecture for each in with_platform.values() if each.platform}
     if architectures and architectures <= named:
         without_platform.clear()
@@ -185,7 +197,8 @@ def parse_config(config: bytes) -> ImageDocument:
         document = _decode_config(config)
     except _UNREADABLE:
         raise LookupFailedError("the image's configuration is invalid") from None
-    if document.os not in ("", "linux"):
+    platform = _normalized(Platform(document.os, document.architecture))
+    if platform.os != "linux":
         raise NotAnImageError("the image is not for Linux")
     process = document.config or _Process()
     result = ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
@@ -195,7 +208,7 @@ def parse_config(config: bytes) -> ImageDocument:
         raise LookupFailedError(
             f"the image's command has more than {MAX_COMMAND_CHARACTERS} characters"
         )
-    return ImageDocument(document.architecture, result)
+    return ImageDocument(platform.architecture, result)
 
 
 def _decode_manifest(manifest: bytes) -> _Document:

@@ -61,6 +61,11 @@ NAMELESS = image_for("/any")
         ([(WINDOWS, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
         ([(ARTIFACT, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
         ([(NAMELESS, NO_PLATFORM)], ["s390x"], "/any"),
+        # containerd knows other names, and takes an entry without a system for one of its own.
+        ([(AMD64, platform("x86_64"))], ["amd64"], "/amd"),
+        ([(ARM64, {"platform": {"os": "Linux", "architecture": "aarch64"}})], ["arm64"], "/arm"),
+        ([(AMD64, {"platform": {"architecture": "amd64"}})], ["amd64"], "/amd"),
+        ([(image_for("/x", "aarch64", "Linux"), NO_PLATFORM)], ["arm64"], "/x"),
         # A runtime prefers the entry that names the platform of its node.
         ([(NAMELESS, NO_PLATFORM), (AMD64, platform("amd64"))], ["amd64"], "/amd"),
         ([(image_for("/x", "amd64"), NO_PLATFORM), (AMD64, platform("amd64"))], [], "/amd"),
