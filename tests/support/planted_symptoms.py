@@ -360,7 +360,7 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_INIT_255, "fixed", node=FIXED_CRIO)
     yield _alike(_INIT_255, "oom", status=_changed(status, (*inits, "reason"), "OOMKilled"))
     yield _alike(_INIT_255, "long", status=_changed(status, (*inits, "finishedAt"), 30))
-    for reason in ("Evicted", "DeadlineExceeded"):
+    for reason in ("Evicted", "DeadlineExceeded", "Preempting", "Terminated"):
         killed = _changed(status, ("reason",), reason)
         yield _alike(_INIT_255, reason.lower(), status=killed)
     status = _STEP_255.status

@@ -28,9 +28,10 @@ _INIT = "status.initContainerStatuses"
 _MAX_LIFETIME = timedelta(seconds=2)
 _REASONS = ("Error", "")
 """CRI-O names another reason if the kernel ended a container (`server/container_status.go`)."""
-_KILLED_PODS = ("Evicted", "DeadlineExceeded")
+_KILLED_PODS = ("Evicted", "DeadlineExceeded", "Preempting", "Terminated")
 """The reasons of pods whose containers the kubelet itself ended (kubernetes
-`pkg/kubelet/active_deadline.go`, `pkg/kubelet/eviction`)."""
+`pkg/kubelet/active_deadline.go`, `eviction`, `preemption` and, as a node shuts down,
+`nodeshutdown`)."""
 
 
 def find(case: Case) -> Iterator[Finding]:
