@@ -15,9 +15,10 @@ _COPYING: Json = {
     "image": "registry.example/bank-vaults/vault-env:1",
     "command": ["sh", "-c", "cp /usr/local/bin/vault-env /vault/"],
     "volumeMounts": [{"name": _VOLUME, "mountPath": "/vault/"}],
-    "securityContext": {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "SETFCAP", "SETGID", "SETUID"]},
+    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    "resources": {
+        "requests": {"cpu": "100m", "memory": "256Mi"},
+        "limits": {"cpu": "500m", "memory": "256Mi"},
     },
 }
 FROM_PATH = "vault.security.banzaicloud.io/vault-env-from-path"
