@@ -131,6 +131,7 @@ SETS: Mapping[str, ProgramSet] = {
     "poster": replace(_go("poster", "poster", "podsettle.dev/poster"), inlined=False),
     # A client of the CRI, which prints how long calls take.
     "cri": _go("cri", "cri", "podsettle.dev/cri"),
+    "kueue": _go("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
     "tekton": _go("tekton", "entrypoint", "github.com/tektoncd/pipeline/cmd/entrypoint"),
     **{f"containerd-{line}": wanted for line, wanted in CONTAINERD.items()},
 }
