@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.support.helm import NAMESPACE, run
@@ -84,11 +84,11 @@ class Settled:
         """The cluster of the node."""
         return self.node.cluster
 
-    def await_policy(self, namespace: str) -> None:
-        """Wait until podsettle changes the pods of a namespace."""
+    def await_policy(self, namespace: str, labels: Mapping[str, str] | None = None) -> None:
+        """Wait until podsettle changes the pods of a namespace that have these labels."""
         one = in_shell("only", "true", self.images.busybox, securityContext=RESTRICTED)
         pod = {
-            "metadata": {"generateName": "probe-", "namespace": namespace},
+            "metadata": {"generateName": "probe-", "namespace": namespace, "labels": labels or {}},
             "spec": {"restartPolicy": "Never", "containers": [one]},
         }
 
