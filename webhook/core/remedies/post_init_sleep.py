@@ -187,9 +187,11 @@ _INITS = frozenset(
     {
         *("/init", "/sbin/init", "/usr/sbin/init"),
         *("/lib/systemd/systemd", "/usr/lib/systemd/systemd"),
+        *("/sbin/runit", "/usr/sbin/runit", "/usr/bin/runit"),
     }
 )
-"""Programs that work only as process 1: `/init` of s6-overlay, `init` of BusyBox, and systemd."""
+"""Programs that work only as process 1: `/init` of s6-overlay, `init` of BusyBox, systemd, and
+runit (which says "must be run as process no 1")."""
 
 
 def _wrapper_blocked_reason(command: Sequence[str]) -> Reason | None:

@@ -150,7 +150,9 @@ def test_traps_are_those_that_one_pattern_finds(script: str) -> None:
     assert traps_interrupt([script]) in ({expected, True} if spans_lines else {expected})
 
 
-@pytest.mark.parametrize("command", ["/init", "/sbin/init", "/usr/lib/systemd/systemd"])
+@pytest.mark.parametrize(
+    "command", ["/init", "/sbin/init", "/usr/lib/systemd/systemd", "/sbin/runit"]
+)
 def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
     document = regular(command, args=["/app"])
     for delivery in ("Auto", "Binary", "ImageVolume", "Shell"):
