@@ -155,10 +155,7 @@ def test_minimum_lifetime_keeps_quick_containers_alive_and_delays_no_slower_one(
     assert seconds[LONG]["slow"] <= seconds[PLAIN]["slow"] + 1
 
 
-@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES, *LIMITED])
-def test_failed_init_container_ends_the_pod_with_its_exit_code(
-    delivery: str, settled: Settled
-) -> None:
+def test_failed_init_container_ends_the_pod_with_its_exit_code(settled: Settled) -> None:
     image = settled.images.busybox
     spec = {
         "initContainers": [
@@ -168,11 +165,11 @@ def test_failed_init_container_ends_the_pod_with_its_exit_code(
         ],
         "containers": [in_shell("main", "true", image)],
     }
-    pod = settled.run(delivery, "failed-init", spec)
-    assert pod["status"]["phase"] == "Failed"
-    codes = {name: code for name, code in exit_codes(pod).items() if name != HELPER}
-    assert codes == {"first": 0, "second": 3}
-    assert settled.log(delivery, "failed-init", "second") == "before\n"
+    for delivery, pod in settled.run_in((PLAIN, *DELIVERIES, *LIMITED), "failed-init", spec):
+        assert pod["status"]["phase"] == "Failed", delivery
+        codes = {name: code for name, code in exit_codes(pod).items() if name != HELPER}
+        assert codes == {"first": 0, "second": 3}, delivery
+        assert settled.log(delivery, "failed-init", "second") == "before\n", delivery
 
 
 SIDECAR = """
@@ -182,9 +179,8 @@ while :; do sleep 0.1; done
 """
 
 
-@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES])
 def test_sidecar_runs_unwrapped_beside_wrapped_containers_and_is_stopped_after_them(
-    delivery: str, settled: Settled
+    settled: Settled,
 ) -> None:
     image = settled.images.busybox
     mounts = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
@@ -198,13 +194,13 @@ def test_sidecar_runs_unwrapped_beside_wrapped_containers_and_is_stopped_after_t
         ],
         "containers": [in_shell("main", "[ -e /shared/sidecar ]", image, **mounts)],
     }
-    pod = settled.run(delivery, "sidecar", spec)
-    wrapped = {name for name, command in commands(pod).items() if wrapper_of(command)}
-    assert wrapped == ({"before", "after", "main"} if delivery else set())
-    assert pod["status"]["phase"] == "Succeeded"
-    codes = {name: code for name, code in exit_codes(pod).items() if name != HELPER}
-    assert codes == {"before": 0, "sidecar": 6, "after": 0, "main": 0}
-    assert settled.log(delivery, "sidecar", "sidecar") == "stopped\n"
+    for delivery, pod in settled.run_in((PLAIN, *DELIVERIES), "sidecar", spec):
+        wrapped = {name for name, command in commands(pod).items() if wrapper_of(command)}
+        assert wrapped == ({"before", "after", "main"} if delivery else set()), delivery
+        assert pod["status"]["phase"] == "Succeeded", delivery
+        codes = {name: code for name, code in exit_codes(pod).items() if name != HELPER}
+        assert codes == {"before": 0, "sidecar": 6, "after": 0, "main": 0}, delivery
+        assert settled.log(delivery, "sidecar", "sidecar") == "stopped\n", delivery
 
 
 HANDLES_TERM = """
@@ -249,10 +245,7 @@ def _all_running(pod: Json, names: list[str]) -> bool:
     return all("running" in found.get(name, {}) for name in names)
 
 
-@pytest.mark.parametrize("delivery", [PLAIN, *DELIVERIES, *LIMITED])
-def test_pod_without_signal_handler_ends_within_its_grace_period(
-    delivery: str, settled: Settled
-) -> None:
+def test_pod_without_signal_handler_ends_within_its_grace_period(settled: Settled) -> None:
     """Process 1 ignores the signal, and the kubelet kills it in the end.
 
     With postInitSleep, the command is not process 1.
@@ -261,12 +254,16 @@ def test_pod_without_signal_handler_ends_within_its_grace_period(
         "containers": [in_shell("main", "exec sleep 1000", settled.images.busybox)],
         "terminationGracePeriodSeconds": 5,
     }
-    settled.create(delivery, "no-handler", spec, finalizers=[FINALIZER])
-    settled.await_pod(delivery, "no-handler", lambda pod: _all_running(pod, ["main"]))
-    settled.delete(delivery, "no-handler")
-    pod = settled.await_end(delivery, "no-handler")
-    assert exit_codes(pod)["main"] == (143 if delivery in DELIVERIES else 137)
-    settled.release(delivery, "no-handler")
+    every = (PLAIN, *DELIVERIES, *LIMITED)
+    for delivery in every:
+        settled.create(delivery, "no-handler", spec, finalizers=[FINALIZER])
+    for delivery in every:
+        settled.await_pod(delivery, "no-handler", lambda pod: _all_running(pod, ["main"]))
+        settled.delete(delivery, "no-handler")
+    for delivery in every:
+        pod = settled.await_end(delivery, "no-handler")
+        assert exit_codes(pod)["main"] == (143 if delivery in DELIVERIES else 137), delivery
+        settled.release(delivery, "no-handler")
 
 
 @pytest.mark.parametrize("delivery", [PLAIN, *WITH_HELPER, *LIMITED[1:], BOTH])

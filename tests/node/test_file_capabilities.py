@@ -72,39 +72,36 @@ EXPECTED = {
 
 
 def test_programs_have_the_capabilities_that_they_have_without_podsettle(settled: Settled) -> None:
-    ways = [way for way in (PLAIN, *DELIVERIES, *LIMITED, BOTH) if settled.supports(way)]
-    assert len(ways) > 5
-    for delivery in ways:
-        check_capabilities(settled, delivery)
-
-
-def check_capabilities(settled: Settled, delivery: str) -> None:
     each = containers(settled.images.capable)
     spec = {
         "initContainers": [{**fields, "name": f"init-{name}"} for name, fields in each.items()],
         "containers": [*each.values()],
     }
-    settled.run(delivery, "capable", spec)
-    for prefix in ("init-", ""):
-        found = {
-            name: capabilities_in(settled.log(delivery, "capable", f"{prefix}{name}"))
-            for name in each
-        }
-        assert found == EXPECTED
-    made = settled.await_end(delivery, "capable")
-    wrapped = {
-        container["name"]
-        for container in made["spec"]["containers"]
-        if len(container["command"]) > 3
-    }
-    if delivery.endswith(("Binary", "ImageVolume")):
-        # Those in which the program would lose nothing.
-        assert wrapped == {"root", "root-escalates", "root-shell", "user-escalates"}
-    elif delivery.endswith("Shell"):
-        assert wrapped == {"root-shell", "user-shell"}
-    elif delivery == BOTH:
-        assert wrapped == set(each) - {"user"}
-    settled.delete(delivery, "capable")
+    ways = 0
+    for delivery, pod in settled.run_in((PLAIN, *DELIVERIES, *LIMITED, BOTH), "capable", spec):
+        ways += 1
+        for prefix in ("init-", ""):
+            found = {
+                name: capabilities_in(settled.log(delivery, "capable", f"{prefix}{name}"))
+                for name in each
+            }
+            assert found == EXPECTED, delivery
+        assert wrapped_in(pod) == expected_wrapped(delivery), delivery
+        settled.delete(delivery, "capable")
+    assert ways > 5
+
+
+def wrapped_in(pod: Json) -> set[str]:
+    return {each["name"] for each in pod["spec"]["containers"] if len(each["command"]) > 3}
+
+
+def expected_wrapped(delivery: str) -> set[str]:
+    if delivery == BOTH:
+        return EXPECTED.keys() - {"user"}
+    if delivery.endswith("Shell"):
+        return {"root-shell", "user-shell"}
+    # Those in which the program would lose nothing.
+    return {"root", "root-escalates", "root-shell", "user-escalates"} if delivery else set()
 
 
 @pytest.mark.parametrize(("user", "expected"), [("root", NET_BIND_SERVICE), ("user", 0)])

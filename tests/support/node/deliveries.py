@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.support.helm import NAMESPACE, run
@@ -117,6 +117,16 @@ class Settled:
         """Create a pod, and return it after its end."""
         self.create(delivery, name, spec)
         return self.await_end(delivery, name)
+
+    def run_in(
+        self, deliveries: Iterable[str], name: str, spec: Json
+    ) -> Iterator[tuple[str, Json]]:
+        """Create a pod for each delivery, and yield each of them after its end."""
+        created = list(filter(self.supports, deliveries))
+        for delivery in created:
+            self.create(delivery, name, spec)
+        for delivery in created:
+            yield delivery, self.await_end(delivery, name)
 
     def delete(self, delivery: str, name: str) -> None:
         """Ask for the end of a pod, with the pod's grace period."""
