@@ -77,9 +77,9 @@ def test_programs_have_the_capabilities_that_they_have_without_podsettle(settled
         "initContainers": [{**fields, "name": f"init-{name}"} for name, fields in each.items()],
         "containers": [*each.values()],
     }
-    ways = 0
-    for delivery, pod in settled.run_in((PLAIN, *DELIVERIES, *LIMITED, BOTH), "capable", spec):
-        ways += 1
+    ended = list(settled.run_in((PLAIN, *DELIVERIES, *LIMITED, BOTH), "capable", spec))
+    assert len(ended) > 5
+    for delivery, pod in ended:
         for prefix in ("init-", ""):
             found = {
                 name: capabilities_in(settled.log(delivery, "capable", f"{prefix}{name}"))
@@ -88,7 +88,6 @@ def test_programs_have_the_capabilities_that_they_have_without_podsettle(settled
             assert found == EXPECTED, delivery
         assert wrapped_in(pod) == expected_wrapped(delivery), delivery
         settled.delete(delivery, "capable")
-    assert ways > 5
 
 
 def wrapped_in(pod: Json) -> set[str]:

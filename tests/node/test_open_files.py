@@ -100,8 +100,8 @@ def test_exec_and_exec_probes_keep_the_limits_of_the_runtime(
     """They are no children of process 1. The page says so."""
     if not settled.supports(delivery):
         pytest.skip("the runtime mounts no image volumes")
-    probe: Json = {"exec": {"command": ["sh", "-c", "cat /proc/self/limits >/tmp/limits"]}}
-    probe["periodSeconds"] = 1
+    script = "cat /proc/self/limits >/tmp/limits"
+    probe: Json = {"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1}
     main = in_shell("main", PROBED, settled.images.busybox, startupProbe=probe)
     settled.create(delivery, "probed", {"containers": [main]})
     settled.await_pod(delivery, "probed", lambda pod: "running" in states(pod).get("main", {}))

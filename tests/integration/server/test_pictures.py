@@ -1,4 +1,4 @@
-"""The pictures of the documentation. `--update-golden` takes them anew, with what they show."""
+"""The pictures of the pages. `--update-golden` writes them, and the text that each of them has."""
 
 from __future__ import annotations
 

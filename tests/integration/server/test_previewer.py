@@ -233,7 +233,7 @@ async def test_slow_bodies_are_refused_in_time_and_keep_no_other_preview_waiting
 async def test_preview_ends_with_its_client_and_frees_its_place(
     started: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`started` is False if the client goes while a thread is starting the worker."""
+    """`started` is False if the client disconnects while a thread is starting the worker."""
     disconnected = threading.Event()
     set_priority = os.setpriority
 

@@ -151,7 +151,7 @@ class Previewer:
             yield ask
         finally:
             writer.close()
-            # Also if this was cancelled while the thread was starting the worker.
+            # This may be a cancellation while the thread was starting the worker.
             await asyncio.shield(_end(spawned))
 
 
