@@ -1,8 +1,8 @@
 #!/bin/sh
 # Software: sigs.k8s.io/structured-merge-diff/v6 6.4.2, by which the API server merges
 #   server-side apply and keeps managedFields.
-# Guess, written before the run: who applies an empty list by key, and then leaves it out, removes
-#   it, as it has no other owner. So it is with an empty map.
+# Guess, written before the run: a client that applies an empty list by key, and then leaves it
+#   out, removes it. So it is with an empty map.
 # Behaviour: the map has an owner and goes. The list has no owner from the start, and stays. If the
 #   list had an item before, [] does not empty it but removes it from the object.
 # Seen on 2026-11-29: the lines below.

@@ -1,9 +1,8 @@
 #!/bin/sh
 # Software: github.com/prometheus/otlptranslator 1.0.0, by which Prometheus and the exporters of
 #   OpenTelemetry make names of metrics and labels.
-# Guess, written before the run: the unit is appended unless it is the last word of the name, so
-#   memory_bytes_used in By becomes memory_bytes_used_bytes_total. A label with an underscore in
-#   front becomes key_x.
+# Guess, written before the run: memory_bytes_used in By becomes memory_bytes_used_bytes_total, and
+#   a label with an underscore in front becomes key_x.
 # Behaviour: a unit that is any word of the name is not appended. So no name tells by its end which
 #   unit it has, and x.seconds.duration in s has the unit in the middle. A label's underscore stays.
 # Seen on 2026-11-29: the lines below.

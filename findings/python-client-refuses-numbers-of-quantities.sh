@@ -1,7 +1,6 @@
 #!/bin/sh
 # Software: kubernetes 37.0.2 of Python, whose models are of pydantic.
-# Guess, written before the run: `cpu: 1` without quotes is valid for the API server and kubectl,
-#   so the client sends it as a number.
+# Guess, written before the run: the client sends `cpu: 1` without quotes as a number.
 # Behaviour: the client raises before it sends anything: a quantity has to be a string. The same
 #   holds for a pod given as a dict, or read by create_from_dict. A field that the client does not
 #   know is refused there, too, though it is left out where a response has it.
