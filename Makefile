@@ -185,7 +185,7 @@ test-short: kube linger
 
 # Tests that repeat something: `make test` runs a short form of them.
 LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale) \
-  tests/integration/node/test_containerd_drop_in.py
+  $(addprefix tests/integration/,node/test_containerd_drop_in.py server/test_differential.py)
 
 .PHONY: test-long
 test-long: kube

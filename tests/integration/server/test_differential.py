@@ -20,6 +20,7 @@ import pytest
 from tests.data.protocol_differences import INCOMPLETE, PROBE, REFUSALS, REVIEW
 from tests.support.byte_streams import Piece, Stream, stream
 from tests.support.faulty_protocol import FAULTS, NO_FAULT, Fault
+from tests.support.long_forms import IS_LONG
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.stepped_loop import SteppedLoop
 from tests.support.stream_comparison import Servers, both_servers
@@ -27,7 +28,8 @@ from webhook.server.limits import DEFAULT_LIMITS
 
 pytestmark = pytest.mark.slow
 
-BLOCKS, BLOCK_STREAMS = 12, 1000
+BLOCKS, BLOCK_STREAMS = (12 if IS_LONG else 4), 1000
+"""Each fault of the protocol shows in the first block."""
 
 
 def run(compare: Callable[[Servers], Coroutine[Any, Any, None]], fault: Fault = NO_FAULT) -> None:
