@@ -53,6 +53,22 @@ def test_server_that_begins_a_handshake_is_ready(
         assert server.connections == 1
 
 
+@pytest.mark.parametrize("scheme", [b"\x09\x04", b"\x09\x05", b"\x09\x06"])
+def test_server_with_a_key_of_ml_dsa_is_ready(linger: Path, scheme: bytes) -> None:
+    """Go 1.27 refuses the handshake if the client does not offer the scheme of the key."""
+
+    def answer(connection: socket.socket) -> None:
+        # The extension has its number, its length, and the length of the list.
+        offered = connection.recv(4096).partition(b"\x00\x0d")[2]
+        end = 4 + int.from_bytes(offered[2:4])
+        is_offered = scheme in [offered[at : at + 2] for at in range(4, end, 2)]
+        refusal = b"\x15\x03\x03\0\2\2" + bytes([HANDSHAKE_FAILURE])
+        connection.sendall(b"\x16\x03\x03\0\4\2\0\0\0" if is_offered else refusal)
+
+    with listening(answer) as server:
+        assert logged_line(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
+
+
 def test_server_on_ipv6_that_begins_a_handshake_is_ready(linger: Path) -> None:
     with listening(handshake(server_context()), host="::1") as server:
         assert logged_line(linger, server) == f"the kubelet at ::1 {READY}"

@@ -48,7 +48,7 @@ enum {
 enum {
     CIPHER_SUITES = 2 * 14,
     GROUPS = 2 * 2,
-    SIGNATURES = 2 * 12,
+    SIGNATURES = 2 * 15,
     X25519_KEY_SHARE = 4 + 32,
     P256_KEY_SHARE = 4 + 65,
     KEY_SHARES = X25519_KEY_SHARE + P256_KEY_SHARE,
@@ -80,6 +80,7 @@ static const unsigned char client_hello[] = {
     U16(0x0403), U16(0x0503), U16(0x0603), U16(0x0807), /* ECDSA, Ed25519 */
     U16(0x0804), U16(0x0805), U16(0x0806), U16(0x0809), U16(0x080a), /* RSA-PSS */
     U16(0x0401), U16(0x0501), U16(0x0601), /* RSA */
+    U16(0x0904), U16(0x0905), U16(0x0906), /* ML-DSA, which kubelets from 1.38 on can use */
     U16(23), U16(0), /* servers in FIPS mode require it for TLS 1.2 (RFC 7627) */
     U16(43), U16(1 + 4), 4, U16(0x0304), U16(0x0303),
     U16(51), U16(2 + KEY_SHARES), U16(KEY_SHARES),
