@@ -30,7 +30,3 @@ def sidecar(name: str) -> Json:
 
 
 GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
-
-
-SMALL = {"cpu": "5m", "memory": "5Mi"}
-EQUAL = {"limits": SMALL, "requests": SMALL}

@@ -113,10 +113,6 @@ def test_limits_alone_do_not_change_the_signals_of_a_shell() -> None:
     assert shell_wrapper.has_no_delay(found["command"])
 
 
-def test_script_in_the_way_of_a_program_is_no_shell_script() -> None:
-    assert reasons(decide_pod(regular("/a", args=[XCOM]), seen(delivery="Shell"))) == ["a: NoShell"]
-
-
 def test_trap_in_a_megabyte_is_found_in_linear_time() -> None:
     script = "trap 'x' TERM; " * 60_000
     document = regular("sh", "-c", script, args=[script])
@@ -161,9 +157,3 @@ def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
         assert decision.warnings == []
     limits = view(policy(remedies={"openFiles": {"soft": 4096}}))
     assert reasons(decide_pod(document, limits)) == ["a: Applied"]
-
-
-def test_limits_alone_wrap_a_program_that_has_to_be_process_one() -> None:
-    both = view(policy(remedies={"postInitSleep": {"containers": ["*"]}, "openFiles": {"soft": 9}}))
-    (found,) = mutate_pod(regular("/init"), both)["spec"]["containers"]
-    assert found["command"] == ["/podsettle/linger", "--open-files", "9", "--", "/init"]

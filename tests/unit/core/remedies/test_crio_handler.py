@@ -73,12 +73,6 @@ def test_class_states_the_smallest_limit_for_both_remedies(
         assert reasons(decision) == [reason]
 
 
-def test_class_of_another_runtime_states_nothing_and_takes_every_pod() -> None:
-    small = limited("5Mi")
-    small["metadata"]["annotations"] = {"io.kubernetes.cri-o.Devices": "/dev/fuse"}
-    assert reasons(decide_pod(small, seen(CLASS))) == ["Applied"]
-
-
 DROPPED = [
     "io.kubernetes.cri-o.Devices",
     "devices.crio.io",
@@ -136,11 +130,3 @@ def test_pod_that_may_activate_another_workload_is_left(key: str) -> None:
     assert changes(decision) == []
     (outcome,) = decision.decision.outcomes
     assert key in outcome.message
-
-
-def test_pod_of_openshift_without_a_workload_is_not_left() -> None:
-    workload = seen({"skipSELinuxRelabel": {"pods": "All"}})
-    annotated = pod(
-        annotations={"openshift.io/scc": "restricted-v2", "io.openshift.a/b": "x"}, **LEVEL
-    )
-    assert reasons(decide_pod(annotated, workload)) == ["Applied"]

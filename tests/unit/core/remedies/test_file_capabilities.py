@@ -91,24 +91,6 @@ def test_program_that_loses_nothing_is_wrapped_by_the_helper(
     assert decided(remedy, security, of_pod=of_pod) == ["server: Applied"]
 
 
-@pytest.mark.parametrize("remedy", REMEDIES)
-def test_shell_delivery_is_not_affected(remedy: str) -> None:
-    shell = ("sh", "-c", "exec /server")
-    assert decided(remedy, INGRESS, command=shell) == ["server: Applied"]
-    assert decided(remedy, INGRESS, command=shell, delivery="Shell") == ["server: Applied"]
-    assert decided(remedy, INGRESS, delivery="Shell") == ["server: NoShell"]
-
-
-def test_second_remedy_leaves_the_container_for_the_same_reason() -> None:
-    both = view(policy(remedies=REMEDIES))
-    document = pod(
-        containers=[container("a", "/a", securityContext=INGRESS)], restartPolicy="Never"
-    )
-    decision = decide_pod(document, both)
-    assert reasons(decision) == ["a: FileCapabilities"] * 2
-    assert len(decision.warnings) == 2
-
-
 def of_containerd(add: list[str], drop: list[str]) -> set[str]:
     """Return what a container gets, by containerd `internal/cri/opts/spec_opts.go`."""
     known = {f"CAP_{name}" for name in ALL}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.factories import Json, container, mutate_pod, pod, policy, view
+from tests.support.factories import Json, container, mutate_pod, pod, policy, qos, view
+from tests.support.post_init_sleep import EQUAL, SMALL
 from webhook.core.constants import OWN_CONTAINERS
 from webhook.core.policy.snapshot import Snapshot
 
@@ -106,6 +107,47 @@ def test_injected_container_is_non_root_unless_the_pod_is_root(
     (found,) = injected(with_security(of_container, of_pod), name)
     assert found.get("runAsNonRoot", False) is (user is not None or of_pod["runAsUser"] != 0)
     assert found.get("runAsUser") == user
+
+
+CPU = {"limits": {"cpu": "1"}}
+QOS: list[tuple[Any, Any, Any, str]] = [
+    (None, None, None, "BestEffort"),
+    ({}, {"limits": {}}, {"requests": None}, "BestEffort"),
+    ({"limits": {"ephemeral-storage": "1Gi"}}, None, None, "BestEffort"),
+    (EQUAL, EQUAL, EQUAL, "Guaranteed"),
+    ({key: SMALL | {"nvidia.com/gpu": 1} for key in EQUAL}, EQUAL, EQUAL, "Guaranteed"),
+    (EQUAL, None, None, "Burstable"),
+    (None, EQUAL, EQUAL, "Burstable"),
+    ({"requests": {"cpu": "1m"}}, EQUAL, EQUAL, "Burstable"),
+    (EQUAL, {"limits": {"memory": "1Gi"}}, CPU, "Burstable"),
+]
+"""The resources of two init containers and of the main one, and the QoS class of the pod."""
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_injected_container_keeps_the_qos_class_with_the_resources_of_its_template(
+    name: str,
+) -> None:
+    for first, second, main, expected in QOS:
+        before = pod(
+            container("a", "/a", resources=first),
+            container("b", "/b", resources=second),
+            containers=[container("main", "/main", resources=main), container("side")],
+            restartPolicy="Never",
+        )
+        if main is EQUAL:
+            before["spec"]["containers"].pop()
+        after = mutate_pod(before, seen(name))
+        case = (first, second, main)
+        assert qos(before) == qos(after) == expected, case
+        (own,) = (
+            each for each in after["spec"]["initContainers"] if each["name"] in OWN_CONTAINERS
+        )
+        template = first if name == "postInitSleep" else main
+        copied = {key: dict(each) for key, each in (template or {}).items() if each}
+        for each in copied.values():
+            each.pop("nvidia.com/gpu", None)
+        assert {key: each for key, each in own.get("resources", {}).items() if each} == copied, case
 
 
 # The rules in words. Names: kyverno/policies `other/require-non-root-groups`,

@@ -1,11 +1,12 @@
-from __future__ import annotations
+"""Tests of kubeletGate: its container, its place, and pods that others have changed."""
 
-from typing import Any
+from __future__ import annotations
 
 import pytest
 
 from tests.support.factories import (
     IMAGE,
+    LINGER,
     MODERN,
     Json,
     container,
@@ -15,13 +16,12 @@ from tests.support.factories import (
     patched,
     pod,
     policy,
-    qos,
     reasons,
     view,
 )
 from tests.support.kubelet_gate import (
-    EQUAL,
     GATE,
+    HELPER,
     HOST_IP,
     QUICK,
     SETTLED,
@@ -31,7 +31,6 @@ from tests.support.kubelet_gate import (
     sidecar,
 )
 from tests.support.patches import changes
-from webhook.core.admission.decider import OperatorSettings
 
 # The gate's container.
 
@@ -68,11 +67,6 @@ def test_gate_runs_the_helper_and_passes_pod_security_restricted(fields: Json) -
     assert after == before
 
 
-def test_gate_has_the_timeout_of_the_policy() -> None:
-    (gate,) = init_containers(mutate_pod(pod(), make_view(timeout="1500ms")))
-    assert gate["args"] == ["wait-kubelet", "--timeout", "1500ms"]
-
-
 @pytest.mark.parametrize(
     ("nodes", "command"),
     [
@@ -87,51 +81,6 @@ def test_gate_has_a_minimum_lifetime_on_affected_nodes(
 ) -> None:
     (gate,) = init_containers(mutate_pod(pod(), make_view(*nodes)))
     assert gate["command"] == command
-
-
-@pytest.mark.parametrize(
-    ("security", "non_root"), [(None, True), ({"runAsUser": 1000}, True), ({"runAsUser": 0}, None)]
-)
-def test_gate_runs_as_the_user_of_the_pod(security: Any, non_root: Any) -> None:
-    (gate,) = init_containers(mutate_pod(pod(securityContext=security), make_view()))
-    assert gate["securityContext"].get("runAsNonRoot") is non_root
-    assert "runAsUser" not in gate["securityContext"]
-
-
-def test_gate_in_a_root_pod_runs_as_the_first_containers_user() -> None:
-    secured = container("main", "/x", securityContext={"runAsNonRoot": True, "runAsUser": 1000})
-    (gate,) = init_containers(
-        mutate_pod(pod(containers=[secured], securityContext={"runAsUser": 0}), make_view())
-    )
-    context = gate["securityContext"]
-    assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
-
-
-@pytest.mark.parametrize(
-    ("init", "main", "expected"),
-    [
-        (None, None, "BestEffort"),
-        ({}, {"limits": {"ephemeral-storage": "1Gi"}}, "BestEffort"),
-        (EQUAL, EQUAL, "Guaranteed"),
-        (None, EQUAL, "Burstable"),
-        (EQUAL, None, "Burstable"),
-        (EQUAL, {"requests": {"cpu": "1"}}, "Burstable"),
-    ],
-)
-def test_qos_class_of_the_pod_is_unchanged(init: Any, main: Any, expected: str) -> None:
-    before = pod(
-        container("a", "/a", resources=init),
-        containers=[container("main", "/main", resources=main), container("side", resources=main)],
-    )
-    after = mutate_pod(before, make_view())
-    assert qos(before) == qos(after) == expected
-    assert init_containers(after)[-1].get("resources", {}) == (main or {})
-
-
-def test_gate_requests_no_devices() -> None:
-    main = container("main", resources={"limits": {"cpu": 1, "nvidia.com/gpu": 1}})
-    gate = init_containers(mutate_pod(pod(QUICK, containers=[main]), make_view()))[-1]
-    assert gate["resources"] == {"limits": {"cpu": 1}}
 
 
 @pytest.mark.parametrize(("count", "copied"), [(20, 21), (200, 1)])
@@ -156,21 +105,7 @@ def test_gate_has_a_device_of_all_containers_unless_they_have_very_many(
         # The sidecar starts before the gate, so its image is pulled while the gate waits.
         (["a", "+side"], ["a", "+side", GATE]),
         (["+side", "a"], ["+side", "a", GATE]),
-        # Once these have run, connections go to a proxy that has not started.
-        (["istio-init"], [GATE, "istio-init"]),
-        (["a", "istio-init"], ["a", GATE, "istio-init"]),
         (["istio-init", "+istio-proxy", "a"], [GATE, "istio-init", "+istio-proxy", "a"]),
-        (["a", "linkerd-init", "b"], ["a", GATE, "linkerd-init", "b"]),
-        (["kuma-init", "a"], [GATE, "kuma-init", "a"]),
-        # Here connections go to the proxy from the beginning, and the proxy has started.
-        (
-            ["istio-validation", "+istio-proxy", "a"],
-            ["istio-validation", "+istio-proxy", "a", GATE],
-        ),
-        (
-            ["linkerd-network-validator", "+linkerd-proxy"],
-            ["linkerd-network-validator", "+linkerd-proxy", GATE],
-        ),
     ],
 )
 def test_gate_is_last_or_before_the_mesh(received: list[str], expected: list[str]) -> None:
@@ -182,15 +117,6 @@ def test_gate_is_last_or_before_the_mesh(received: list[str], expected: list[str
     assert init_container_names(after) == [name.removeprefix("+") for name in expected]
     assert [c for c in init_containers(after) if c["name"] != GATE] == init_containers(before)
     assert decide_pod(after, make_view()).operations == ()
-
-
-@pytest.mark.parametrize("name", ["istio-validation", "linkerd-network-validator"])
-def test_gate_is_skipped_if_the_mesh_blocks_init_containers(name: str) -> None:
-    before = pod(container(name, "/x"), containers=[container("main"), container("istio-proxy")])
-    decision = decide_pod(before, make_view())
-    assert reasons(decision) == ["MeshTraffic"]
-    assert changes(decision) == []
-    assert len(decision.warnings) == 1
 
 
 # Pods that get no gate.
@@ -242,12 +168,6 @@ def test_host_network_pod_in_a_system_namespace_gets_no_gate(
     assert reasons(decision) == [reason]
 
 
-def test_gate_is_skipped_without_a_helper_image() -> None:
-    decision = decide_pod(pod(), make_view(), settings=OperatorSettings())
-    assert reasons(decision) == ["HelperImageMissing"]
-    assert changes(decision) == []
-
-
 @pytest.mark.parametrize(
     "before",
     [
@@ -262,3 +182,91 @@ def test_gate_is_skipped_if_its_name_is_taken(before: Json) -> None:
     decision = decide_pod(before, make_view())
     assert reasons(decision) == ["NameConflict"]
     assert changes(decision) == []
+
+
+def test_gate_moves_after_a_mesh_proxy_added_after_it() -> None:
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).extend([container("istio-validation"), sidecar("istio-proxy")])
+    after = mutate_pod(once, make_view())
+    assert init_container_names(after) == ["prepare", "istio-validation", "istio-proxy", GATE]
+    assert decide_pod(after, make_view()).operations == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "effect"),
+    [
+        (["wait-kubelet", "--timeout", "30s"], "held until its node's kubelet has a serving "
+         "certificate, for at most 30 s"),
+        (["wait-kubelet", "--timeout", "15s"], "held by its gate until its node's kubelet has a "
+         "serving certificate, for at most 15 s"),
+        (["wait-kubelet", "--timeout", "x"], "held by its gate"),
+        (["wait-kubelet"], "held by its gate"),
+        ([], "held by its gate"),
+    ],
+)  # fmt: skip
+def test_gate_of_a_copy_is_described_by_its_own_timeout(args: list[str], effect: str) -> None:
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once)[1]["args"] = args
+    (outcome,) = decide_pod(once, make_view()).outcomes
+    assert (outcome.reason, outcome.effect) == ("AlreadySettled", effect)
+
+
+SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        ([], [HELPER, GATE]),
+        ([QUICK], [HELPER, "prepare", GATE]),
+        ([QUICK, container("istio-init")], [HELPER, "prepare", GATE, "istio-init"]),
+        ([container("istio-init"), QUICK], [HELPER, GATE, "istio-init", "prepare"]),
+    ],
+)
+def test_gate_is_never_wrapped(received: list[Json], expected: list[str]) -> None:
+    look = make_view(node(), beside=SLEEP)
+    once = mutate_pod(pod(*received, restartPolicy="Never"), look)
+    assert init_container_names(once) == expected
+    assert next(c for c in init_containers(once) if c["name"] == GATE)["command"] == SETTLED
+    assert decide_pod(once, look).operations == ()
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        ["early", HELPER, "prepare", GATE],
+        [HELPER, "prepare", GATE, "late"],
+        ["istio-init", HELPER, "prepare", GATE],
+        ["early", "istio-init", HELPER, "prepare", GATE],
+        ["early", HELPER, "istio-init", "prepare", GATE],
+        [GATE, "early", HELPER, "prepare"],
+        ["istio-init", "early", GATE, HELPER, "prepare"],
+        ["early", "istio-init", GATE, HELPER, "prepare"],
+        ["istio-validation", GATE, "istio-proxy", "early", HELPER, "prepare"],
+    ],
+)
+def test_gate_and_helper_move_independently(between: list[str]) -> None:
+    look = make_view(node(), beside=SLEEP)
+    once = mutate_pod(pod(QUICK), look)
+    known = {c["name"]: c for c in init_containers(once)}
+    others: Json = {"istio-proxy": sidecar("istio-proxy")}
+    before: Json = {**once, "spec": {**once["spec"]}}
+    before["spec"]["initContainers"] = [
+        known.get(name) or others.get(name) or container(name, f"/{name}") for name in between
+    ]
+    after = mutate_pod(before, look)
+    order = init_container_names(after)
+    theirs = [name for name in between if name not in (GATE, HELPER)]
+    assert [name for name in order if name not in (GATE, HELPER)] == theirs
+    wrapped = [
+        c["name"] for c in init_containers(after) if (c.get("command") or [""])[0] == LINGER[0]
+    ]
+    assert wrapped
+    assert all(order.index(HELPER) < order.index(name) for name in wrapped)
+    if "istio-init" in order:
+        assert order.index(GATE) < order.index("istio-init")
+    if "istio-proxy" in order:
+        assert order.index(GATE) > order.index("istio-proxy")
+    for name in (GATE, HELPER):
+        assert next(c for c in init_containers(after) if c["name"] == name) == known[name]
+    assert decide_pod(after, look).operations == ()

@@ -1,13 +1,15 @@
-"""Copies of settled pods from which the init container that copies the helper was removed."""
+"""Pods whose helper was removed, as from a copy, and pods that bring one of their own."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 from tests.support.factories import (
     IMAGE,
+    MODERN,
     Json,
     container,
     decide_pod,
@@ -21,6 +23,7 @@ from tests.support.factories import (
 from tests.support.post_init_sleep import HELPER, container_names
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.summary import summary_of
+from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
 from webhook.core.policy.snapshot import Snapshot
 
 SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
@@ -105,11 +108,73 @@ def test_copy_with_the_helper_in_an_image_volume_lacks_nothing() -> None:
     assert reasons(decision) == ["main: AlreadySettled", "side: AlreadySettled"]
 
 
-@pytest.mark.parametrize("volume", [None, {"configMap": {"name": "x"}}])
-def test_container_with_a_helper_of_its_own_lacks_nothing(volume: Json | None) -> None:
-    """Its image may have the path, or another volume."""
-    command = ["/podsettle/linger", "--open-files", "4096", "--", "/x"]
-    document = pod(containers=[container("main", *command)], restartPolicy="Never")
+COMMANDS: tuple[list[str] | None, ...] = (
+    None,
+    ["/x"],
+    [HELPER_IN_IMAGE],
+    [HELPER_IN_IMAGE, "--min-lifetime", "1s", "--", HELPER_IN_IMAGE],
+    [HELPER_PATH, "--", HELPER_IN_IMAGE],
+)
+IMAGES = IMAGE, "i"
+VOLUMES: tuple[Json | None, ...] = (
+    None,
+    {"emptyDir": {}},
+    {"image": {"reference": "i"}},
+    {"image": {"reference": IMAGE}},
+    {"configMap": {}},
+    {"emptyDir": {}, "image": {}},
+    {"emptyDir": {}, "image": {"reference": IMAGE}},
+)
+NAMES: tuple[tuple[str, ...], ...] = (
+    ("openFiles",),
+    ("postInitSleep",),
+    ("postInitSleep", "openFiles"),
+)
+
+
+def wrapping(delivery: str, names: tuple[str, ...], nodes: list[Json]) -> Snapshot:
+    settings: Json = {
+        "postInitSleep": {"containers": ["*"], "when": "Always", "delivery": delivery},
+        "openFiles": {"soft": 4096, "initContainers": ["*"], "delivery": delivery},
+    }
+    return view(policy(remedies={name: settings[name] for name in names}), nodes=nodes)
+
+
+def pod_with(position: int, command: list[str] | None, image: str, volume: Json | None) -> Json:
+    """Return a pod with two init containers, the brought one, and the main container."""
+    brought = {"name": HELPER, "image": image} | ({"command": command} if command else {})
+    inits: list[Any] = [container("early", "/early"), container("late", HELPER_PATH, "--", "/late")]
+    inits.insert(position, brought)
+    spec = {
+        "restartPolicy": "Never",
+        "initContainers": inits,
+        "containers": [container("main", "/main")],
+    }
     if volume is not None:
-        document["spec"]["volumes"] = [{"name": HELPER, **volume}]
-    assert reasons(decide_pod(document, seen(LIMITS))) == ["main: AlreadySettled"]
+        spec["volumes"] = [{"name": HELPER, **volume}]
+    return {"metadata": {"name": "p"}, "spec": spec}
+
+
+def delivered_image(pod: Json) -> str:
+    """Return the image that delivers the helper to the pod's containers."""
+    (volume,) = pod["spec"]["volumes"]
+    if "image" in volume:
+        return str(volume["image"]["reference"])
+    return next(str(c["image"]) for c in pod["spec"]["initContainers"] if c["name"] == HELPER)
+
+
+@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
+@pytest.mark.parametrize("names", NAMES, ids="-".join)
+def test_second_call_changes_nothing_and_the_named_image_delivers_the_helper(
+    delivery: str, names: tuple[str, ...]
+) -> None:
+    for nodes in ([], [MODERN]):
+        seen = wrapping(delivery, names, nodes)
+        for brought in product((0, 2), COMMANDS, IMAGES, VOLUMES):
+            pod = pod_with(*brought)
+            decided = decide_pod(pod, seen)
+            after = mutate_pod(pod, seen)
+            assert decide_pod(after, seen).operations == (), brought
+            for outcome in decided.outcomes:
+                _, named, image = outcome.message.partition("wrapped by the helper from ")
+                assert not named or image == delivered_image(after), brought

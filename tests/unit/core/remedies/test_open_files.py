@@ -9,7 +9,6 @@ import pytest
 from tests.support.factories import (
     IMAGE,
     LINGER,
-    MODERN,
     Json,
     container,
     decide_pod,
@@ -27,7 +26,6 @@ from webhook.core.admission.summary import summary_of
 from webhook.core.defects.versions import Version
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.still_needed import all_nodes, still_needed
-from webhook.core.policy.validation_errors import InvalidPolicyError
 from webhook.core.remedies.command_wrapper import unwrapped
 
 SERVER = container("server", "/server", "--port", "80")
@@ -38,7 +36,6 @@ LIMITS = (
     "[ `ulimit -Hn` -gt 524288 ]&&ulimit -Hn 524288;:;} 2>/dev/null"
 )
 IN_SHELL = ["sh", "-c", f'{LIMITS}\nshift 2;exec "$@"', "podsettle", "0", "0"]
-OLD_HELPER = OperatorSettings(linger_image="registry.example/linger:0.1.0")
 BOTH: Json = {"postInitSleep": {"containers": ["*"]}}
 
 
@@ -70,85 +67,12 @@ def test_command_of_a_shell_is_wrapped_by_a_script_without_any_other_change() ->
     assert after["spec"].keys() == regular(SCRIPT)["spec"].keys()
 
 
-def test_hard_limit_is_left_out_of_the_wrapper_if_the_policy_names_none() -> None:
-    after = mutate_pod(regular(SERVER, SCRIPT), seen(hard=None, delivery="Auto"))
-    server, script = commands(after)
-    assert server[:4] == ["/podsettle/linger", "--open-files", "65536", "--"]
-    assert "ulimit -Hn " not in script[2].replace("`ulimit -Hn`", "")
-
-
-@pytest.mark.parametrize("nodes", [(), (MODERN,)], ids=["unknown", "fixed"])
-def test_init_container_that_copies_the_helper_lives_long_enough_for_the_nodes(
-    nodes: tuple[Json, ...],
-) -> None:
-    after = mutate_pod(regular(SERVER), seen(*nodes, delivery="Binary"))
-    wanted = ["/linger"] if nodes else ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
-    assert commands(after, "initContainers") == [wanted]
-
-
-def test_helper_comes_from_an_image_volume_where_nodes_mount_it() -> None:
-    limits: Json = {"openFiles": {"soft": 1000}}
-    modern = view(policy(remedies=limits), nodes=[MODERN], server=Version(1, 36))
-    after = mutate_pod(regular(SERVER), modern)
-    assert after["spec"]["volumes"][0]["image"]["reference"] == IMAGE
-    assert "initContainers" not in after["spec"]
-
-
-@pytest.mark.parametrize("terminal", [{"stdin": True}, {"stdin": True, "tty": True}])
-@pytest.mark.parametrize("delivery", ["Auto", "Shell", "Binary"])
-def test_container_with_a_terminal_is_wrapped_by_every_delivery(
-    terminal: Json, delivery: str
-) -> None:
-    decision = decide_pod(regular(SCRIPT | terminal), seen(delivery=delivery))
-    assert reasons(decision) == ["script: Applied"]
-
-
 def test_long_running_containers_are_wrapped_and_init_containers_only_if_named() -> None:
     probed = SERVER | {"livenessProbe": {"exec": {"command": ["true"]}}}
     document = pod(container("prepare", "/prepare"), containers=[probed], restartPolicy="Always")
     assert reasons(decide_pod(document, seen())) == ["server: Applied"]
     both = decide_pod(document, seen(initContainers=["prep*"]))
     assert reasons(both) == ["prepare: Applied", "server: Applied"]
-
-
-@pytest.mark.parametrize(
-    ("document", "reason"),
-    [
-        (pod(container("proxy", "/proxy", restartPolicy="Always")), "proxy: NativeSidecar"),
-        (pod(container("istio-init", "/init")), "istio-init: MeshInitContainer"),
-        (regular(container("server")), "server: NoCommand"),
-        (regular(container("podsettle-linger", "/a"), SERVER), "server: NameConflict"),
-        (
-            regular(SERVER | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle"}]}),
-            "server: NameConflict",
-        ),
-    ],
-)
-def test_container_that_cannot_be_wrapped_has_the_reason(document: Json, reason: str) -> None:
-    decision = decide_pod(document, seen(initContainers=["*"]))
-    assert reason in reasons(decision)
-
-
-def test_unknown_image_is_named_as_the_cause() -> None:
-    rules = {"lookup": "Registry", "registries": ["quay.io"]}
-    looked_up = view(policy(remedies={"openFiles": {"soft": 1000}}, imageConfig=rules))
-    decision = decide_pod(regular(container("server")), looked_up)
-    assert reasons(decision) == ["server: ImageConfigUnavailable"]
-
-
-def test_shell_delivery_skips_other_programs() -> None:
-    assert reasons(decide_pod(regular(SERVER), seen(delivery="Shell"))) == ["server: NoShell"]
-
-
-def test_image_volumes_are_not_used_on_an_old_server() -> None:
-    remedies: Json = {"openFiles": {"soft": 1000, "delivery": "ImageVolume"}}
-    old = view(policy(remedies=remedies), server=Version(1, 33))
-    assert reasons(decide_pod(regular(SERVER), old)) == ["server: ServerTooOld"]
-
-
-def test_missing_helper_leaves_only_shells_to_wrap() -> None:
-    decision = decide_pod(regular(SERVER, SCRIPT), seen(), settings=OperatorSettings())
-    assert reasons(decision) == ["server: HelperImageMissing", "script: Applied"]
 
 
 @pytest.mark.parametrize(
@@ -171,14 +95,6 @@ def test_helper_is_used_only_if_it_is_known_to_have_the_option(
     if reason == "HelperTooOld":
         assert "`--open-files` needs a helper of version 0.2.0" in decision.outcomes[0].message
         assert any("linger" in warning for warning in decision.warnings)
-
-
-def test_old_helper_still_keeps_a_container_alive() -> None:
-    document = regular(SERVER, restartPolicy="Never")
-    decision = decide_pod(document, seen(also=BOTH), settings=OLD_HELPER)
-    assert reasons(decision) == ["server: Applied", "server: HelperTooOld"]
-    (replaced,) = [each for each in decision.operations if each["path"].endswith("/command")]
-    assert replaced["value"][: len(LINGER)] == LINGER
 
 
 @pytest.mark.parametrize(
@@ -223,36 +139,6 @@ def test_pod_that_an_earlier_call_wrapped_for_one_remedy_gets_the_other_once(
     assert decide_pod(twice, both).operations == ()
     assert decide_pod(twice, before).operations == ()
     assert unwrapped(commands(twice)[0]) == program["command"]
-
-
-def test_helper_is_copied_once_for_both_remedies_into_a_volume_of_the_pod() -> None:
-    both = seen(also={"postInitSleep": {"initContainers": ["*"], "when": "Always"}})
-    document = regular(SERVER, initContainers=[container("prepare", "/prepare")])
-    document["spec"]["volumes"] = [HELPER_VOLUME]
-    after = mutate_pod(document, both)
-    assert container_names(after["spec"]["initContainers"]) == [HELPER, "prepare"]
-    assert commands(after)[0][0] == commands(after, "initContainers")[1][0] == "/podsettle/linger"
-    assert decide_pod(after, both).operations == ()
-
-
-def test_helper_that_another_webhook_moved_back_moves_first_once_for_both_remedies() -> None:
-    sleep: Json = {"postInitSleep": {"delivery": "Binary"}}
-    once = mutate_pod(pod(container("a", "/a")), view(policy(remedies=sleep)))
-    once["spec"]["initContainers"].reverse()
-    twice = mutate_pod(once, seen(initContainers=["*"], delivery="Binary", also=sleep))
-    assert container_names(twice["spec"]["initContainers"]) == [HELPER, "a"]
-
-
-def test_remedies_with_image_volumes_share_one_volume() -> None:
-    sleep: Json = {"postInitSleep": {"delivery": "ImageVolume"}}
-    limits = seen(delivery="ImageVolume", also=sleep)
-    spec = mutate_pod(pod(container("a", "/a"), containers=[SERVER]), limits)["spec"]
-    image = {"reference": IMAGE, "pullPolicy": "IfNotPresent"}
-    assert spec["volumes"] == [{"name": HELPER, "image": image}]
-    assert [each["volumeMounts"] for each in (*spec["initContainers"], *spec["containers"])] == [
-        [MOUNT],
-        [MOUNT],
-    ]
 
 
 @pytest.mark.parametrize("delivery", ["Binary", "ImageVolume"])
@@ -337,20 +223,21 @@ def test_policy_is_needed_as_long_as_a_node_has_the_label(
     assert (condition.status, condition.message) == (status, message)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"soft": 0},
-        {"soft": 1_048_577},
-        {"soft": 65536.5},
-        {"soft": "65536"},
-        {"soft": 2000, "hard": 1999},
-        {"soft": 1, "containers": []},
-        {"soft": 1, "nodeLabel": "limits"},
-        {"soft": 1, "nodeLabel": "=infinity"},
-    ],
-)
-def test_invalid_settings_are_refused(settings: Json) -> None:
-    with pytest.raises(InvalidPolicyError):
-        policy(remedies={"openFiles": settings})
+def test_old_helper_still_keeps_a_container_alive() -> None:
+    document = regular(SERVER, restartPolicy="Never")
+    decision = decide_pod(
+        document, seen(also=BOTH), settings=OperatorSettings(linger_image="r.example/linger:0.1.0")
+    )
+    assert reasons(decision) == ["server: Applied", "server: HelperTooOld"]
+    (replaced,) = [each for each in decision.operations if each["path"].endswith("/command")]
+    assert replaced["value"][: len(LINGER)] == LINGER
+
+
+def test_sidecar_and_container_of_a_mesh_are_left_even_if_they_are_named() -> None:
+    before = pod(
+        container("proxy", "/proxy", restartPolicy="Always"), container("istio-init", "/i")
+    )
+    assert reasons(decide_pod(before, seen(initContainers=["*"], containers=["none"]))) == [
+        "proxy: NativeSidecar",
+        "istio-init: MeshInitContainer",
+    ]

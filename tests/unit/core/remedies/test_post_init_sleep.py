@@ -1,14 +1,14 @@
-"""Tests of postInitSleep: which containers are wrapped, and the container that copies."""
+"""Tests of postInitSleep: what is wrapped, how, and pods that others have changed."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from tests.data.earlier_wrapper import EARLIER_SCRIPT
 from tests.support.factories import (
     IMAGE,
     LINGER,
+    MODERN,
     Json,
     container,
     decide_pod,
@@ -17,22 +17,22 @@ from tests.support.factories import (
     node,
     patched,
     pod,
-    qos,
     reasons,
 )
 from tests.support.patches import changes
 from tests.support.post_init_sleep import (
-    EQUAL,
     HELPER,
     HELPER_VOLUME,
     MOUNT,
     QUICK,
     SHELL,
-    SMALL,
     container_names,
     init_containers,
     make_view,
 )
+from webhook.core.admission.summary import summary_of
+from webhook.core.defects.versions import Version
+from webhook.core.remedies import shell_wrapper
 
 # The wrapped command.
 
@@ -63,14 +63,6 @@ def test_shell_command_is_wrapped_by_its_own_shell_without_the_helper() -> None:
     assert after["spec"]["volumes"] == []
 
 
-def test_shell_without_a_script_is_wrapped() -> None:
-    (wrapped,) = init_containers(
-        mutate_pod(pod(container("a", "sh", args=["-c", "exit 3"])), make_view())
-    )
-    assert wrapped["command"][-1] == "sh"
-    assert wrapped["args"] == ["-c", "exit 3"]
-
-
 def test_wrapper_has_the_durations_of_the_policy() -> None:
     look = make_view(sleep="1.5s", minLifetime="2s")
     helper, wrapped = init_containers(mutate_pod(pod(QUICK), look))
@@ -98,16 +90,6 @@ def test_pod_gets_one_copying_init_container_for_several_wrapped_containers() ->
     assert "volumeMounts" not in init_containers(after)[6]
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"initContainers": None, "volumes": None}, {"initContainers": [], "volumes": []}]
-)
-def test_helper_is_injected_for_a_regular_container_alone(fields: Json) -> None:
-    after = mutate_pod(pod(restartPolicy="Never", **fields), make_view(containers=["main"]))
-    assert container_names(init_containers(after)) == [HELPER]
-    (main,) = after["spec"]["containers"]
-    assert main["command"] == [*LINGER, "/bin/main"]
-
-
 def test_copying_container_installs_the_helper_and_passes_pod_security_restricted() -> None:
     helper, _ = init_containers(mutate_pod(pod(QUICK), make_view()))
     assert helper == {
@@ -126,83 +108,6 @@ def test_copying_container_installs_the_helper_and_passes_pod_security_restricte
     }
 
 
-@pytest.mark.parametrize(
-    ("own", "expected"),
-    [(None, None), ({"type": "RuntimeDefault"}, {"type": "RuntimeDefault"})],
-)
-def test_copying_container_has_a_seccomp_profile_only_if_the_wrapped_one_has(
-    own: Any, expected: Any
-) -> None:
-    """PodSecurity `restricted` demands one of each container, and many SCCs refuse any."""
-    quick = QUICK | {"securityContext": {"seccompProfile": own}}
-    # A profile of the pod is inherited.
-    security = {"seccompProfile": {"type": "RuntimeDefault"}}
-    helper, _ = init_containers(mutate_pod(pod(quick, securityContext=security), make_view()))
-    assert helper["securityContext"].get("seccompProfile") == expected
-
-
-@pytest.mark.parametrize(
-    ("security", "non_root"),
-    [
-        (None, True),
-        ({}, True),
-        ({"runAsUser": None}, True),
-        ({"runAsUser": 1000}, True),
-        ({"runAsUser": 0}, None),
-    ],
-)
-def test_copying_container_runs_as_the_user_of_the_pod(security: Any, non_root: Any) -> None:
-    helper, _ = init_containers(mutate_pod(pod(QUICK, securityContext=security), make_view()))
-    assert helper["securityContext"].get("runAsNonRoot") is non_root
-    assert "runAsUser" not in helper["securityContext"]
-    assert "runAsGroup" not in helper["securityContext"]
-
-
-# The pod's QoS class stays the same.
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "main", "expected"),
-    [
-        (None, None, None, "BestEffort"),
-        ({}, {"limits": {}}, {"requests": None}, "BestEffort"),
-        ({"limits": {"ephemeral-storage": "1Gi"}}, None, None, "BestEffort"),
-        (EQUAL, EQUAL, EQUAL, "Guaranteed"),
-        (
-            {"limits": SMALL | {"nvidia.com/gpu": 1}, "requests": SMALL | {"nvidia.com/gpu": 1}},
-            EQUAL,
-            EQUAL,
-            "Guaranteed",
-        ),
-        (EQUAL, None, None, "Burstable"),
-        (None, EQUAL, EQUAL, "Burstable"),
-        ({"requests": {"cpu": "1m"}}, EQUAL, EQUAL, "Burstable"),
-        (EQUAL, {"limits": {"memory": "1Gi"}}, EQUAL, "Burstable"),
-    ],
-)
-def test_qos_class_of_the_pod_is_unchanged(
-    first: Any, second: Any, main: Any, expected: str
-) -> None:
-    before = pod(
-        container("a", "/a", resources=first),
-        container("b", "/b", resources=second),
-        containers=[container("main", "/main", resources=main)],
-    )
-    after = mutate_pod(before, make_view())
-    assert container_names(init_containers(after))[0] == HELPER
-    assert qos(before) == qos(after) == expected
-
-
-def test_copying_container_has_the_resources_of_the_first_wrapped_container() -> None:
-    before = pod(
-        SHELL | {"resources": {"limits": {"cpu": "9"}}},
-        QUICK | {"resources": EQUAL},
-        container("later", "/x", resources={"limits": {"cpu": "8"}}),
-    )
-    helper, *_ = init_containers(mutate_pod(before, make_view()))
-    assert helper["resources"] == EQUAL
-
-
 def test_devices_huge_pages_and_claims_are_not_copied() -> None:
     resources = {
         "limits": {"cpu": 1, "nvidia.com/gpu": 1, "hugepages-2Mi": "4Mi"},
@@ -214,28 +119,6 @@ def test_devices_huge_pages_and_claims_are_not_copied() -> None:
 
 
 # The selection of containers.
-
-
-@pytest.mark.parametrize(
-    ("globs", "wrapped"),
-    [
-        (["*"], ["a", "ab", "b"]),
-        (["a"], ["a"]),
-        (["a*"], ["a", "ab"]),
-        (["?"], ["a", "b"]),
-    ],
-)
-def test_init_containers_are_selected_by_globs(globs: list[str], wrapped: list[str]) -> None:
-    before = pod(container("a", "x"), container("ab", "x"), container("b", "x"))
-    decision = decide_pod(before, make_view(initContainers=globs))
-    assert [o.container for o in decision.outcomes if o.changed] == wrapped
-
-
-@pytest.mark.parametrize("globs", [["*"], ["a*"], ["*a*a*a*a*a*b", "a*"]])
-def test_container_with_an_overlong_name_is_not_wrapped(globs: list[str]) -> None:
-    before = pod(container("a" * 300_000, "x"), container("a", "x"))
-    decision = decide_pod(before, make_view(initContainers=globs))
-    assert [o.container for o in decision.outcomes] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -264,12 +147,6 @@ def test_regular_container_with_a_probe_is_not_wrapped(probe: str) -> None:
     assert reasons(decide_pod(before, make_view(containers=["*"]))) == ["main: Applied"]
 
 
-def test_init_containers_of_a_long_running_pod_are_wrapped() -> None:
-    assert reasons(decide_pod(pod(QUICK, restartPolicy="Always"), make_view())) == [
-        "prepare: Applied"
-    ]
-
-
 @pytest.mark.parametrize(
     ("never", "reason"),
     [
@@ -290,19 +167,6 @@ def test_excluded_container_is_unchanged(never: Json, reason: str) -> None:
     assert changes(decision) == []
 
 
-def test_excluded_container_does_not_prevent_others_from_being_wrapped() -> None:
-    sidecar = container("proxy", "/proxy", restartPolicy="Always")
-    before = pod(container("istio-init", "/x"), sidecar, QUICK)
-    after = mutate_pod(before, make_view())
-    assert container_names(init_containers(after)) == [HELPER, "istio-init", "proxy", "prepare"]
-    assert init_containers(after)[1:3] == init_containers(before)[:2]
-
-
-def test_tekton_sidecar_among_regular_containers_is_not_wrapped() -> None:
-    before = pod(containers=[container("sidecar-db", "/db")], restartPolicy="Never")
-    assert reasons(decide_pod(before, make_view(containers=["*"]))) == ["sidecar-db: NativeSidecar"]
-
-
 @pytest.mark.parametrize(
     ("when", "runtime", "reason"),
     [
@@ -317,11 +181,200 @@ def test_remedy_is_skipped_if_no_node_needs_it(when: str, runtime: str, reason: 
     assert reasons(decision) == [f"prepare: {reason}"]
 
 
-def test_only_nodes_that_the_pod_could_land_on_count() -> None:
-    nodes = [node("a", labels={"os": "old"}), node("b", "cri-o://1.36.0", labels={"os": "new"})]
-    assert reasons(decide_pod(pod(QUICK, nodeSelector={"os": "new"}), make_view(*nodes))) == [
-        "prepare: NotNeeded"
-    ]
-    assert reasons(decide_pod(pod(QUICK, nodeSelector={"os": "old"}), make_view(*nodes))) == [
-        "prepare: Applied"
-    ]
+STDIN = container("ask", "/bin/sh", stdin=True)
+TTY = container("ask", "sh", tty=True)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "found", "how"),
+    [
+        ("Auto", QUICK, "helper"),
+        ("Auto", SHELL, "shell"),
+        ("Auto", STDIN, "helper"),
+        ("Auto", TTY, "helper"),
+        ("Auto", SHELL | {"stdin": False, "tty": None}, "shell"),
+        ("Shell", SHELL, "shell"),
+        ("Binary", QUICK, "helper"),
+        ("Binary", SHELL, "helper"),
+        ("ImageVolume", QUICK, "image"),
+        ("ImageVolume", SHELL, "image"),
+    ],
+)
+def test_delivery_decides_how_the_wrapper_is_injected(delivery: str, found: Json, how: str) -> None:
+    before = pod(found)
+    after = mutate_pod(before, make_view(delivery=delivery))
+    wrapped = init_containers(after)[-1]
+    original = found["command"]
+    assert wrapped["command"][-len(original) :] == original
+    if how == "shell":
+        assert shell_wrapper.is_wrapped(wrapped["command"])
+        assert "volumes" not in after["spec"]
+        assert container_names(init_containers(after)) == [found["name"]]
+        return
+    assert wrapped["command"] == [*LINGER, *original]
+    assert wrapped["volumeMounts"] == [MOUNT]
+    if how == "helper":
+        assert after["spec"]["volumes"] == [HELPER_VOLUME]
+        assert container_names(init_containers(after)) == [HELPER, found["name"]]
+    else:
+        image = {"reference": IMAGE, "pullPolicy": "IfNotPresent"}
+        assert after["spec"]["volumes"] == [{"name": HELPER, "image": image}]
+        assert container_names(init_containers(after)) == [found["name"]]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (QUICK, "NoShell"),
+        (STDIN, "Interactive"),
+        (TTY, "Interactive"),
+        (container("a"), "NoCommand"),
+    ],
+)
+def test_shell_delivery_never_injects_the_helper(found: Json, reason: str) -> None:
+    decision = decide_pod(pod(found), make_view(delivery="Shell"))
+    assert reasons(decision) == [f"{found['name']}: {reason}"]
+    assert changes(decision) == []
+    assert len(decision.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "nodes", "by_image"),
+    [
+        (Version(1, 36), [MODERN], True),
+        (Version(1, 37), [MODERN], True),
+        (None, [MODERN], True),  # A kubelet is never newer than its API server.
+        (Version(1, 35), [MODERN], False),
+        (Version(1, 36), [], False),
+        (None, [], False),
+        (Version(1, 36), [MODERN, node("old", "containerd://1.7.27", "v1.36.0")], False),
+        (Version(1, 36), [MODERN, node("old", "containerd://2.1.5", "v1.35.0")], False),
+    ],
+)
+def test_auto_uses_an_image_volume_if_every_node_supports_it(
+    server: Version | None, nodes: list[Json], by_image: bool
+) -> None:
+    after = mutate_pod(pod(QUICK), make_view(*nodes, server=server, when="Always"))
+    (volume,) = after["spec"]["volumes"]
+    assert ("image" in volume) is by_image
+    assert len(init_containers(after)) == (1 if by_image else 2)
+
+
+@pytest.mark.parametrize(
+    ("server", "old", "reason"),
+    [
+        (Version(1, 34, 9), None, "ServerTooOld"),
+        (Version(1, 35, 0, final=False), None, "ServerTooOld"),
+        (Version(1, 35), None, "Applied"),
+        (None, None, "Applied"),
+        (Version(1, 36), node("old", "containerd://1.7.27", "v1.36.0"), "ServerTooOld"),
+        (Version(1, 36), node("old", "containerd://2.1.5", "v1.30.0"), "ServerTooOld"),
+    ],
+)
+def test_image_volume_needs_a_server_and_nodes_that_support_it(
+    server: Version | None, old: Json | None, reason: str
+) -> None:
+    nodes = [old] if old else []
+    look = make_view(*nodes, server=server, delivery="ImageVolume", when="Always")
+    decision = decide_pod(pod(QUICK), look)
+    assert reasons(decision) == [f"prepare: {reason}"]
+    assert bool(changes(decision)) is (reason == "Applied")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pod(QUICK, volumes=[{"name": HELPER, "configMap": {"name": "x"}}]),
+        pod(QUICK, volumes=[{"name": HELPER, "persistentVolumeClaim": {"claimName": "x"}}]),
+        pod(container(HELPER, "/something"), QUICK),
+        pod(container(HELPER), QUICK),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle"}]}),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/"}]}),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/data"}]}),
+        pod(QUICK, containers=[container(HELPER, "/something")]),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "//podsettle"}]}),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "podsettle"}]}),
+        pod(QUICK | {"volumeDevices": [{"name": "v", "devicePath": "/podsettle"}]}),
+    ],
+    ids=[
+        "a volume", "a claim", "an init container", "one without a command", "the path",
+        "the path with a slash", "a path below it", "a regular container",
+        "the path with two slashes", "a relative path", "a device",
+    ],
+)  # fmt: skip
+def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["prepare: NameConflict"]
+    assert changes(decision) == []
+    assert len(decision.warnings) == 1
+
+
+def test_shell_is_wrapped_even_if_the_helpers_names_are_taken() -> None:
+    before = pod(SHELL, volumes=[{"name": HELPER, "configMap": {"name": "x"}}])
+    assert reasons(decide_pod(before, make_view())) == ["script: Applied"]
+
+
+def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
+    """During an upgrade replicas of both versions answer."""
+    look = make_view(delivery="Shell", containers=["*"])
+    pod_now = mutate_pod(pod(SHELL, restartPolicy="Never"), look)
+    (script,) = pod_now["spec"]["initContainers"]
+    assert script["command"][2] == shell_wrapper.SCRIPT
+    script["command"][2] = EARLIER_SCRIPT
+    again = decide_pod(pod_now, look)
+    assert "script: AlreadySettled" in reasons(again)
+    assert again.operations == ()
+
+
+OTHER_DURATIONS = {"minLifetime": "200ms"}, {"minLifetime": "0s", "sleep": "1s"}, {"sleep": "1s"}
+
+
+@pytest.mark.parametrize("wrapped_with", OTHER_DURATIONS)
+@pytest.mark.parametrize("quick", [QUICK, SHELL], ids=["helper", "shell"])
+def test_summary_of_a_wrapped_container_quotes_no_duration_that_it_does_not_have(
+    quick: Json, wrapped_with: Json
+) -> None:
+    name = quick["name"]
+    document = mutate_pod(pod(quick), make_view(**wrapped_with))
+    other = decide_pod(document, make_view())
+    assert reasons(other) == [f"{name}: AlreadySettled"]
+    assert summary_of(other.outcomes) == (
+        f"{name} is already kept alive for as long as its wrapper says."
+    )
+    same = decide_pod(mutate_pod(pod(quick), make_view()), make_view())
+    assert summary_of(same.outcomes) == f"{name} is already kept alive for at least 500 ms."
+
+
+def test_helper_moves_before_a_container_added_before_it() -> None:
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).insert(0, container("early", "/early"))
+    twice = mutate_pod(once, make_view())
+    assert container_names(init_containers(twice)) == [HELPER, "early", "prepare"]
+    assert init_containers(twice)[0] == init_containers(once)[1]
+    assert init_containers(twice)[1]["command"] == [*LINGER, "/early"]
+    assert decide_pod(twice, make_view()).operations == ()
+
+
+@pytest.mark.parametrize(
+    "early",
+    [container("istio-init"), container("proxy", "/x", restartPolicy="Always"), SHELL],
+    ids=["mesh", "sidecar", "shell"],
+)
+def test_helper_stays_after_a_container_that_is_not_wrapped(early: Json) -> None:
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).insert(0, early)
+    twice = mutate_pod(once, make_view())
+    assert container_names(init_containers(twice)) == [early["name"], HELPER, "prepare"]
+
+
+@pytest.mark.parametrize("wrapped_first", [False, True])
+def test_duplicate_helper_container_is_left_unchanged(wrapped_first: bool) -> None:
+    """The API server refuses such a pod, so it is not reported as an internal error."""
+    before = patched(pod(QUICK), decide_pod(pod(QUICK), make_view()))
+    helper, wrapped = before["spec"]["initContainers"]
+    late = container("late", "/x")
+    inits = [wrapped, helper, helper] if wrapped_first else [helper, helper]
+    before["spec"]["initContainers"] = [*inits, late]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision)[-1] == "late: NameConflict"
+    assert changes(decision) == []

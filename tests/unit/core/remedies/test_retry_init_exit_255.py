@@ -6,17 +6,14 @@ import pytest
 
 from tests.support.complexity import cpu_ratio
 from tests.support.factories import (
-    LINGER,
     Json,
     container,
     decide_pod,
-    mutate_pod,
     node,
     patched,
     pod,
     policy,
     reasons,
-    runtime_class,
     view,
 )
 from tests.support.patches import changes
@@ -55,26 +52,6 @@ def test_only_the_named_container_gets_the_rule() -> None:
     assert after == before
 
 
-def test_several_named_containers_get_the_rule() -> None:
-    before = finished(container("a", "/a"), container("b", "/b"), container("c"))
-    after = mutate_pod(before, make_view(initContainers=["c", "a", "none-such"]))
-    assert ["restartPolicyRules" in c for c in after["spec"]["initContainers"]] == [
-        True, False, True,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
-def test_pod_without_the_named_container_has_no_outcome(fields: Json) -> None:
-    assert reasons(decide_pod(pod(restartPolicy="Never", **fields), make_view())) == []
-
-
-@pytest.mark.parametrize("name", ["podsettle-linger", "podsettle-kubelet-gate", "main"])
-def test_injected_and_regular_containers_get_no_rule(name: str) -> None:
-    before = finished(container("podsettle-linger", "/linger"))
-    before["spec"]["initContainers"].append(container("podsettle-kubelet-gate", "/linger"))
-    assert reasons(decide_pod(before, make_view(initContainers=[name]))) == []
-
-
 # Containers that are restarted anyway, or must not be.
 
 
@@ -93,56 +70,34 @@ def rule(operator: str, *values: int, action: str = "Restart") -> Json:
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason"),
+    ("restarts", "rules", "reason"),
     [
-        ({"restartPolicy": "Always"}, "NativeSidecar"),
-        ({"restartPolicy": "Always", "restartPolicyRules": [RULE]}, "NativeSidecar"),
-        ({"restartPolicy": "OnFailure"}, "AlreadySettled"),
-        ({"restartPolicy": "Never"}, "RestartPolicyPreset"),
-        ({"restartPolicy": "Never", "restartPolicyRules": []}, "RestartPolicyPreset"),
-        ({"restartPolicy": "Never", "restartPolicyRules": [rule("In", 1)]}, "RestartPolicyPreset"),
-        ({"restartPolicy": "Never", "restartPolicyRules": [rule("In", 1, 255)]}, "AlreadySettled"),
-        ({"restartPolicy": "Never", "restartPolicyRules": [rule("NotIn", 1)]}, "AlreadySettled"),
-        (
-            {"restartPolicy": "Never", "restartPolicyRules": [rule("NotIn", 255)]},
-            "RestartPolicyPreset",
-        ),
-        (
-            {"restartPolicy": "Never", "restartPolicyRules": [rule("In", 1), RULE]},
-            "AlreadySettled",
-        ),
-        (
-            # The first rule about the exit code decides.
-            {
-                "restartPolicy": "Never",
-                "restartPolicyRules": [rule("In", 255, action="Fail"), RULE],
-            },
-            "RestartPolicyPreset",
-        ),
-        (
-            {
-                "restartPolicy": "Never",
-                "restartPolicyRules": [rule("In", 255, action="RestartAllContainers")],
-            },
-            "AlreadySettled",
-        ),
-        ({"restartPolicyRules": [{"action": "Restart"}]}, "RestartPolicyPreset"),
-        ({"restartPolicyRules": [rule("Near", 255)]}, "RestartPolicyPreset"),
-        ({"restartPolicy": None, "restartPolicyRules": None}, "Applied"),
-        ({"restartPolicy": None, "restartPolicyRules": []}, "Applied"),
+        ("Always", None, "NativeSidecar"),
+        ("Always", [RULE], "NativeSidecar"),
+        ("OnFailure", None, "AlreadySettled"),
+        ("Never", None, "RestartPolicyPreset"),
+        ("Never", [], "RestartPolicyPreset"),
+        ("Never", [rule("In", 1)], "RestartPolicyPreset"),
+        ("Never", [rule("In", 1, 255)], "AlreadySettled"),
+        ("Never", [rule("NotIn", 1)], "AlreadySettled"),
+        ("Never", [rule("NotIn", 255)], "RestartPolicyPreset"),
+        ("Never", [rule("In", 1), RULE], "AlreadySettled"),
+        # The first rule about the exit code decides.
+        ("Never", [rule("In", 255, action="Fail"), RULE], "RestartPolicyPreset"),
+        ("Never", [rule("In", 255, action="RestartAllContainers")], "AlreadySettled"),
+        (None, [{"action": "Restart"}], "RestartPolicyPreset"),
+        (None, [rule("Near", 255)], "RestartPolicyPreset"),
+        (None, None, "Applied"),
+        (None, [], "Applied"),
     ],
 )
-def test_restart_settings_of_the_container_are_kept(fields: Json, reason: str) -> None:
+def test_restart_settings_of_the_container_are_kept(
+    restarts: str | None, rules: list[Json] | None, reason: str
+) -> None:
+    fields = {"restartPolicy": restarts, "restartPolicyRules": rules}
     decision = decide_pod(finished(QUICK | fields), make_view())
     assert reasons(decision) == [f"prepare: {reason}"]
     assert bool(decision.operations) is (reason == "Applied")
-
-
-def test_tekton_sidecar_gets_no_rule() -> None:
-    look = make_view(initContainers=["sidecar-results"])
-    assert reasons(decide_pod(finished(container("sidecar-results", "/x")), look)) == [
-        "sidecar-results: NativeSidecar"
-    ]
 
 
 # Versions of the server and the nodes.
@@ -167,14 +122,6 @@ def test_rule_needs_a_server_that_supports_it(server: Version | None, reason: st
 
 
 @pytest.mark.parametrize(
-    ("kubelet", "reason"), [("v1.35.1", "Applied"), ("v1.34.9", "ServerTooOld")]
-)
-def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: str) -> None:
-    look = make_view(node("n", AFFECTED, kubelet), server=None)
-    assert reasons(decide_pod(finished(QUICK), look)) == [f"prepare: {reason}"]
-
-
-@pytest.mark.parametrize(
     ("nodes", "when", "reason"),
     [
         ([node("a", CURED, "v1.35.3")], "NodesNeedIt", "NotNeeded"),
@@ -196,64 +143,6 @@ def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: 
 def test_rule_needs_nodes_that_support_it(nodes: list[Json], when: str, reason: str) -> None:
     decision = decide_pod(finished(QUICK), make_view(*nodes, when=when))
     assert reasons(decision) == [f"prepare: {reason}"]
-
-
-def test_only_nodes_that_the_pod_could_land_on_count() -> None:
-    nodes = [
-        node("old", AFFECTED, "v1.34.0", {"pool": "old"}),
-        node("new", AFFECTED, "v1.35.2", {"pool": "new"}),
-        node("cured", CURED, "v1.35.3", {"pool": "cured"}),
-    ]
-    for pool, reason in (("old", "ServerTooOld"), ("new", "Applied"), ("cured", "NotNeeded")):
-        before = finished(QUICK, nodeSelector={"pool": pool})
-        assert reasons(decide_pod(before, make_view(*nodes))) == [f"prepare: {reason}"]
-
-
-def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
-    pool = runtime_class("volatile", selector={"pool": "volatile"})
-    other = node("other", CURED, "v1.35.3", {"pool": "other"})
-    remedies: Json = {
-        "runtimeClass": {"name": "volatile"},
-        "retryInitExit255": {"initContainers": ["prepare"]},
-    }
-    look = view(policy(remedies=remedies), classes=[pool], nodes=[other], server=NEW)
-    before = finished(QUICK)
-    decision = decide_pod(before, look)
-    assert reasons(decision) == ["Applied", "prepare: Applied"]
-    merged = patched(before, decision)
-    merged["spec"]["nodeSelector"] = {"pool": "volatile"}
-    assert decide_pod(merged, look).operations == ()
-
-
-# Together with other remedies.
-
-
-def test_rule_and_post_init_sleep_are_combined() -> None:
-    remedies: Json = {"postInitSleep": {}, "retryInitExit255": {"initContainers": ["prepare"]}}
-    look = view(policy(remedies=remedies), server=NEW)
-    after = mutate_pod(finished(container("first", "sh"), QUICK), look)
-    *_, wrapped = after["spec"]["initContainers"]
-    assert wrapped["command"] == [*LINGER, "/entrypoint", "init"]
-    assert wrapped["restartPolicyRules"] == [RULE]
-    applied = after["metadata"]["annotations"]["podsettle.dev/applied"]
-    assert applied == "p/postInitSleep,p/retryInitExit255"
-    assert decide_pod(after, look).operations == ()
-
-
-def test_second_call_changes_nothing() -> None:
-    once = mutate_pod(finished(QUICK), make_view())
-    again = decide_pod(once, make_view())
-    assert reasons(again) == ["prepare: AlreadySettled"]
-    assert again.operations == ()
-
-
-def test_audit_changes_nothing() -> None:
-    remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
-    decision = decide_pod(
-        finished(QUICK), view(policy(remedies=remedies, action="Audit"), server=NEW)
-    )
-    assert reasons(decision) == ["prepare: WouldApply"]
-    assert decision.operations == ()
 
 
 @pytest.mark.parametrize(

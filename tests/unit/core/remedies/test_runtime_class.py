@@ -1,9 +1,16 @@
+"""Tests of the two remedies with a RuntimeClass: when the class is set, and when it is not."""
+
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 from tests.support.factories import (
+    Decided,
     Json,
+    container,
     decide_pod,
     mutate_pod,
     node,
@@ -14,6 +21,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.patches import changes
 from webhook.core.policy.snapshot import Snapshot
 
 POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
@@ -38,14 +46,6 @@ def test_pod_that_already_names_the_class_is_unchanged() -> None:
     assert named.operations == ()
 
 
-def test_missing_class_that_the_pod_already_names_causes_no_warning() -> None:
-    assert reasons(decide_pod(pod(runtimeClassName="fast"), view(POLICY))) == ["AlreadySettled"]
-
-
-def test_another_class_of_the_pod_is_kept() -> None:
-    assert reasons(decide_pod(pod(runtimeClassName="slow"), SEEN)) == ["RuntimeClassPreset"]
-
-
 def test_first_of_two_policies_sets_the_class() -> None:
     relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "slow"}}
     policies = [policy("low", remedies=relabel, priority=-1), POLICY]
@@ -55,15 +55,6 @@ def test_first_of_two_policies_sets_the_class() -> None:
     after = mutate_pod(pod(), seen)
     assert after["spec"]["runtimeClassName"] == "fast"
     assert after["metadata"]["annotations"]["podsettle.dev/applied"] == "p/runtimeClass"
-
-
-def test_two_remedies_with_the_same_class_are_both_applied() -> None:
-    relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}}
-    seen = view(policy("low", remedies=relabel), POLICY, classes=[runtime_class("fast")])
-    assert reasons(decide_pod(pod(), seen)) == ["Applied", "UnstableSELinuxLevel"]
-    after = mutate_pod(pod(), seen)
-    assert after["spec"]["runtimeClassName"] == "fast"
-    assert decide_pod(after, seen).operations == ()
 
 
 # A class only for volatile mounts has `when: NodesNeedIt`.
@@ -76,11 +67,6 @@ def volatile(*nodes: Json, when: str | None = "NodesNeedIt") -> Snapshot:
     settings = {"name": "fast"} | ({"when": when} if when else {})
     classes = [runtime_class("fast", None, {"pool": "volatile"})]
     return view(policy(remedies={"runtimeClass": settings}), classes=classes, nodes=nodes)
-
-
-def test_class_is_set_by_default_whatever_the_nodes_run() -> None:
-    for when in (None, "Always"):
-        assert reasons(decide_pod(pod(), volatile(CRI_O, when=when))) == ["Applied"]
 
 
 @pytest.mark.parametrize(
@@ -141,3 +127,237 @@ def test_message_says_that_no_known_node_has_the_labels_of_the_class(remedies: J
     assert message(node("a", runtime, kubelet, {"rootfs": "volatile"})).endswith(waits)
     both = {"rootfs": "volatile", "zone": "a"}
     assert message(node("a", runtime, kubelet, both)).endswith("put under fast")
+
+
+def decision(selector: dict[str, Any] | None = None, **spec: Any) -> Decided:
+    return decide_pod(pod(**spec), view(POLICY, classes=[runtime_class("fast", None, selector)]))
+
+
+def test_missing_class_is_not_set() -> None:
+    seen = view(POLICY)
+    assert reasons(decide_pod(pod(), seen)) == ["RuntimeClassMissing"]
+    assert changes(decide_pod(pod(), seen)) == []
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_class"),
+    [
+        ({"cpu": "250m"}, {"cpu": "0.25"}),
+        ({"cpu": "1"}, {"cpu": 1}),
+        ({"cpu": "1000m", "memory": "1Gi"}, {"memory": "1024Mi", "cpu": "1"}),
+        ({"memory": "1e3"}, {"memory": "1k"}),
+        ({"memory": "1E"}, {"memory": "1e18"}),
+        ({"memory": "128974848"}, {"memory": "123Mi"}),
+        ({"memory": "128974848000m"}, {"memory": "123Mi"}),
+        ({"cpu": "500000u"}, {"cpu": "500000000n"}),
+        ({"cpu": ".5"}, {"cpu": "500m"}),
+        ({}, {"cpu": "1"}),
+        (None, {"cpu": "1"}),
+    ],
+)
+def test_overhead_is_compared_as_quantities(of_pod: Any, of_class: dict[str, Any]) -> None:
+    seen = view(POLICY, classes=[runtime_class("fast", of_class)])
+    assert reasons(decide_pod(pod(overhead=of_pod), seen)) == ["Applied"]
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_class"),
+    [
+        ({"cpu": "250m"}, {"cpu": "0.251"}),
+        ({"cpu": "250m"}, {"cpu": "250m", "memory": "1Mi"}),
+        ({"cpu": "250m", "memory": "1Mi"}, {"cpu": "250m"}),
+        ({"cpu": "250m"}, None),
+        ({"memory": "1M"}, {"memory": "1Mi"}),
+        ({"memory": "1E"}, {"memory": "1e1"}),
+        ({"cpu": "1.2.3"}, {"cpu": "1.2"}),
+        ({"cpu": "lots"}, {"cpu": "1"}),
+        # Python refuses numbers of more than 4,300 digits.
+        *(
+            ({"cpu": text}, {"cpu": "1"})
+            for text in (
+                "1" * 5000,
+                "0." + "1" * 5000,
+                "1e" + "9" * 5000,
+                "1e-" + "9" * 5000,
+                "1e" + "9" * 30,
+                "." * 5000,
+                "1" * 4_000_000,
+            )
+        ),
+        ({"cpu": int("1" * 4300)}, {"cpu": "1"}),
+    ],
+)
+def test_class_with_another_overhead_is_not_set(
+    of_pod: dict[str, Any], of_class: dict[str, Any] | None
+) -> None:
+    seen = view(POLICY, classes=[runtime_class("fast", of_class)])
+    assert reasons(decide_pod(pod(overhead=of_pod), seen)) == ["RuntimeClassConflict"]
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "reason"),
+    [
+        (None, "Applied"),
+        ({"arch": "arm64"}, "Applied"),
+        ({"rootfs": "volatile"}, "Applied"),
+        ({"rootfs": "durable"}, "RuntimeClassConflict"),
+        ({"rootfs": ""}, "RuntimeClassConflict"),
+    ],
+)
+def test_class_with_a_conflicting_node_selector_is_not_set(
+    of_pod: dict[str, str] | None, reason: str
+) -> None:
+    assert reasons(decision(selector={"rootfs": "volatile"}, nodeSelector=of_pod)) == [reason]
+
+
+def test_class_with_a_node_selector_is_not_set_on_a_bound_pod() -> None:
+    bound = decision(selector={"rootfs": "volatile"}, nodeName="worker-1")
+    assert reasons(bound) == ["RuntimeClassConflict"]
+    assert reasons(decision(nodeName="worker-1")) == ["Applied"]
+
+
+def test_class_of_the_pod_is_never_replaced() -> None:
+    preset = decision(runtimeClassName="kata")
+    assert reasons(preset) == ["RuntimeClassPreset"]
+    assert changes(preset) == []
+    assert "'kata'" in preset.outcomes[0].message
+
+
+# The nodes of the pod's class. The API server merges its nodeSelector before and after the webhook.
+
+POOL = {"pool": "ci"}
+AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
+QUICK = container("prepare", "/entrypoint", "init")
+
+
+def two_pools(in_pool: str, elsewhere: str, **remedies: Any) -> Snapshot:
+    nodes = [
+        node("ci", in_pool, labels={**POOL, "zone": "a"}),
+        node("other", elsewhere, labels={"pool": "other", "zone": "b"}),
+    ]
+    chosen: Json = {"postInitSleep": {}, **remedies}
+    return view(policy(remedies=chosen), classes=[runtime_class("fast", None, POOL)], nodes=nodes)
+
+
+SET_BY_THE_POLICY: list[Json] = [
+    {"runtimeClass": {"name": "fast"}},
+    {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}},
+]
+
+
+@pytest.mark.parametrize("remedies", SET_BY_THE_POLICY)
+@pytest.mark.parametrize(
+    ("in_pool", "elsewhere", "reason"),
+    [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
+)
+def test_only_nodes_of_the_class_that_the_policy_sets_count(
+    remedies: Json, in_pool: str, elsewhere: str, reason: str
+) -> None:
+    seen = two_pools(in_pool, elsewhere, **remedies)
+    first = decide_pod(pod(QUICK), seen)
+    assert reasons(first)[-1] == f"prepare: {reason}"
+    merged = patched(pod(QUICK), first)
+    assert decide_pod(merged, seen).operations == ()
+    merged["spec"]["nodeSelector"] = POOL
+    assert decide_pod(merged, seen).operations == ()
+
+
+@pytest.mark.parametrize(
+    ("in_pool", "elsewhere", "reason"),
+    [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
+)
+def test_only_nodes_of_the_class_that_the_pod_names_count(
+    in_pool: str, elsewhere: str, reason: str
+) -> None:
+    """Both before the API server has merged the nodeSelector, as in a preview, and after."""
+    seen = two_pools(in_pool, elsewhere)
+    for selector in (None, POOL):
+        asked = decide_pod(pod(QUICK, runtimeClassName="fast", nodeSelector=selector), seen)
+        assert reasons(asked) == [f"prepare: {reason}"]
+
+
+def test_image_volume_support_is_judged_by_the_nodes_of_the_class() -> None:
+    """Nodes that the pod can no longer land on do not count."""
+    nodes = [
+        node("ci", "cri-o://1.35.2", "v1.36.0", POOL),
+        node("other", AFFECTED, "v1.33.0", {"pool": "other"}),
+    ]
+    remedies: Json = {
+        "runtimeClass": {"name": "fast"},
+        "postInitSleep": {"delivery": "ImageVolume"},
+    }
+    classes = [runtime_class("fast", None, POOL)]
+    seen = view(policy(remedies=remedies), classes=classes, nodes=nodes)
+    assert reasons(decide_pod(pod(QUICK), seen)) == ["Applied", "prepare: Applied"]
+
+
+CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+LEVEL: Json = {"securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}}}
+BOTH_REMEDIES: list[Json] = [
+    {"runtimeClass": {"name": "fast"}},
+    {"skipSELinuxRelabel": {"runtimeClassName": "fast"}},
+]
+SSD = {"disk": "ssd"}
+WITH, WITHOUT, UNKNOWN = ["", "fast"], ["", "kata"], None
+
+
+def nodes_with(*handlers: Iterable[str] | None, labels: Json | None = None) -> list[Json]:
+    return [node(f"n{n}", labels=labels, handlers=each) for n, each in enumerate(handlers)]
+
+
+def decide_on(
+    remedies: Json, known: list[Json], selector: Json | None = None, **spec: Any
+) -> Decided:
+    seen = view(
+        policy(remedies=remedies), classes=[runtime_class("fast", None, selector)], nodes=known
+    )
+    return decide_pod(pod(**CLAIM, **LEVEL, **spec), seen)
+
+
+@pytest.mark.parametrize("remedies", BOTH_REMEDIES)
+@pytest.mark.parametrize(
+    ("handlers", "reason"),
+    [
+        ([WITHOUT], "RuntimeClassUnhandled"),
+        ([WITHOUT, [""]], "RuntimeClassUnhandled"),
+        ([WITHOUT, WITH], "Applied"),
+        ([WITHOUT, UNKNOWN], "Applied"),
+        ([WITHOUT, []], "Applied"),
+        ([UNKNOWN], "Applied"),
+        ([], "Applied"),
+    ],
+)
+def test_class_is_skipped_only_if_every_node_lists_handlers_without_its_own(
+    remedies: Json, handlers: list[Iterable[str] | None], reason: str
+) -> None:
+    decision = decide_on(remedies, nodes_with(*handlers))
+    assert reasons(decision) == [reason]
+    assert bool(decision.applied_pairs) == (reason == "Applied")
+    assert "runtimeClassName" not in str(decision.operations) or reason == "Applied"
+
+
+@pytest.mark.parametrize("remedies", BOTH_REMEDIES)
+def test_only_nodes_that_the_pod_could_land_on_with_the_class_count(remedies: Json) -> None:
+    mixed = [*nodes_with(WITHOUT, labels=SSD), node("other", handlers=WITH)]
+    assert reasons(decide_on(remedies, mixed)) == ["Applied"]
+    assert reasons(decide_on(remedies, mixed, SSD)) == ["RuntimeClassUnhandled"]
+    assert reasons(decide_on(remedies, mixed, nodeSelector=SSD)) == ["RuntimeClassUnhandled"]
+    assert reasons(decide_on(remedies, mixed, nodeName="n0")) == ["RuntimeClassUnhandled"]
+    # The pod waits for a node that is not known, which may have the handler.
+    assert reasons(decide_on(remedies, mixed, {"disk": "none"})) == ["Applied"]
+
+
+@pytest.mark.parametrize("remedies", BOTH_REMEDIES)
+def test_windows_node_that_lists_no_handlers_does_not_count(remedies: Json) -> None:
+    windows = node("w", "containerd://2.1.5", labels={"kubernetes.io/os": "windows"})
+    assert reasons(decide_on(remedies, [*nodes_with(WITHOUT), windows])) == [
+        "RuntimeClassUnhandled"
+    ]
+    assert reasons(decide_on(remedies, [*nodes_with(WITH), windows])) == ["Applied"]
+
+
+def test_message_names_the_class_and_its_handler() -> None:
+    (outcome,) = decide_on(BOTH_REMEDIES[0], nodes_with(WITHOUT)).unmet
+    assert outcome.sentence == (
+        "no node that the pod could land on lists the handler 'fast' of RuntimeClass 'fast'"
+    )

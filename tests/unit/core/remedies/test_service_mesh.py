@@ -35,7 +35,6 @@ from tests.support.kubelet_gate import (
     sidecar,
 )
 
-START = "podsettle-start-gate"
 START_VIEW = view(policy(remedies={"startGate": {"waitFor": [{"dns": "a.b"}]}}), nodes=[MODERN])
 CONSUL_PLUGIN = {"consul.hashicorp.com/redirect-traffic-config": '{"ProxyUserID":"5995"}'}
 APP_MESH_PLUGIN = {"appmesh.k8s.aws/proxyEgressPort": "15001"}
@@ -115,13 +114,6 @@ def test_kubelet_gate_moves_before_a_mesh_that_is_added_later(case: str) -> None
     after = mutate_pod(once, make_view())
     assert init_container_names(after)[0] == GATE
     assert decide_pod(after, make_view()).operations == ()
-
-
-@pytest.mark.parametrize("case", REDIRECTED)
-def test_start_gate_stands_before_the_container_that_redirects(case: str) -> None:
-    after = mutate_pod(pod(*REDIRECTED[case]), START_VIEW)
-    assert init_container_names(after)[0] == START
-    assert decide_pod(after, START_VIEW).operations == ()
 
 
 def with_proxy(case: str, *, native: bool) -> Json:

@@ -41,10 +41,6 @@ def test_wrapped_command_has_the_documented_form() -> None:
     assert wrapper("sh", sleep_ms=2000, min_lifetime_ms=500)[4:] == ["0", "2"]
 
 
-def test_wrapper_of_another_version_is_recognised() -> None:
-    assert is_wrapped(["bash", "-c", ": podsettle;something else", "podsettle", "bash"])
-
-
 def is_wrapped_to_earlier_replicas(command: Sequence[str]) -> bool:
     """Return whether an earlier version recognises a command as wrapped."""
     return (
@@ -82,11 +78,6 @@ def test_replicas_of_two_versions_recognise_each_others_wrapper(
 )
 def test_other_commands_are_not_recognised_as_wrapped(command: list[str]) -> None:
     assert not is_wrapped(command)
-
-
-@pytest.mark.parametrize("name", ["sh", "/bin/ash", "/usr/bin/dash", "/busybox/sh"])
-def test_known_shell_paths_are_shells(name: str) -> None:
-    assert is_shell(name)
 
 
 @pytest.mark.parametrize("name", ["", "zsh", "./sh", "/tmp/sh", "/bin/sh ", "SH", "bin/sh", "/sh"])

@@ -1,4 +1,4 @@
-"""Tests that podsettle looks up a name without a registry only if all nodes read it alike."""
+"""Tests of images whose name does not say what a node runs: short names and placeholders."""
 
 from __future__ import annotations
 
@@ -89,23 +89,6 @@ def test_only_the_nodes_count_that_the_pod_could_land_on() -> None:
     assert reasons(decide_pod(main("busybox", nodeSelector={"pool": "new"}), cluster)) == LEFT
 
 
-def test_nodes_of_a_runtime_class_that_podsettle_sets_count() -> None:
-    nodes = [
-        node("a", CRIO, labels={"pool": "plain"}),
-        node("b", CONTAINERD, labels={"pool": "fast"}),
-    ]
-    both = policy(
-        imageConfig={"lookup": "Registry", "registries": REGISTRIES},
-        remedies={
-            "runtimeClass": {"name": "fast"},
-            "postInitSleep": {"containers": ["*"], "when": "Always"},
-        },
-    )
-    cluster = view(both, nodes=nodes, classes=[runtime_class("fast", selector={"pool": "fast"})])
-    decision = decide_pod(main("busybox"), cluster)
-    assert [query.image for query in decision.missing_images] == ["busybox"]
-
-
 def test_command_of_docker_hub_is_not_written_into_a_pod_for_a_node_with_cri_o() -> None:
     image = "ubi9/nodejs-22:1"
     plain = seen(CONTAINERD)
@@ -115,7 +98,49 @@ def test_command_of_docker_hub_is_not_written_into_a_pod_for_a_node_with_cri_o()
     assert reasons(decide_pod(main(image), seen(CRIO), images=known)) == LEFT
 
 
-@pytest.mark.parametrize("fields", [{"command": ["/app"]}, {"args": ["x"], "command": ["/app"]}])
-def test_name_of_the_image_does_not_matter_if_the_pod_has_the_command(fields: Json) -> None:
-    new = pod(containers=[container("main", image="busybox", **fields)], restartPolicy="Never")
-    assert reasons(decide_pod(new, seen(CRIO))) == ["main: Applied"]
+PLACEHOLDERS = [
+    # Drone: engine/convert.go and engine/const.go of drone-runner-kube
+    "docker.io/drone/placeholder:1", "drone/placeholder", "m.example:5000/hub/drone/placeholder:1",
+    # Vela: runtime/kubernetes/image.go of go-vela/worker
+    "docker.io/kubernetes/pause:latest", f"registry.k8s.io/pause@{DIGEST}", "pause:3.10",
+    # Istio fills in the image of a proxy that a pod's author customizes.
+    "auto",
+]  # fmt: skip
+OTHER_IMAGES = [
+    "docker.io/team/placeholder",
+    "docker.io/pause/app",
+    "team/auto",
+    "auto:1",
+    "unpause",
+]
+
+
+def cluster() -> Snapshot:
+    lookup = {"lookup": "Registry", "registries": ["*", "*:*"]}
+    remedies: Json = {
+        "postInitSleep": {"containers": ["*"], "when": "Always"},
+        "openFiles": {"soft": 1000},
+    }
+    nodes = [node("a", "containerd://2.1.5")]
+    return view(policy(imageConfig=lookup, remedies=remedies), nodes=nodes)
+
+
+def pod_of(image: str, **fields: object) -> Json:
+    return pod(containers=[container("pod_of", image=image, **fields)], restartPolicy="Never")
+
+
+@pytest.mark.parametrize("image", PLACEHOLDERS)
+@pytest.mark.parametrize("fields", [{}, {"args": ["/bin/sh", "-c", "echo"]}])
+def test_placeholder_is_not_looked_up(image: str, fields: Json) -> None:
+    decision = decide_pod(pod_of(image, **fields), cluster())
+    assert decision.missing_images == ()
+    assert reasons(decision) == ["pod_of: NoCommand", "pod_of: NoCommand"]
+    assert "placeholder" in str(decision.outcomes[0])
+
+
+@pytest.mark.parametrize("image", OTHER_IMAGES)
+def test_other_image_is_looked_up_and_its_command_is_used(image: str) -> None:
+    asked = decide_pod(pod_of(image), cluster()).missing_images
+    known = dict.fromkeys(asked, ImageConfig(("/app",), ()))
+    decision = decide_pod(pod_of(image), cluster(), images=known)
+    assert reasons(decision) == ["pod_of: Applied", "pod_of: Applied"]

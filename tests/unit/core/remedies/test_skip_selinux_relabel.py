@@ -8,7 +8,6 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
-    mutate_pod,
     namespace,
     node,
     patched,
@@ -45,13 +44,6 @@ def test_both_annotations_are_set_to_true() -> None:
     )
     assert annotations == {**BOTH, APPLIED: "p/skipSELinuxRelabel"}
     assert after == before
-
-
-def test_class_is_set_with_the_annotations() -> None:
-    before = pod(securityContext=LEVEL, **CLAIM)
-    after = mutate_pod(before, make_view(runtime_class("relabel"), runtimeClassName="relabel"))
-    assert after["spec"] == before["spec"] | {"runtimeClassName": "relabel"}
-    assert BOTH.items() <= after["metadata"]["annotations"].items()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +168,6 @@ def test_openshift_namespace_has_a_stable_level() -> None:
 
 CRI_O = node("crio", "cri-o://1.33.13", labels={"runtime": "crio"})
 OTHER = node("other", "containerd://2.1.5", labels={"runtime": "other"})
-NEWEST = node("newest", "cri-o://1.37.0", "v1.37.0")
 
 
 def on(*nodes: Json, selector: Json | None = None, **settings: Any) -> Snapshot:
@@ -201,57 +192,3 @@ def test_remedy_is_skipped_if_no_node_runs_cri_o(nodes: list[Json], when: str, r
     assert reasons(decide_pod(before, on(*nodes, when=when, runtimeClassName="relabel"))) == [
         reason
     ]
-
-
-def test_nodes_need_it_is_the_default() -> None:
-    decision = decide_pod(pod(**CLAIM), on(OTHER))
-    assert reasons(decision) == ["NotNeeded"]
-    assert decision.operations == ()
-
-
-def test_only_nodes_that_the_pod_could_land_on_count() -> None:
-    requirement = {"key": "runtime", "operator": "In", "values": ["other"]}
-    term = {"matchExpressions": [requirement]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    for spec, reason in (
-        ({"nodeSelector": {"runtime": "crio"}}, "Applied"),
-        ({"nodeSelector": {"runtime": "other"}}, "NotNeeded"),
-        ({"nodeSelector": {"runtime": "new"}}, "Applied"),
-        ({"affinity": {"nodeAffinity": required}}, "NotNeeded"),
-        ({"nodeName": "other"}, "NotNeeded"),
-    ):
-        before = pod(securityContext=LEVEL, **CLAIM, **spec)
-        assert reasons(decide_pod(before, on(OTHER, CRI_O))) == [reason], spec
-
-
-@pytest.mark.parametrize(("pool", "reason"), [("crio", "Applied"), ("other", "NotNeeded")])
-def test_nodes_of_the_class_that_the_remedy_sets_count(pool: str, reason: str) -> None:
-    before = pod(securityContext=LEVEL, **CLAIM)
-    seen = on(OTHER, CRI_O, selector={"runtime": pool}, runtimeClassName="relabel")
-    decision = decide_pod(before, seen)
-    assert reasons(decision) == [reason]
-    merged = patched(before, decision)
-    assert decide_pod(merged, seen).operations == ()
-    if decision.operations:
-        merged["spec"]["nodeSelector"] = {"runtime": pool}
-        assert decide_pod(merged, seen).operations == ()
-
-
-def test_missing_class_causes_no_warning_if_no_node_needs_the_remedy() -> None:
-    seen = view(
-        policy(remedies={"skipSELinuxRelabel": {"runtimeClassName": "gone"}}), nodes=[OTHER]
-    )
-    decision = decide_pod(pod(**CLAIM), seen)
-    assert (reasons(decision), decision.warnings) == (["NotNeeded"], [])
-
-
-def test_remedy_is_applied_despite_selinux_mount() -> None:
-    """podsettle does not see whether SELinuxMount applies to the pod's volumes."""
-    before = pod(securityContext=LEVEL, **CLAIM)
-    assert reasons(decide_pod(before, on(NEWEST))) == ["Applied"]
-
-
-@pytest.mark.parametrize("settings", [{}, {"runtimeClassName": "relabel"}])
-def test_second_call_changes_nothing(settings: Json) -> None:
-    look = make_view(runtime_class("relabel"), **settings)
-    assert decide_pod(mutate_pod(pod(**CLAIM), look), look).operations == ()

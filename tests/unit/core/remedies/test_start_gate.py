@@ -18,14 +18,11 @@ from tests.support.factories import (
     patched,
     pod,
     policy,
-    qos,
     reasons,
     view,
 )
 from tests.support.kubelet_gate import (
-    EQUAL,
     GATE,
-    HELPER,
     HOST_IP,
     QUICK,
     init_container_names,
@@ -92,11 +89,6 @@ def test_gate_runs_the_helper_with_the_targets_in_their_order() -> None:
     ]
 
 
-def test_gate_waits_15_seconds_by_default() -> None:
-    (gate,) = init_containers(mutate_pod(pod(), make_view()))
-    assert gate["args"] == ["--timeout", "15s", "--tcp", "169.254.170.23:80"]
-
-
 def test_target_that_is_listed_twice_is_awaited_once() -> None:
     (gate,) = init_containers(mutate_pod(pod(), make_view(AGENT, AGENT)))
     assert gate["args"].count("--tcp") == 1
@@ -105,14 +97,6 @@ def test_target_that_is_listed_twice_is_awaited_once() -> None:
 def test_gate_has_a_minimum_lifetime_on_affected_nodes() -> None:
     (gate,) = init_containers(mutate_pod(pod(), make_view(nodes=(node(),))))
     assert gate["command"] == SETTLED
-
-
-@pytest.mark.parametrize("resources", [None, EQUAL, {"requests": {"cpu": "1"}}])
-def test_gate_keeps_the_qos_class_of_the_pod(resources: Any) -> None:
-    before = pod(containers=[container("main", "/main", resources=resources)])
-    after = mutate_pod(before, make_view())
-    assert qos(before) == qos(after)
-    assert init_containers(after)[0].get("resources") == resources
 
 
 # The gate's place.
@@ -142,15 +126,6 @@ def test_gate_stands_before_all_other_init_containers(received: list[str], besid
     assert decide_pod(after, look).operations == ()
 
 
-@pytest.mark.parametrize("proxy", [sidecar("istio-proxy"), container("b")])
-def test_gate_is_skipped_where_only_a_place_behind_a_proxy_is_possible(proxy: Json) -> None:
-    before = pod(container("istio-validation", "/x"), proxy)
-    decision = decide_pod(before, make_view())
-    assert reasons(decision) == ["MeshTraffic"]
-    assert changes(decision) == []
-    assert len(decision.warnings) == 1
-
-
 def test_kubelet_gate_stands_behind_a_proxy_where_the_start_gate_is_skipped() -> None:
     before = pod(container("istio-validation", "/x"), sidecar("istio-proxy"))
     decision = decide_pod(before, BOTH)
@@ -171,20 +146,6 @@ def test_gate_moves_before_a_mesh_container_that_is_added_before_it(beside: Json
     assert decide_pod(after, look).operations == ()
 
 
-def test_gate_behind_an_added_init_container_stays_there() -> None:
-    once = mutate_pod(pod(QUICK), make_view())
-    init_containers(once).insert(0, container("early"))
-    assert reasons(decide_pod(once, make_view())) == ["AlreadySettled"]
-
-
-def test_helper_is_delivered_beside_the_gate_and_the_gate_is_not_wrapped() -> None:
-    look = make_view(nodes=(node(),), beside={"postInitSleep": {}})
-    after = mutate_pod(pod(QUICK), look)
-    assert init_container_names(after) == [HELPER, START, "prepare"]
-    assert init_containers(after)[1]["command"] == SETTLED
-    assert decide_pod(after, look).operations == ()
-
-
 # Together with kubeletGate.
 
 
@@ -201,46 +162,6 @@ def test_one_container_waits_for_the_kubelet_and_the_targets() -> None:
     assert gate["env"] == [HOST_IP]
     again = decide_pod(patched(pod(QUICK), decision), BOTH)
     assert reasons(again) == ["AlreadySettled", "AlreadySettled"]
-
-
-def test_start_gate_is_added_to_a_pod_with_the_kubelet_gate_of_an_earlier_version() -> None:
-    earlier = mutate_pod(pod(QUICK), view(policy(remedies={"kubeletGate": {}}), nodes=[MODERN]))
-    after = mutate_pod(earlier, BOTH)
-    assert init_container_names(after) == [START, "prepare", GATE]
-    assert decide_pod(after, BOTH).operations == ()
-
-
-def test_both_gates_move_before_a_mesh_container_that_is_added_before_them() -> None:
-    earlier = mutate_pod(pod(QUICK), view(policy(remedies={"kubeletGate": {}}), nodes=[MODERN]))
-    once = mutate_pod(earlier, BOTH)
-    init_containers(once).insert(0, container("istio-init"))
-    after = mutate_pod(once, BOTH)
-    assert init_container_names(after) == [START, GATE, "istio-init", "prepare"]
-    assert decide_pod(after, BOTH).operations == ()
-
-
-def test_gate_that_an_earlier_version_has_wrapped_stays_as_it_is() -> None:
-    once = mutate_pod(pod(QUICK), make_view())
-    gate = init_containers(once)[0]
-    gate["command"] = ["/podsettle/linger", "--sleep", "10ms", "--", *gate["command"]]
-    assert reasons(decide_pod(once, make_view())) == ["AlreadySettled"]
-
-
-def test_gate_that_an_earlier_version_has_wrapped_stays_behind_helper_and_mesh() -> None:
-    once = mutate_pod(pod(QUICK), make_view(nodes=(node(),), beside={"postInitSleep": {}}))
-    inits = init_containers(once)
-    assert init_container_names(once) == [HELPER, START, "prepare"]
-    inits[1]["command"] = ["/podsettle/linger", "--sleep", "10ms", "--", *inits[1]["command"]]
-    inits.insert(0, container("istio-init"))
-    after = mutate_pod(once, make_view())
-    assert init_container_names(after) == ["istio-init", HELPER, START, "prepare"]
-
-
-def test_kubelet_gate_with_a_taken_name_leaves_the_start_gate_alone() -> None:
-    before = pod(containers=[container(GATE, "/theirs")])
-    decision = decide_pod(before, BOTH)
-    assert reasons(decision) == ["Applied", "NameConflict"]
-    assert init_container_names(patched(before, decision)) == [START]
 
 
 # Targets of pods.
@@ -319,17 +240,6 @@ def test_summary_counts_the_targets_of_the_annotation_also_when_the_gate_is_move
     assert summary(mutate_pod(behind_a_mesh(once), look)) == before
 
 
-def test_annotation_stays_reported_as_ignored_when_the_gate_is_moved() -> None:
-    once = mutate_pod(annotated("a b"), make_view(podTargets=True))
-    before = dict(once["metadata"]["annotations"])
-    assert before["podsettle.dev/skipped"] == "startGate=AnnotationIgnored"
-    after = mutate_pod(behind_a_mesh(once), make_view(podTargets=True))
-    assert (
-        after["metadata"]["annotations"].items()
-        >= {key: before[key] for key in ("podsettle.dev/summary", "podsettle.dev/skipped")}.items()
-    )
-
-
 def test_annotation_is_ignored_unless_the_policy_allows_it() -> None:
     decision = decide_pod(annotated("mysql.prod:3306"), make_view())
     assert reasons(decision) == ["AnnotationIgnored", "Applied"]
@@ -352,23 +262,6 @@ def test_summary_of_a_copy_names_the_targets_of_its_own_gate() -> None:
     assert f"the pod is {OLD_GATE}, by policy p" in summary(mutate_pod(copied, now))
 
 
-def test_summary_of_a_copy_whose_gate_is_moved_names_its_own_targets() -> None:
-    moved = mutate_pod(behind_a_mesh(mutate_pod(pod(QUICK), OLD)), make_view())
-    assert summary(moved).startswith(f"The pod is {OLD_GATE}, by policy p")
-
-
-def test_summary_of_a_copy_with_one_container_for_both_gates_names_what_it_has() -> None:
-    old = {"waitFor": [{"dns": "old"}], "timeout": "1s"}
-    earlier = policy(remedies={"startGate": old, "kubeletGate": {"timeout": "7s"}})
-    copied = mutate_pod(pod(QUICK), view(earlier, nodes=[MODERN]))
-    decision = decide_pod(copied, BOTH)
-    assert reasons(decision) == ["AlreadySettled", "AlreadySettled"]
-    assert [outcome.effect for outcome in decision.outcomes] == [
-        "held by its gate until old answers, for at most 1 s",
-        "held by its gate until its node's kubelet has a serving certificate, for at most 7 s",
-    ]
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -387,14 +280,6 @@ def test_gate_whose_arguments_a_client_wrote_is_only_called_a_gate(args: Any) ->
     init_containers(once)[0]["args"] = args
     (outcome,) = decide_pod(once, make_view()).outcomes
     assert (outcome.reason, outcome.effect) == ("AlreadySettled", "held by its gate")
-
-
-@pytest.mark.parametrize("nodes", [(MODERN,), (node(),)], ids=["plain", "with a lifetime"])
-def test_gate_of_the_policy_is_described_by_the_policy(nodes: tuple[Json, ...]) -> None:
-    look = make_view({"tcp": "a:1"}, {"http": "http://b/"}, {"dns": "c"}, nodes=nodes)
-    once = mutate_pod(pod(QUICK), look)
-    (outcome,) = decide_pod(once, look).outcomes
-    assert outcome.effect == "held until a:1 and 2 more answer, for at most 15 s"
 
 
 # Pods that get no gate.
@@ -432,11 +317,3 @@ def test_gate_needs_a_helper_that_knows_the_command(
     decision = decide_pod(pod(), make_view(), settings=options)
     assert reasons(decision) == [reason]
     assert bool(changes(decision)) is (reason == "Applied")
-
-
-def test_kubelet_gate_works_with_a_helper_that_is_too_old_for_the_start_gate() -> None:
-    options = OperatorSettings(SETTINGS.own_namespace, "registry.example/linger:0.1.0")
-    decision = decide_pod(pod(), BOTH, settings=options)
-    assert reasons(decision) == ["HelperTooOld", "Applied"]
-    (gate,) = init_containers(patched(pod(), decision))
-    assert gate["args"][0] == "wait-kubelet"

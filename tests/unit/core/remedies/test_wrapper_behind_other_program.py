@@ -13,7 +13,6 @@ from msgspec import Raw
 
 from tests.support.examples import examples
 from tests.support.factories import (
-    IMAGE,
     Json,
     container,
     decide_pod,
@@ -25,7 +24,7 @@ from tests.support.factories import (
     reasons,
     view,
 )
-from tests.support.post_init_sleep import HELPER, container_names
+from tests.support.post_init_sleep import HELPER
 from webhook.core.pod import Container
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES as REMEDIES_BY_NAME
@@ -125,14 +124,6 @@ def test_helper_is_delivered_before_the_program_of_the_other_webhook() -> None:
     assert decision.operations == ()
 
 
-def test_helper_that_no_other_program_starts_moves_to_the_front() -> None:
-    known = seen(SLEEP, delivery="Binary")
-    between = changed_by_other(mutate_pod(before(PROGRAM), known), all_in_args, own=False)
-    after = mutate_pod(between, known)
-    names = container_names(after["spec"]["initContainers"])
-    assert names == [HELPER, "copy-vault-env", "prepare"]
-
-
 def test_other_remedy_wraps_the_program_of_the_other_webhook() -> None:
     """The container mounts the helper already, so only its command changes."""
     between = changed_by_other(mutate_pod(before(PROGRAM), seen(SLEEP)), all_in_args)
@@ -197,11 +188,3 @@ def test_container_shows_the_sign_of_its_wrapper(change: Callable[[Json], Json])
         assert REMEDIES_BY_NAME[name].container_sign(moved)
         assert not REMEDIES_BY_NAME[name].container_sign(plain)
         assert not REMEDIES_BY_NAME[name].container_sign(Container("a", args=Raw(b'"podsettle"')))
-
-
-def test_image_of_the_helper_is_that_of_the_first_call() -> None:
-    known = seen(LIMITS)
-    between = changed_by_other(mutate_pod(before(PROGRAM), known), all_in_args)
-    between["spec"]["containers"].append(container("late", "/late"))
-    (late,) = (each for each in decide_pod(between, known).outcomes if each.container == "late")
-    assert late.message == f"wrapped by the helper from {IMAGE}"

@@ -1,3 +1,5 @@
+"""Tests of the two remedies that set a change policy: of fsGroup and of SELinux."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +9,7 @@ import pytest
 from tests.support.factories import (
     Json,
     decide_pod,
-    mutate_pod,
+    node,
     patched,
     pod,
     policy,
@@ -18,7 +20,6 @@ from webhook.core.defects.versions import Version
 from webhook.core.policy.snapshot import Snapshot
 
 CLAIM: Json = {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}
-NEW = Version(1, 36)
 EPHEMERAL: Json = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
 
 
@@ -100,21 +101,68 @@ def test_group_of_a_container_does_not_count() -> None:
     assert reasons(decide_pod(before, make_view())) == ["NotApplicable"]
 
 
-def test_windows_pod_is_unchanged() -> None:
-    """The API server refuses a pod for Windows that sets the field."""
-    before = pod(securityContext={"fsGroup": 1000}, volumes=[CLAIM], os={"name": "windows"})
-    decision = decide_pod(before, make_view())
-    assert reasons(decision) == ["WindowsPod"]
-    assert decision.operations == ()
+NEW = Version(1, 36)
 
 
-def test_two_change_policies_are_set_in_one_pod() -> None:
-    both: Json = {"fsGroupChangePolicy": "OnRootMismatch", "seLinuxChangePolicy": "Recursive"}
-    seen = view(policy(remedies=both), server=NEW)
-    after = mutate_pod(pod_with({"fsGroup": 1000}, CLAIM), seen)
-    assert after["spec"]["securityContext"] == {"fsGroup": 1000, **both}
+def selinux_view(*nodes: Json, server: Version | None = NEW) -> Snapshot:
+    remedies: Json = {"seLinuxChangePolicy": "Recursive"}
+    return view(policy(remedies=remedies), nodes=nodes, server=server)
 
 
-def test_second_call_changes_nothing() -> None:
-    after = mutate_pod(pod_with({"fsGroup": 1000}, CLAIM), make_view())
-    assert decide_pod(after, make_view()).operations == ()
+@pytest.mark.parametrize(
+    "security",
+    ["absent", None, {}, {"seLinuxChangePolicy": None}, {"fsGroup": 5, "x-new": {"a": [1]}}],
+)
+def test_missing_value_is_set_and_other_fields_are_kept(security: Any) -> None:
+    before = pod() if security == "absent" else pod(securityContext=security)
+    decision = decide_pod(before, selinux_view())
+    assert reasons(decision) == ["Applied"]
+    after = patched(before, decision)
+    applied = {
+        "podsettle.dev/applied": "p/seLinuxChangePolicy",
+        "podsettle.dev/settled": "1/0/0/0",
+        "podsettle.dev/summary": "The pod is set to seLinuxChangePolicy Recursive, by policy p.",
+    }
+    assert after["metadata"].pop("annotations") == applied
+    had = security if isinstance(security, dict) else {}
+    assert after["spec"].pop("securityContext") == {**had, "seLinuxChangePolicy": "Recursive"}
+    before["spec"].pop("securityContext", None)
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("Recursive", "AlreadySettled"),
+        ("MountOption", "SELinuxChangePolicyPreset"),
+        ("Newer", "SELinuxChangePolicyPreset"),
+    ],
+)
+def test_existing_value_is_kept(value: str, reason: str) -> None:
+    decision = decide_pod(pod(securityContext={"seLinuxChangePolicy": value}), selinux_view())
+    assert reasons(decision) == [reason]
+    assert (decision.operations, decision.warnings) == ((), [])
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (Version(1, 32, 9), "ServerTooOld"),
+        (Version(1, 33, 0, final=False), "ServerTooOld"),
+        (None, "ServerTooOld"),
+        (Version(1, 33), "Applied"),
+        (Version(1, 37), "Applied"),
+    ],
+)
+def test_remedy_needs_a_server_that_supports_the_field(server: Version | None, reason: str) -> None:
+    decision = decide_pod(pod(), selinux_view(server=server))
+    assert reasons(decision) == [reason]
+    assert len(decision.warnings) == (reason == "ServerTooOld")
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "reason"), [("v1.33.1", "Applied"), ("v1.32.9", "ServerTooOld")]
+)
+def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: str) -> None:
+    nodes = [node("old", kubelet="v1.30.0"), node("new", kubelet=kubelet), node("odd", kubelet="")]
+    assert reasons(decide_pod(pod(), selinux_view(*nodes, server=None))) == [reason]
