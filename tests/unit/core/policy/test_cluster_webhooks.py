@@ -45,11 +45,6 @@ def conditions(webhook: Any) -> dict[str, str]:
     return {each["name"]: each["expression"] for each in webhook["matchConditions"]}
 
 
-def test_no_cluster_webhook_without_a_policy_that_selects_namespaces() -> None:
-    assert made_for() == {}
-    assert made_for(selecting(None)) == {}
-
-
 def test_cluster_webhook_copies_the_operators_settings_except_selectors() -> None:
     made = only(selecting({}))
     assert made["name"] == "cluster.podsettle.dev"
@@ -157,35 +152,7 @@ def test_named_namespace_stays_excluded_with_failure_policy_fail() -> None:
     assert excluded(made) == ["kube-system", "settle-system"]
 
 
-def test_own_namespace_stays_excluded_if_a_policy_names_it() -> None:
-    own = {"matchLabels": {"kubernetes.io/metadata.name": "settle-system"}}
-    made = only(selecting(own))
-    assert "settle-system" in excluded(made)
-
-
-def test_expressions_that_a_platform_adds_are_kept() -> None:
-    added = {"key": "control-plane", "operator": "DoesNotExist"}
-    selector = ENTRY["namespaceSelector"]
-    expressions = [*selector["matchExpressions"], added]
-    entry = {**ENTRY, "namespaceSelector": {"matchExpressions": expressions}}
-    made = only(selecting({}), entry=entry)
-    assert made["namespaceSelector"]["matchExpressions"][-1] == added
-
-
 OWN = ["not-mirror", "not-windows", "not-settled", "not-protected"]
-
-
-def test_cluster_webhook_has_podsettles_match_conditions() -> None:
-    made = only(selecting({}))
-    assert list(conditions(made)) == OWN
-    assert "matchConditions" not in ENTRY
-
-
-def test_operators_match_conditions_are_copied() -> None:
-    theirs = {"name": "not-ours", "expression": "request.userInfo.username != 'x'"}
-    made = only(selecting({}), entry={**ENTRY, "matchConditions": [theirs]})
-    assert list(conditions(made)) == [*OWN, "not-ours"]
-    assert conditions(made)["not-ours"] == theirs["expression"]
 
 
 def test_match_conditions_of_an_earlier_chart_are_replaced() -> None:

@@ -165,13 +165,6 @@ def test_covering_policies_come_first_and_the_number_of_policies_is_bounded() ->
     assert [each.policy for each in found] == ["last", "p000", "p001"]
 
 
-def test_long_value_of_a_label_is_cut() -> None:
-    space = read_namespace(namespace("ci"))
-    policies = PolicySet([policy("p", podSelector={"matchLabels": {"a": "b"}})])
-    (found,) = match_policies(policies, space, {"a": "x" * 1_000_000}, None, ())
-    assert found.why == f"the pod has the label a={'x' * 63}, not b"
-
-
 @pytest.mark.parametrize(
     ("document", "remedy", "settings", "reasons"),
     [
@@ -202,18 +195,6 @@ def test_policy_that_changes_nothing_has_a_reason_for_its_remedy(
     assert decided.policy_matches == (PolicyMatch("p", Verdict.CHANGES_NOTHING, skipped=skipped),)
     assert [outcome.reason for outcome in decided.outcomes] == reasons
     assert decided.policies == ("p",)
-
-
-def test_reason_of_the_whole_pod_is_that_of_a_remedy_that_two_policies_set() -> None:
-    document = pod(QUICK, annotations={"podsettle.dev/skip": "true"})
-    assert decide(document, view(policy("a"), policy("b"))).policy_matches == tuple(
-        PolicyMatch(
-            name,
-            Verdict.CHANGES_NOTHING,
-            skipped=(SkippedRemedy("postInitSleep", (Reason.POD_OPTED_OUT,)),),
-        )
-        for name in ("a", "b")
-    )
 
 
 def test_message_names_the_containers_that_a_remedy_does_not_select() -> None:

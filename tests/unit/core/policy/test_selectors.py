@@ -64,11 +64,6 @@ def test_gt_and_lt_compare_integers(operator: str, label: str, bound: str, match
     assert compile_requirement(operator, "n", (bound,))({"n": label}) is matches
 
 
-@pytest.mark.parametrize("operator", ["Gt", "Lt"])
-def test_gt_and_lt_do_not_match_a_missing_label(operator: str) -> None:
-    assert not compile_requirement(operator, "n", ("5",))({})
-
-
 def test_listed_values_come_only_from_match_labels_and_in() -> None:
     found = LabelSelector.model_validate(
         {

@@ -22,7 +22,7 @@ from webhook.core.policy.status_conditions import (
     runtime_classes_found,
     webhook_scoped,
 )
-from webhook.core.policy.still_needed import all_nodes, remedy_needs, still_needed
+from webhook.core.policy.still_needed import all_nodes, still_needed
 from webhook.core.policy.validation_errors import FieldError
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.core.remedies.policy_nodes import PolicyNodes
@@ -38,10 +38,6 @@ def nodes(*runtimes: str, kubelet: str = "v1.34.0") -> PolicyNodes:
         PINNED,
     )
     return all_nodes(Snapshot(nodes=found))
-
-
-def test_valid_policy_is_accepted() -> None:
-    assert accepted((), True)[:3] == ("Accepted", "True", "Valid")
 
 
 @pytest.mark.parametrize(
@@ -129,27 +125,6 @@ def test_affected_nodes_are_named(remedies: dict[str, Any]) -> None:
     assert found.message == "1 of 2 nodes still runs an affected CRI-O: n0 (cri-o 1.33.12)."
 
 
-def test_only_the_first_of_many_affected_nodes_are_named() -> None:
-    found = still_needed(policy(postInitSleep={}), nodes(*[AFFECTED] * 8))
-    assert found.message.startswith("8 of 8 nodes still run an affected CRI-O: n0 (cri-o 1.33.12),")
-    assert found.message.endswith("n4 (cri-o 1.33.12) and 3 more.")
-
-
-@pytest.mark.parametrize("remedies", EXIT_CODES)
-def test_policy_is_not_needed_once_all_nodes_are_fixed(remedies: dict[str, Any]) -> None:
-    message = "None of 2 nodes runs an affected CRI-O. The policy can be removed."
-    assert still_needed(policy(**remedies), nodes(CURED, OTHER)) == Condition(
-        "StillNeeded", "False", "NodesAreFixed", message
-    )
-
-
-@pytest.mark.parametrize("remedies", [*EXIT_CODES, {"skipSELinuxRelabel": {}}])
-def test_need_is_unknown_without_nodes(remedies: dict[str, Any]) -> None:
-    assert still_needed(policy(**remedies), nodes()) == Condition(
-        "StillNeeded", "Unknown", "NoNodes", "No node is known."
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -166,49 +141,6 @@ def test_remedy_that_no_release_fixes_keeps_the_policy_needed(name: str, setting
     both = still_needed(policy(postInitSleep={}, **{name: settings}), nodes(CURED))
     assert both[1:3] == ("True", "NoReleaseCures")
     assert both.message == f"postInitSleep: none of 1 nodes runs an affected CRI-O. {never}"
-
-
-def test_skip_relabel_is_needed_until_selinux_mount_is_on() -> None:
-    relabel = policy(skipSELinuxRelabel={})
-    found = still_needed(relabel, nodes(CURED, OTHER, kubelet="v1.36.0"))
-    assert found[1:3] == ("True", "NodesAreAffected")
-    assert found.message == (
-        "1 of 2 nodes still runs CRI-O below Kubernetes 1.37: n0 (cri-o 1.36.0)."
-    )
-    for kubelet in ("", "v1.37.0-rc.1"):
-        assert still_needed(relabel, nodes(CURED, kubelet=kubelet)).status == "True"
-    found = still_needed(relabel, nodes(OTHER, OTHER))
-    assert found[1:] == (
-        "False",
-        "NodesAreFixed",
-        "None of 2 nodes runs CRI-O. The policy can be removed.",
-    )
-
-
-def test_skip_relabel_need_is_unknown_once_selinux_mount_is_on() -> None:
-    found = still_needed(policy(skipSELinuxRelabel={}), nodes(CURED, OTHER, kubelet="v1.37.0"))
-    assert found[1:3] == ("Unknown", "VolumesNotSeen")
-    assert found.message.startswith(
-        "On 1 of 2 nodes, CRI-O relabels only volumes that SELinuxMount"
-    )
-    both = policy(skipSELinuxRelabel={}, postInitSleep={})
-    seen = nodes(CURED, OTHER, kubelet="v1.37.0")
-    assert still_needed(both, seen)[1:3] == ("Unknown", "VolumesNotSeen")
-    assert "can be removed" not in still_needed(both, seen).message
-
-
-def test_class_for_volatile_mounts_is_needed_until_all_nodes_run_cri_o() -> None:
-    volatile = policy(runtimeClass={"name": "volatile", "when": "NodesNeedIt"})
-    what = "a runtime other than CRI-O 1.22 or later"
-    assert still_needed(volatile, nodes(AFFECTED, OTHER)) == Condition(
-        "StillNeeded",
-        "True",
-        "NodesAreAffected",
-        f"1 of 2 nodes still runs {what}: n1 (containerd 2.1.0).",
-    )
-    found = still_needed(volatile, nodes(AFFECTED))
-    assert found[1:3] == ("False", "NodesAreFixed")
-    assert found.message == f"None of 1 nodes runs {what}. The policy can be removed."
 
 
 def test_each_remedy_is_listed_and_one_needed_remedy_suffices() -> None:
@@ -258,13 +190,6 @@ def test_need_of_skip_relabel_counts_only_nodes_of_its_class() -> None:
     assert found[1:] == ("Unknown", "NoNodes", "No node of RuntimeClass ci is known.")
 
 
-def test_class_of_skip_relabel_does_not_limit_the_nodes_of_other_remedies() -> None:
-    """Only pods with volumes get the class, but postInitSleep is applied to the others too."""
-    both = policy(postInitSleep={}, skipSELinuxRelabel={"runtimeClassName": "ci"})
-    found = still_needed(both, pool({"pool": "ci"}))
-    assert found.message.startswith("postInitSleep: 1 of 3 nodes still runs an affected CRI-O: ")
-
-
 def test_class_with_when_always_limits_the_nodes_of_other_remedies() -> None:
     chosen: dict[str, Any] = {"postInitSleep": {}, "skipSELinuxRelabel": {}}
     found = still_needed(policy(runtimeClass={"name": "ci"}, **chosen), pool({"pool": "ci"}))
@@ -276,14 +201,6 @@ def test_class_with_when_always_limits_the_nodes_of_other_remedies() -> None:
         "1.37: ci-1 (cri-o 1.36.0). No release that podsettle knows makes runtimeClass "
         "unnecessary.",
     )
-
-
-def test_class_with_when_nodes_need_it_does_not_limit_the_nodes() -> None:
-    aside = policy(runtimeClass={"name": "ci", "when": "NodesNeedIt"}, postInitSleep={})
-    crio = Nodes((node for node in POOL.all if node.runtime.name == "cri-o"), PINNED)
-    found = still_needed(aside, pool({"pool": "ci"}, crio))
-    assert found[1:3] == ("True", "NodesAreAffected")
-    assert found.message.startswith("postInitSleep: 1 of 2 nodes still runs an affected CRI-O: ")
 
 
 def test_condition_keeps_its_transition_time_while_its_status_stays() -> None:
@@ -301,20 +218,15 @@ def test_condition_keeps_its_transition_time_while_its_status_stays() -> None:
     assert merge_conditions(wanted, (), 7, "now")[0]["lastTransitionTime"] == "now"
 
 
-def test_needs_are_told_apart_by_remedy() -> None:
-    found = remedy_needs(
-        policy(
-            kubeletGate={},
-            postInitSleep={},
-            retryInitExit255={"initContainers": ["a"]},
-            skipSELinuxRelabel={},
-        ),
-        nodes("cri-o://1.33.13"),
+def test_class_for_volatile_mounts_is_needed_until_all_nodes_run_cri_o() -> None:
+    volatile = policy(runtimeClass={"name": "volatile", "when": "NodesNeedIt"})
+    what = "a runtime other than CRI-O 1.22 or later"
+    assert still_needed(volatile, nodes(AFFECTED, OTHER)) == Condition(
+        "StillNeeded",
+        "True",
+        "NodesAreAffected",
+        f"1 of 2 nodes still runs {what}: n1 (containerd 2.1.0).",
     )
-    statuses = {name: need and need.status for name, need in found.items()}
-    assert statuses == {
-        "kubeletGate": None,
-        "postInitSleep": "False",
-        "retryInitExit255": "False",
-        "skipSELinuxRelabel": "True",
-    }
+    found = still_needed(volatile, nodes(AFFECTED))
+    assert found[1:3] == ("False", "NodesAreFixed")
+    assert found.message == f"None of 1 nodes runs {what}. The policy can be removed."
