@@ -39,10 +39,6 @@ def test_escape_makes_a_key_one_segment_of_a_json_pointer(key: str, segment: str
     assert escape(key) == segment
 
 
-def test_a_patch_without_edits_has_no_operations() -> None:
-    assert patch_of(pod()).verified_operations(SETTABLE_FIELDS) == ()
-
-
 @pytest.mark.parametrize("annotations", [None, {}, {"a/b": "1", "c~d": "2"}])
 def test_an_annotation_is_added_to_any_received_annotations(
     annotations: dict[str, str] | None,
@@ -55,13 +51,6 @@ def test_an_annotation_is_added_to_any_received_annotations(
         **(annotations or {}),
         OWN: "p/r",
     }
-
-
-def test_an_annotation_is_added_to_a_pod_without_metadata() -> None:
-    document = pod()
-    patch = patch_of(document)
-    patch.annotate(OWN, "p/r")
-    assert applied(document, patch)["metadata"]["annotations"] == {OWN: "p/r"}
 
 
 @pytest.mark.parametrize("volumes", ["absent", None, [], [{"name": "a", "emptyDir": {}}]])
@@ -87,62 +76,6 @@ def test_a_mount_is_appended_to_any_received_mounts(mounts: Any) -> None:
         *had,
         {"name": "podsettle-linger", "mountPath": "/x"},
     ]
-
-
-@pytest.mark.parametrize("inits", ["absent", None, [], [container("a")]])
-def test_an_init_container_is_inserted_before_all_others(inits: Any) -> None:
-    document = pod(**({} if inits == "absent" else {"initContainers": inits}))
-    patch = patch_of(document)
-    patch.put_init_container_first(HELPER)
-    had = inits if isinstance(inits, list) else []
-    assert applied(document, patch)["spec"]["initContainers"] == [HELPER, *had]
-
-
-@pytest.mark.parametrize("name", ["absent", None])
-def test_a_runtime_class_is_set_if_the_pod_has_none(name: str | None) -> None:
-    fields: Json = {} if name == "absent" else {"runtimeClassName": name}
-    document = pod(**fields)
-    patch = patch_of(document)
-    patch.set_field(RUNTIME_CLASS, "fast")
-    assert patch.runtime_class_name == "fast"
-    assert applied(document, patch)["spec"]["runtimeClassName"] == "fast"
-
-
-def test_edits_use_received_indices_when_an_init_container_is_inserted_first() -> None:
-    document = pod(container("a", "x"), container("b", "y"))
-    patch = patch_of(document)
-    patch.put_init_container_first(HELPER)
-    patch.wrap("initContainers", 1, ["w"])
-    patch.wrap("containers", 0, ["w"])
-    mount = {"name": "podsettle-linger", "mountPath": "/v"}
-    patch.add_volume({"name": "podsettle-linger"})
-    patch.add_mount("initContainers", 1, mount)
-    spec = applied(document, patch)["spec"]
-    assert [c["name"] for c in spec["initContainers"]] == ["podsettle-linger", "a", "b"]
-    assert [c["command"] for c in spec["initContainers"]] == [["/linger"], ["x"], ["w", "y"]]
-    assert spec["initContainers"][2]["volumeMounts"] == [mount]
-    assert spec["containers"][0]["command"] == ["w", "/bin/main"]
-
-
-def test_edits_use_received_indices_when_the_helper_is_moved_first() -> None:
-    document = pod(container("a", "x"), container("b", "y"), HELPER)
-    patch = patch_of(document)
-    patch.move_init_container_first(2)
-    patch.wrap("initContainers", 1, ["w"])
-    inits = applied(document, patch)["spec"]["initContainers"]
-    assert [c["name"] for c in inits] == ["podsettle-linger", "a", "b"]
-    assert inits[2]["command"] == ["w", "y"]
-
-
-@pytest.mark.parametrize("inits", ["absent", None, [], [container("a"), container("b")]])
-def test_an_init_container_is_inserted_last_while_the_helper_is_inserted_first(inits: Any) -> None:
-    document = pod(**({} if inits == "absent" else {"initContainers": inits}))
-    patch = patch_of(document)
-    patch.put_init_container(GATE, None)
-    had = inits if isinstance(inits, list) else []
-    assert applied(document, patch)["spec"]["initContainers"] == [*had, GATE]
-    patch.put_init_container_first(HELPER)
-    assert applied(document, patch)["spec"]["initContainers"] == [HELPER, *had, GATE]
 
 
 @pytest.mark.parametrize("helper", range(4))
@@ -193,30 +126,6 @@ def test_an_init_container_and_the_helper_are_moved_in_one_patch(
     assert [c["name"] for c in applied(document, patch)["spec"]["initContainers"]] == expected
 
 
-def test_restart_rules_use_received_indices_when_an_init_container_is_inserted() -> None:
-    document = pod(container("a", "x"), container("b", "y", restartPolicy=None))
-    patch = patch_of(document)
-    rules = [{"action": "Restart"}]
-    patch.set_restart_rules(1, rules)
-    patch.put_init_container(GATE, 0)
-    patch.put_init_container_first(HELPER)
-    inits = applied(document, patch)["spec"]["initContainers"]
-    assert [c.get("restartPolicyRules") for c in inits] == [None, None, None, rules]
-    assert inits[3]["restartPolicy"] == "Never"
-
-
-@pytest.mark.parametrize("security", ["absent", None, {}, {"fsGroup": 5}])
-def test_a_selinux_change_policy_is_set_in_any_security_context(security: Any) -> None:
-    document = pod(**({} if security == "absent" else {"securityContext": security}))
-    patch = patch_of(document)
-    patch.set_field(CHANGE_POLICY, "Recursive")
-    had = security if isinstance(security, dict) else {}
-    assert applied(document, patch)["spec"]["securityContext"] == {
-        **had,
-        "seLinuxChangePolicy": "Recursive",
-    }
-
-
 EDITS: dict[str, Callable[[PodPatch], None]] = {
     Edit.ANNOTATION: lambda patch: patch.annotate(OWN, "p/r"),
     Edit.COMMAND: lambda patch: patch.wrap("containers", 0, ["w"]),
@@ -246,3 +155,83 @@ def test_an_undeclared_edit_is_refused(name: str) -> None:
         patch.check_declared(edits - {kind}, fields - {kind})
     patch.check_declared(edits, fields)
     patch.check_declared(set(), set())
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
+RUN_AS_USER = "/spec/securityContext/runAsUser"
+
+
+@pytest.mark.parametrize("security", ["absent", None, {}, {"fsGroup": 5}])
+def test_two_fields_of_one_parent_are_set(security: Any) -> None:
+    document = pod(**({} if security == "absent" else {"securityContext": security}))
+    patch = patch_of(document)
+    patch.set_field(CHANGE_POLICY, "Recursive")
+    patch.set_field(RUN_AS_USER, 7)
+    had = security if isinstance(security, dict) else {}
+    assert applied(document, patch, SETTABLE_FIELDS | {RUN_AS_USER})["spec"]["securityContext"] == {
+        **had,
+        "seLinuxChangePolicy": "Recursive",
+        "runAsUser": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "empty", "value"),
+    [
+        ("/spec/nodeSelector", {"nodeSelector": {}}, {"disk": "ssd"}),
+        (
+            TERMS,
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}},
+            [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}],
+        ),
+    ],
+)
+def test_an_empty_list_or_map_is_replaced(path: str, empty: Json, value: Any) -> None:
+    document = pod(**empty)
+    patch = patch_of(document)
+    patch.set_field(path, value)
+    found = applied(document, patch, {path})
+    for segment in path.split("/")[1:]:
+        found = found[segment]
+    assert found == value
+
+
+@pytest.mark.parametrize("received", ["absent", "", "fast"])
+def test_a_field_is_set_once(received: str) -> None:
+    fields: Json = {} if received == "absent" else {"runtimeClassName": received}
+    patch = patch_of(pod(**fields))
+    for _ in range(2):
+        patch.set_field(RUNTIME_CLASS, "fast")
+    assert len(patch.operations()) == (received != "fast")
+    assert patch.runtime_class_name == "fast"
+    with pytest.raises(PatchError, match="/spec/runtimeClassName would change"):
+        patch.set_field(RUNTIME_CLASS, "slow")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("/spec/hostNetwork", False), (RUN_AS_USER, 0), ("/spec/nodeName", "n")]
+)
+def test_a_field_that_the_pod_sets_is_never_replaced(path: str, value: Any) -> None:
+    patch = patch_of(pod(hostNetwork=True, nodeName="m", securityContext={"runAsUser": 5}))
+    with pytest.raises(PatchError, match=f"{path} would change"):
+        patch.set_field(path, value)
+    falsy = patch_of(pod(hostNetwork=False, nodeName="m", securityContext={"runAsUser": 0}))
+    with pytest.raises(PatchError, match="hostNetwork would change"):
+        falsy.set_field("/spec/hostNetwork", True)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/spec/enableServiceLinks",
+        "/spec/initContainers",
+        "/spec/labelCount",
+        "/spec/securityContext/fsGroupUnknown",
+        "/spec/nodeSelector/disk",
+    ],
+)
+def test_a_field_that_no_struct_declares_cannot_be_set(path: str) -> None:
+    for document in (pod(), pod(securityContext={}, nodeSelector={"a": "b"})):
+        with pytest.raises(PatchError, match="is not a declared field"):
+            patch_of(document).set_field(path, "x")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.factories import Json, container, pod
-from tests.support.patches import OWN, patch_of
+from tests.support.patches import OWN
 from tests.support.reviews import make_request
 from webhook.core.decision_input import facts_of
 from webhook.core.patch.received_command import ContainerList, received_command
@@ -110,17 +110,6 @@ WRAPPED = {
 }
 
 
-def test_a_patch_of_wrappers_with_the_helper_is_usual() -> None:
-    patch = patch_of(ONE)
-    patch.annotate(OWN, "p/r")
-    patch.wrap("initContainers", 0, ["w"])
-    patch.add_volume(HELPER)
-    patch.add_mount("initContainers", 0, HELPER)
-    patch.put_init_container_first(HELPER)
-    facts = facts_of(make_request(ONE, "ci").pod)
-    assert is_usual_and_allowed(facts, patch.operations())
-
-
 MOUNT = {"op": "add", "path": "/spec/initContainers/0/volumeMounts", "value": [HELPER]}
 APPENDED = MOUNT | {"path": "/spec/containers/0/volumeMounts/-", "value": HELPER}
 VOLUME = {"op": "add", "path": "/spec/volumes/-", "value": HELPER}
@@ -163,13 +152,6 @@ def test_an_operation_of_another_kind_is_not_usual(
 ) -> None:
     assert is_usual_and_allowed(facts_of(make_request(USUAL, "ci").pod), [usual])
     assert not is_usual_and_allowed(facts_of(make_request(document, "ci").pod), [other])
-
-
-@pytest.mark.parametrize("text", ["\x1b[2J", "x" * 5_000])
-def test_a_note_that_cannot_be_shown_is_refused(text: str) -> None:
-    note = {"op": "add", "path": KEY + "summary", "value": text}
-    with pytest.raises(PatchError):
-        is_usual_and_allowed(facts_of(make_request(USUAL, "ci").pod), [note])
 
 
 def test_no_command_is_wrapped_after_the_helper_was_inserted() -> None:
