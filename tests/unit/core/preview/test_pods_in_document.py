@@ -20,19 +20,6 @@ def labels_of(document: dict[str, Any]) -> dict[str, str]:
     return labels
 
 
-def test_pod_is_its_own_workload() -> None:
-    document = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p", "namespace": "ns"},
-        "spec": SPEC,
-        "status": {},
-    }
-    found = one(document)
-    assert (found.kind, found.name, found.namespace, found.path) == ("Pod", "p", "ns", "")
-    assert found.pod == document
-
-
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "ReplicaSet", "ReplicationController"])
 def test_controller_yields_the_pod_of_its_template(kind: str) -> None:
     found = one(workload(kind, template=TEMPLATE))
@@ -40,21 +27,6 @@ def test_controller_yields_the_pod_of_its_template(kind: str) -> None:
     assert found.path == "spec.template"
     assert found.title == f"{kind}/w"
     assert found.pod == {"apiVersion": "v1", "kind": "Pod", **TEMPLATE}
-
-
-def test_pod_template_yields_its_pod() -> None:
-    found = one({"kind": "PodTemplate", "metadata": {"name": "w"}, "template": TEMPLATE})
-    assert (found.path, found.namespace) == ("template", None)
-    assert found.pod["spec"] == SPEC
-
-
-def test_job_pods_carry_the_labels_of_the_job() -> None:
-    found = one(workload("Job", template=TEMPLATE))
-    assert found.pod["metadata"]["labels"] == {
-        "app": "x",
-        "batch.kubernetes.io/job-name": "w",
-        "job-name": "w",
-    }
 
 
 def test_cron_job_pods_carry_the_labels_of_its_jobs() -> None:
@@ -78,11 +50,6 @@ def test_job_with_a_manual_selector_adds_no_labels(kind: str) -> None:
     for pod in (found.pod, found.created_pod):
         assert pod["metadata"]["labels"] == {"app": "x"}
     assert "job-name" in labels_of(job(kind, manualSelector=False))
-
-
-def test_pods_of_a_deployment_config_carry_the_labels_of_its_rollout() -> None:
-    labels = labels_of(workload("DeploymentConfig", template=TEMPLATE))
-    assert labels == {"app": "x", "deploymentconfig": "w", "deployment": "w-1"}
 
 
 @pytest.mark.parametrize(
@@ -110,12 +77,6 @@ def test_created_pod_has_its_owner_and_the_generated_labels(
     assert created["labels"].keys() - shown["labels"].keys() == generated
     assert shown.keys() == {"labels", "annotations"}
     assert found.created_pod["spec"] is found.pod["spec"]
-
-
-def test_generated_labels_do_not_replace_those_of_an_object_from_a_cluster() -> None:
-    document = job("Job")
-    document["spec"]["template"]["metadata"]["labels"]["controller-uid"] = "real"
-    assert one(document).created_pod["metadata"]["labels"]["controller-uid"] == "real"
 
 
 @pytest.mark.parametrize("kind", ["Pod", "PodTemplate", "Workflow"])
@@ -179,12 +140,6 @@ def test_stateful_set_pods_carry_its_labels_and_claims() -> None:
     ]
 
 
-@pytest.mark.parametrize("claims", [None, [], "x"])
-def test_stateful_set_without_claims_keeps_its_volumes(claims: Any) -> None:
-    found = one(workload("StatefulSet", template=TEMPLATE, volumeClaimTemplates=claims))
-    assert found.pod["spec"].get("volumes", []) == []
-
-
 def test_document_is_not_modified() -> None:
     claims = [{"metadata": {"name": "data"}}]
     items = [
@@ -202,27 +157,6 @@ def test_list_yields_the_pods_of_its_items() -> None:
     items = [workload("Deployment", template=TEMPLATE), workload("Pod") | {"spec": SPEC}]
     found = pods({"kind": "List", "items": [*items, {"kind": "List", "items": items[1:]}]})
     assert [f.path for f in found] == ["items[0].spec.template", "items[1]", "items[2].items[0]"]
-
-
-@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
-def test_items_of_a_typed_list_get_its_kind(kind: str) -> None:
-    item = workload(kind, template=TEMPLATE) if kind != "Pod" else {"spec": SPEC}
-    item.pop("kind", None)
-    found = one({"kind": f"{kind}List", "items": [item]})
-    assert found.kind == kind
-    assert found.pod["spec"] == SPEC
-
-
-@pytest.mark.parametrize("kind", ["List", "PodList"])
-def test_empty_list_yields_nothing(kind: str) -> None:
-    assert list(pods_of({"kind": kind, "items": []})) == []
-
-
-def test_unknown_kind_is_read_by_its_template_path() -> None:
-    document = workload("Workflow", workers={"template": TEMPLATE})
-    found = one(document, "spec.workers.template")
-    assert (found.kind, found.path) == ("Workflow", "spec.workers.template")
-    assert found.pod == {"apiVersion": "v1", "kind": "Pod", **TEMPLATE}
 
 
 def test_template_path_applies_only_to_unknown_kinds() -> None:
@@ -243,3 +177,8 @@ def test_template_path_applies_only_to_unknown_kinds() -> None:
 def test_pod_without_a_name_is_found(metadata: Any, name: str, title: str) -> None:
     found = one({"kind": "Pod", "metadata": metadata, "spec": SPEC})
     assert (found.name, found.title, found.namespace) == (name, title, None)
+
+
+def test_pods_of_a_deployment_config_carry_the_labels_of_its_rollout() -> None:
+    labels = labels_of(workload("DeploymentConfig", template=TEMPLATE))
+    assert labels == {"app": "x", "deploymentconfig": "w", "deployment": "w-1"}

@@ -13,10 +13,10 @@ from tests.support.factories import (
     SETTINGS,
     container,
     decide_pod,
-    mutate_pod,
     namespace,
     pod,
     policy,
+    policy_document,
     reasons,
     view,
 )
@@ -25,7 +25,7 @@ from webhook.core.cluster.view import Namespace
 from webhook.core.policy import coverage
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_before_and_after import to_yaml
-from webhook.core.preview.pods_in_document import PassedOver
+from webhook.core.preview.pods_in_document import PassedOver, pods_of, policies_in
 from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.reasons import Reason
 
@@ -37,14 +37,6 @@ def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
     (found,) = preview_all(document, seen.policies, seen, SETTINGS, **options)
     assert isinstance(found, Preview), found
     return found
-
-
-def test_preview_is_the_decision_of_the_webhook() -> None:
-    document = pod(QUICK)
-    found = preview(document)
-    assert found.decision == decide_pod(document, SEEN).decision
-    assert found.before == document
-    assert found.after == mutate_pod(document, SEEN)
 
 
 def test_preview_leaves_the_caches_of_the_policies_unchanged(
@@ -64,22 +56,6 @@ def test_preview_leaves_the_caches_of_the_policies_unchanged(
         assert preview(document, seen, namespace="other").decision.policies == ("a",)
     assert seen.policies.coverage_for(ci, None) is before
     assert before.group.plan({}) is plan
-
-
-def test_diff_leads_from_the_received_pod_to_the_admitted_pod() -> None:
-    diff = preview(pod(QUICK)).diff
-    assert diff.startswith("--- Pod/p as it is\n+++ Pod/p as admitted\n")
-    assert "+    podsettle.dev/applied: p/postInitSleep\n" in diff
-    assert preview(pod()).diff == ""
-
-
-def test_every_pod_of_a_list_is_previewed() -> None:
-    job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod()["spec"]}}}
-    items = [pod(QUICK), {"kind": "Service"}, job]
-    found = list(preview_all({"kind": "List", "items": items}, SEEN.policies, SEEN, SETTINGS))
-    assert [(p.workload.title, len(p.operations) > 0) for p in found
-            if isinstance(p, Preview)] == [("Pod/p", True), ("Job/j", False)]  # fmt: skip
-    assert isinstance(found[1], PassedOver)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +88,6 @@ def test_preview_of_a_daemon_set_shows_no_kubelet_gate(kind: str, reason: Reason
     assert bool(found.diff) is (reason is Reason.APPLIED)
 
 
-def test_pod_selector_on_a_label_with_a_generated_value_matches_in_a_preview() -> None:
-    expression = {"key": "pod-template-hash", "operator": "DoesNotExist"}
-    seen = view(policy(podSelector={"matchExpressions": [expression]}))
-    for kind, policies in (("Deployment", ()), ("DaemonSet", ("p",))):
-        spec = {"template": {"metadata": {"labels": {"app": "x"}}, "spec": pod(QUICK)["spec"]}}
-        assert preview({"kind": kind, "spec": spec}, seen).decision.policies == policies
-
-
 def test_namespace_labels_can_be_overridden() -> None:
     ci = namespace("ci", {"podsettle.dev/enabled": "false"})
     seen = view(policy(namespaceSelector={"matchLabels": {"team": "a"}}), namespaces=[ci])
@@ -128,45 +96,6 @@ def test_namespace_labels_can_be_overridden() -> None:
     assert reasons(supposed.decision) == ["prepare: Applied"]
     assert reasons(preview(pod(QUICK), seen, namespace_labels={}).decision) == ["NoPolicy"]
     assert reasons(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
-
-
-def test_overridden_labels_include_the_namespace_name() -> None:
-    by_name = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
-    found = preview(
-        pod(QUICK), view(policy(namespaceSelector=by_name)), namespace="kube-system",
-        namespace_labels={"team": "a"},
-    )  # fmt: skip
-    assert reasons(found.decision) == ["prepare: Applied"]
-
-
-def test_unknown_kind_needs_a_template_path() -> None:
-    document = {
-        "apiVersion": "example.com/v1",
-        "kind": "Odd",
-        "spec": {"pod": {"spec": pod(QUICK)["spec"]}},
-    }
-    assert reasons(preview(document, template_path="spec.pod").decision) == ["prepare: Applied"]
-    (found,) = preview_all(document, SEEN.policies, SEEN, SETTINGS)
-    assert isinstance(found, PassedOver)
-    assert "does not know where an Odd keeps its pod template" in found.message
-
-
-def test_invalid_pod_is_previewed_unchanged() -> None:
-    found = preview(pod(QUICK | {"command": "/entrypoint"}))
-    assert reasons(found.decision) == [str(Reason.MALFORMED_POD)]
-    assert found.after == found.before
-
-
-@pytest.mark.parametrize(
-    "metadata", [..., None, {}, {"annotations": None}], ids=["absent", "null", "empty", "bare"]
-)
-def test_pod_without_metadata_is_previewed(metadata: Any) -> None:
-    document = pod(QUICK)
-    if metadata is ...:
-        del document["metadata"]
-    else:
-        document["metadata"] = metadata
-    assert preview(document).before["spec"] == document["spec"]
 
 
 @pytest.mark.parametrize(
@@ -248,13 +177,6 @@ def test_unknown_namespace_is_a_note_and_does_not_change_the_decision(invents: b
     assert labelled.decided.namespace_known
 
 
-def test_default_namespace_is_that_of_pods_that_name_none() -> None:
-    nameless = pod(QUICK)
-    del nameless["metadata"]["namespace"]
-    assert preview(nameless, default_namespace="mine").namespace == "mine"
-    assert preview(pod(QUICK), default_namespace="mine").namespace == "ci"
-
-
 def test_rendered_preview_says_which_policies_match_and_why_others_do_not() -> None:
     seen = view(
         policy("acts", priority=1),
@@ -270,16 +192,6 @@ def test_rendered_preview_says_which_policies_match_and_why_others_do_not() -> N
     assert rendered["summary"].startswith("prepare is kept alive for at least 500 ms")
 
 
-def test_rendered_outcome_links_to_its_explanation_if_the_operator_gave_an_address() -> None:
-    settings = replace(SETTINGS, docs_url="https://docs.example/why")
-    (found,) = preview_all(pod(QUICK), SEEN.policies, SEEN, settings)
-    assert isinstance(found, Preview)
-    (outcome,) = render(found).outcomes
-    assert outcome.explanation == "https://docs.example/why#applied"
-    assert outcome.meaning == Reason.APPLIED.meaning
-    assert render(preview(pod(QUICK))).outcomes[0].explanation is None
-
-
 @pytest.mark.parametrize("labels", [["a"], {"a": 5}, "text", None])
 def test_malformed_labels_are_no_error_in_a_namespace_that_is_switched_off(labels: Any) -> None:
     document = pod(QUICK)
@@ -289,9 +201,47 @@ def test_malformed_labels_are_no_error_in_a_namespace_that_is_switched_off(label
     assert [str(each.verdict) for each in rendered.policy_matches] in ([], ["NotMatched"])
 
 
-def test_malformed_pod_has_no_policy_matches() -> None:
-    document = pod(QUICK)
-    document["metadata"]["labels"] = {"a": 5}
-    found = preview(document)
-    assert reasons(found.decision) == [Reason.MALFORMED_POD]
-    assert found.decided.policy_matches == ()
+def invalid_policy(name: str) -> dict[str, Any]:
+    document = policy_document(name)
+    document["spec"]["remedies"] = {"postInitSlep": {}}
+    return document
+
+
+def test_policy_of_the_input_decides_before_any_policy_is_installed() -> None:
+    seen = view()
+    policies = seen.policies.replaced(policies_in(policy_document("new")).values())
+    (found,) = preview_all(pod(QUICK), policies, seen, SETTINGS)
+    assert isinstance(found, Preview)
+    assert reasons(found.decision) == [f"prepare: {Reason.APPLIED}"]
+    assert found.decision.policies == ("new",)
+
+
+def test_first_of_two_policies_with_one_name_counts_and_invalid_ones_are_left_out() -> None:
+    first, second = policy_document("p", priority=1), policy_document("p", priority=2)
+    items = [invalid_policy("bad"), first, {"kind": "List", "items": [second]}]
+    found = policies_in({"kind": "List", "items": items})
+    assert {name: each.spec.priority for name, each in found.items()} == {"p": 1}
+
+
+def test_policy_is_passed_over_as_an_object_without_a_pod() -> None:
+    (found,) = pods_of(policy_document("p"))
+    assert isinstance(found, PassedOver)
+    assert (found.kind, found.name, found.malformed) == ("SettlePolicy", "p", False)
+    assert found.message == "a policy: this preview uses it as if it were applied"
+
+
+def test_invalid_policy_is_malformed_with_the_path_of_its_error() -> None:
+    (found,) = pods_of({"kind": "List", "items": [invalid_policy("p")]})
+    assert isinstance(found, PassedOver)
+    assert found.malformed
+    assert found.steps == ("items", 0, "spec", "remedies", "postInitSlep")
+    assert "did you mean postInitSleep?" in found.message
+
+
+def test_every_pod_of_a_list_is_previewed() -> None:
+    job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod()["spec"]}}}
+    items = [pod(QUICK), {"kind": "Service"}, job]
+    found = list(preview_all({"kind": "List", "items": items}, SEEN.policies, SEEN, SETTINGS))
+    assert [(p.workload.title, len(p.operations) > 0) for p in found
+            if isinstance(p, Preview)] == [("Pod/p", True), ("Job/j", False)]  # fmt: skip
+    assert isinstance(found[1], PassedOver)

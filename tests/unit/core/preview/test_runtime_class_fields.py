@@ -75,11 +75,6 @@ def test_pod_that_the_api_server_refuses_is_unchanged(fields: Json, message: str
     assert found.after == found.before
 
 
-def test_overhead_may_be_written_in_another_way() -> None:
-    found = preview(pod(QUICK, runtimeClassName="kata", overhead={"cpu": "0.25"}))
-    assert found.operations
-
-
 def test_running_pod_with_the_fields_of_its_class_is_unchanged() -> None:
     running = pod(
         QUICK,

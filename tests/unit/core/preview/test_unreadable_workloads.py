@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.workloads import SPEC, TEMPLATE, custom, one, passed_over, workload
-from webhook.core.preview.pods_in_document import PassedOver, Workload, pods_of
+from tests.support.workloads import TEMPLATE, custom, passed_over, workload
+from webhook.core.preview.pods_in_document import pods_of
 
 NO_KIND = (
     " has no kind, so it is not a Kubernetes object; for a Helm chart or a Kustomize overlay, "
@@ -111,27 +111,6 @@ def test_suggested_command_contains_only_names_that_are_safe_in_a_shell(name: st
     assert passed_over(run).message.endswith("kubectl get pod -l tekton.dev/taskRun=NAME -o yaml")
 
 
-def test_items_after_an_object_without_a_pod_are_found() -> None:
-    items = [workload("Service"), workload("Job", template=TEMPLATE), {}, workload("Pod")]
-    items[3]["spec"] = SPEC
-    found = list(pods_of({"kind": "List", "items": items}))
-    assert [(type(each), each.kind) for each in found] == [
-        (PassedOver, "Service"),
-        (Workload, "Job"),
-        (PassedOver, ""),
-        (Workload, "Pod"),
-    ]
-    assert [each.steps for each in found if isinstance(each, PassedOver)] == [
-        ("items", 0),
-        ("items", 2),
-    ]
-
-
-def test_openshift_deployment_config_yields_its_pod() -> None:
-    found = one(custom("apps.openshift.io/v1", "DeploymentConfig", spec={"template": TEMPLATE}))
-    assert (found.kind, found.path) == ("DeploymentConfig", "spec.template")
-
-
 SCALED_JOB = custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template": TEMPLATE}})
 
 
@@ -181,34 +160,6 @@ def test_object_with_a_pod_template_beyond_any_path_is_unreadable(
 def test_object_without_a_pod_template_is_not_unreadable(held: dict[str, Any]) -> None:
     found = passed_over(custom("example.com/v1", "Fleet") | held)
     assert not found.malformed
-
-
-def test_template_path_of_another_kind_does_not_make_an_object_unreadable() -> None:
-    found = passed_over(custom("example.com/v1", "Fleet", spec={}), "spec.workers.template")
-    assert found.message == "spec.workers of this Fleet is missing or not a mapping"
-    assert not found.malformed
-
-
-def test_template_path_does_not_make_a_service_unreadable() -> None:
-    assert not passed_over(workload("Service"), "spec.workers.template").malformed
-    assert not passed_over(custom("tekton.dev/v1", "TaskRun"), "spec.workers.template").malformed
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        workload("Job", template={"metadata": {"labels": ["a"]}, "spec": SPEC}),
-        workload("Job", template={"metadata": {"labels": "a"}, "spec": SPEC}),
-        workload(
-            "StatefulSet",
-            template={"spec": {"volumes": ["a"]}},
-            volumeClaimTemplates=[{"metadata": {"name": "a"}}],
-        ),
-        workload("StatefulSet", template={"spec": {"volumes": 5}}, volumeClaimTemplates=[]),
-    ],
-)
-def test_malformed_template_raises_nothing(document: Any) -> None:
-    list(pods_of(document))
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text("ab", max_size=2)

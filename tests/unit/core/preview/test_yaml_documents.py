@@ -116,20 +116,6 @@ def test_key_is_a_string_in_the_form_of_json(written: str, key: str) -> None:
     assert load(f"{written}: x") == {key: "x"}
 
 
-def test_json_is_read_unchanged() -> None:
-    value = {"a": [1, 1.5, "x\n\u00e9", None, True, {"b": {}}], "c": "2026-08-22"}
-    assert load(json.dumps(value)) == value
-    assert load(json.dumps(value, indent=2, ensure_ascii=False).encode()) == value
-
-
-def test_escaped_slash_in_json_is_a_slash() -> None:
-    assert load('{"a": "b\\/c"}') == {"a": "b/c"}
-
-
-def test_block_scalars_keep_their_lines() -> None:
-    assert load("a: |\n  x\n  y\nb: >-\n  x\n  y\n") == {"a": "x\ny\n", "b": "x y"}
-
-
 def test_aliases_give_separate_copies() -> None:
     value = load("a: &x {k: [1]}\nb: *x\n")
     assert value == {"a": {"k": [1]}, "b": {"k": [1]}}
