@@ -34,16 +34,9 @@ def test_only_added_annotations_count_if_the_pod_has_none(received: dict[str, st
     assert not annotations_fit(received, {"k": "x" * LIMIT})
 
 
-def test_a_replaced_annotation_counts_once() -> None:
-    assert annotations_fit({"k": "x" * LIMIT}, {"k": ""})
-
-
 def test_nothing_is_refused_if_nothing_is_added() -> None:
     assert annotations_fit({"k": "x" * LIMIT * 2}, {})
 
 
-@given(st.integers(LIMIT // 4 - 9, LIMIT // 4))
-def test_added_annotations_count_beside_received_ones_of_four_byte_characters(length: int) -> None:
-    received, added = {"k": "😀" * length}, {"a": "😀" * 8}
-    size = 4 * length + 1 + 33
-    assert annotations_fit(received, added) is (size <= LIMIT)
+def test_a_replaced_annotation_counts_once() -> None:
+    assert annotations_fit({"k": "x" * LIMIT}, {"k": ""})

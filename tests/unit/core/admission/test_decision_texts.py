@@ -6,7 +6,6 @@ import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.response import audit_annotations_for, encode_texts, warnings_for
@@ -35,21 +34,6 @@ def test_texts_are_those_of_the_outcomes(outcomes: list[Outcome]) -> None:
     assert sorted(found.applied_pairs) == sorted(pairs)
     counted = [(each.remedy, each.reason) for each in outcomes]
     assert dict(found.reason_counts) == {pair: counted.count(pair) for pair in counted}
-
-
-def test_outcomes_that_differ_in_one_field_have_texts_of_their_own() -> None:
-    first = Outcome(Reason.APPLIED, "postInitSleep", "p", "a", changed=True)
-    others = [
-        replace(first, reason=Reason.ALREADY_SETTLED),
-        replace(first, remedy="kubeletGate"),
-        replace(first, policy="q"),
-        replace(first, container="b"),
-        replace(first, changed=False),
-        Outcome(Reason.NO_SHELL, "postInitSleep", "p", "a", message="one"),
-        Outcome(Reason.NO_SHELL, "postInitSleep", "p", "a", message="two"),
-    ]
-    found = [Decision((each,)).texts for each in (first, *others)]
-    assert all(each not in found[:index] for index, each in enumerate(found))
 
 
 def test_texts_of_any_pods_occupy_little_memory() -> None:

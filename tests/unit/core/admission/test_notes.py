@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tests.support.both_ways import admit_both_ways
 from tests.support.examples import examples
 from tests.support.factories import (
     SETTINGS,
@@ -21,14 +19,11 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
-    namespace,
     node,
     patched,
     pod,
     policy,
     reasons,
-    review,
-    runtime_class,
     view,
 )
 from tests.support.patches import NOTES, changes, without_notes
@@ -64,11 +59,6 @@ def test_settled_pod_says_what_was_done_and_what_was_left_out() -> None:
     }
     assert [each.container for each in decision.unmet] == ["plugin"]
     assert decision.applied_pairs == (("p", "postInitSleep"),)
-
-
-def test_settled_pod_without_a_warning_has_no_list_of_what_was_left_out() -> None:
-    before = pod(QUICK)
-    assert notes(before, decide(before)) == {SUMMARY: f"{DONE}."}
 
 
 def test_pod_with_nothing_but_a_warning_gets_only_the_notes() -> None:
@@ -117,31 +107,6 @@ def test_pod_that_no_mutating_policy_wants_to_change_gets_no_notes(
     assert decision.operations == ()
 
 
-@pytest.mark.parametrize("value", ["true", "postInitSleep", "nonsense"])
-def test_annotation_of_the_author_causes_no_notes(value: str) -> None:
-    before = pod(
-        container("a", "/a", restartPolicy="Always"), annotations={"podsettle.dev/skip": value}
-    )
-    decision = decide(before)
-    assert decision.operations == ()
-    assert decision.unmet == ()
-
-
-def test_policy_that_does_not_exist_causes_no_notes() -> None:
-    labels = {"podsettle.dev/policy": "gone"}
-    seen = view(policy(namespaceSelector={"matchLabels": {"x": "y"}}),
-                namespaces=[namespace("ci", labels)])  # fmt: skip
-    decision = decide_pod(pod(PLUGIN), seen)
-    assert reasons(decision) == ["PolicyNotFound"]
-    assert decision.operations == ()
-
-
-def test_policy_that_audits_is_not_in_the_notes() -> None:
-    before = pod(QUICK, PLUGIN)
-    gate = policy("gate", remedies={"kubeletGate": {}}, action="Audit")
-    assert notes(before, decide(before, SLEEP, gate)) == notes(before, decide(before))
-
-
 @pytest.mark.parametrize("mark", [APPLIED, SETTLED, SUMMARY, SKIPPED])
 def test_mark_that_does_not_name_the_unmet_remedy_does_not_prevent_the_notes(mark: str) -> None:
     before = pod(PLUGIN, annotations={mark: "x"})
@@ -170,16 +135,6 @@ def test_notes_are_rewritten_with_the_container_that_another_webhook_added() -> 
     assert notes(once, cured)[SKIPPED] == ""
 
 
-def test_container_without_a_command_that_another_webhook_adds_is_added_to_the_notes() -> None:
-    once = patched(pod(QUICK), decide(pod(QUICK)))
-    once["spec"]["initContainers"].append(PLUGIN)
-    again = decide(once)
-    assert notes(once, again) == {SUMMARY: f"{DONE};\n{LEFT}", SKIPPED: LEFT_LIST}
-    twice = patched(once, again)
-    twice["spec"]["initContainers"].append(container("late"))
-    assert notes(twice, decide(twice))[SKIPPED] == f"{LEFT_LIST},late/postInitSleep=NoCommand"
-
-
 @pytest.mark.parametrize("init", [QUICK, container("other", "/other", restartPolicy="Always")])
 def test_pod_that_a_version_without_notes_settled_gets_them_once(init: Json) -> None:
     before = pod(init, PLUGIN)
@@ -202,12 +157,6 @@ def test_entries_of_another_version_stay_beside_those_of_this_one() -> None:
         SKIPPED: f"{OTHER_ENTRY},{WHOLE_POD},{LEFT_LIST}",
     }
     assert decide(patched(before, decision)).operations == ()
-
-
-def test_remedy_whose_reason_changes_has_one_entry() -> None:
-    # As after a call that put the pod under another class: the conflict is now a preset field.
-    entry = LEFT_LIST.partition("=")[0] + "=RuntimeClassConflict"
-    assert decide(pod(PLUGIN, annotations={SKIPPED: entry})).operations == ()
 
 
 @pytest.mark.parametrize(
@@ -272,29 +221,6 @@ def test_replicas_that_give_other_reasons_stop_changing_the_notes(
     assert not changed
 
 
-def test_list_stays_while_nothing_else_changes_and_the_wish_is_met() -> None:
-    once = patched(pod(PLUGIN), decide(pod(PLUGIN)))
-    once["spec"]["initContainers"][0]["restartPolicy"] = "Always"
-    again = decide(once)
-    assert again.unmet == ()
-    assert again.operations == ()
-
-
-def test_field_that_applied_alone_claims_is_not_said_to_come_from_a_policy() -> None:
-    fast = policy("q", remedies={"runtimeClass": {"name": "fast"}})
-    before = pod(QUICK, annotations={APPLIED: "q/runtimeClass"}, runtimeClassName="fast")
-    decision = decide_pod(before, view(SLEEP, fast, classes=[runtime_class("fast")]))
-    assert notes(before, decision)[SUMMARY] == (
-        f"The pod is already put under RuntimeClass fast;\n{DONE}."
-    )
-
-
-def test_text_of_received_notes_is_not_part_of_the_cached_decision() -> None:
-    texts = [{SUMMARY: text, SKIPPED: text} for text in ("", "a", "b" * 100_000)]
-    decisions = [decide(pod(QUICK, PLUGIN, annotations=each)) for each in texts]
-    assert decisions[0] == decisions[1] == decisions[2]
-
-
 LIMIT = 256 * 1024
 
 
@@ -311,27 +237,3 @@ def test_pod_without_space_for_the_notes_gets_its_remedy() -> None:
     assert patched(before, decision)["metadata"]["annotations"].keys() == {"full", APPLIED, SETTLED}
     full = pod(QUICK, PLUGIN, annotations={"full": "x" * (LIMIT - 50)})
     assert reasons(decide(full)) == ["AnnotationsFull"]
-
-
-@pytest.mark.parametrize("spare", [*range(100, 700, 25), *range(700, 2_200, 250)])
-def test_pod_with_little_space_is_changed_by_the_first_call_only(spare: int) -> None:
-    """The second call has fewer words to say about a remedy without effect."""
-    relabel = policy("q", remedies={"skipSELinuxRelabel": {"runtimeClassName": "fast"}})
-    seen = view(SLEEP, relabel, classes=[runtime_class("fast")])
-    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    before = pod(PLUGIN, annotations={"full": "x" * (LIMIT - spare)}, volumes=[claim])
-    first = decide_pod(before, seen)
-    assert decide_pod(patched(before, first), seen).operations == ()
-
-
-def test_answer_for_many_containers_has_one_warning_and_only_notes() -> None:
-    document = pod(*(container(f"c{n}") for n in range(40)))
-    answer = admit_both_ways(json.dumps(review(document)).encode(), view(SLEEP), SETTINGS)
-    decided = Decided(answer.decision)
-    assert changes(decided) == []
-    (warning,) = json.loads(answer.body)["response"]["warnings"]
-    assert "c0, c1, c2 and 37 more" in warning
-    assert len(warning) <= 256
-    assert notes(document, decided)[SUMMARY] == (
-        "c0, c1, c2 and 37 more were left as they are: NoCommand."
-    )

@@ -45,22 +45,6 @@ def test_a_warning_for_many_containers_names_three_and_counts_the_rest() -> None
     assert warning.startswith("podsettle: postInitSleep: NoCommand: c0, c1, c2 and 37 more: ")
 
 
-def test_a_warning_for_three_containers_names_all_three() -> None:
-    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", name) for name in "abc")
-    (warning,) = warnings_for(outcomes)
-    assert warning.startswith("podsettle: postInitSleep: NoCommand: a, b, c: ")
-
-
-def test_each_reason_of_each_remedy_has_its_own_warning() -> None:
-    outcomes = (
-        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a"),
-        Outcome(Reason.NO_SHELL, "postInitSleep", "p", "b"),
-        Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p"),
-        Outcome(Reason.RUNTIME_CLASS_MISSING, "skipSELinuxRelabel", "p"),
-    )
-    assert len(warnings_for(outcomes)) == 4
-
-
 SUBJECT = "podsettle: postInitSleep: NoCommand: a: "
 
 
@@ -75,14 +59,6 @@ def test_a_long_warning_is_cut_to_256_characters(length: int) -> None:
         assert warning == SUBJECT + (message or "m")
 
 
-def test_a_warning_with_long_container_names_is_cut_to_256_characters() -> None:
-    outcomes = tuple(
-        Outcome(Reason.NO_COMMAND, "skipSELinuxRelabel", "p", "n" * 63) for _ in range(9)
-    )
-    (warning,) = warnings_for(outcomes)
-    assert len(warning) == 256
-
-
 def test_audit_annotations_list_applied_and_skipped_remedies() -> None:
     outcomes = (
         Outcome(Reason.APPLIED, "postInitSleep", "p", "a", changed=True),
@@ -94,11 +70,6 @@ def test_audit_annotations_list_applied_and_skipped_remedies() -> None:
         "applied": "p/postInitSleep[a]=Applied q/skipSELinuxRelabel=UnstableSELinuxLevel",
         "skipped": "p/postInitSleep[b]=NoCommand NoPolicy",
     }
-
-
-def test_an_empty_decision_has_no_warnings_and_no_audit_annotations() -> None:
-    assert audit_annotations_for(()) == {}
-    assert warnings_for(()) == []
 
 
 def test_warnings_and_audit_annotations_are_bounded() -> None:
@@ -123,3 +94,9 @@ def test_names_and_messages_of_a_client_are_bounded_as_json() -> None:
     assert len(json.dumps(warnings_for(outcomes))) <= 4_200
     skipped = audit_annotations_for(outcomes)["skipped"]
     assert skipped.split(" ")[:2] == ["p/postInitSleep[?]=NoCommand"] * 2
+
+
+def test_a_warning_for_three_containers_names_all_three() -> None:
+    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", name) for name in "abc")
+    (warning,) = warnings_for(outcomes)
+    assert warning.startswith("podsettle: postInitSleep: NoCommand: a, b, c: ")

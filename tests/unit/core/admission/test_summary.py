@@ -137,10 +137,6 @@ def test_summaries_of_any_pods_occupy_little_memory() -> None:
     assert used_bytes < 2 * 1024 * 1024
 
 
-def test_summary_ends_with_the_address_of_the_explanation() -> None:
-    assert summary(slept("a"), url=URL) == f"a is {ALIVE}, by policy tekton.\nWhy: {URL}"
-
-
 def test_remedies_of_earlier_calls_are_in_the_summary() -> None:
     settled = slept("a", reason=Reason.ALREADY_SETTLED)
     both = [*settled, *slept("b")]
