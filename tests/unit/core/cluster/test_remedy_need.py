@@ -62,13 +62,6 @@ def test_nodes_with_a_defect_of_the_kubelet_are_named_with_its_release() -> None
     )
 
 
-def test_node_that_reports_no_runtime_is_named_as_such() -> None:
-    slow = defect(entry("1.22.0", newest="1.36.0"), entry(component="any runtime"))
-    found = remedy_need("postInitSleep", nodes(""), [slow])
-    assert found is not None
-    assert found.message.endswith(": n0 (no runtime reported)")
-
-
 def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:
     assert remedy_need("postInitSleep", nodes(NEW, LATER), [crio()]) == Need(
         "False",
@@ -143,11 +136,3 @@ def test_remedy_that_no_release_makes_unnecessary_has_no_answer(
 ) -> None:
     assert remedy_need(remedy, nodes(NEW), defects) is None
     assert remedy_need(remedy, (), defects) is None
-
-
-def test_need_without_nodes_is_unknown() -> None:
-    assert remedy_need("postInitSleep", (), [crio()], " of RuntimeClass x") == (
-        "Unknown",
-        "NoNodes",
-        "no node of RuntimeClass x is known",
-    )

@@ -152,21 +152,6 @@ def test_runtime_that_is_listed_by_name_does_not_count_as_any_runtime() -> None:
     ]
 
 
-def test_runtime_that_is_not_listed_is_not_affected() -> None:
-    listed = defect(entry(component="containerd"))
-    assert listed.status_on(*software("containerd://2.1.0")) is AFFECTED
-    assert listed.status_on(*software("cri-o://1.33.0")) is FIXED
-    assert listed.status_on(*software("")) is FIXED
-
-
-def test_kubelet_defect_depends_on_the_kubelet_alone() -> None:
-    found = defect(entry(component="kubelet", since="1.37.0"))
-    for runtime in ("cri-o://1.37.0", "containerd://2.1.0", ""):
-        assert found.status_on(*software(runtime, "v1.37.0")) is AFFECTED
-        assert found.status_on(*software(runtime, "v1.36.9")) is FIXED
-        assert found.status_on(*software(runtime, "")) is AFFECTED
-
-
 @pytest.mark.parametrize(
     ("runtime", "kubelet", "expected"),
     [
