@@ -703,6 +703,10 @@ TIMEOUT = (
         ("FailedCreatePodSandBox", "Failed to create pod sandbox: plugin type=x failed (add)"),
         ("FailedPrepareDynamicResources", "Failed to prepare dynamic resources: no plugin"),
         ("NetworkNotReady", "network is not ready: container runtime network not ready"),
+        ("FailedCreatePodContainer", "unable to ensure pod container exists: no space left"),
+        ("Failed", "error making pod data directories: mkdir pods/x: no space left on device"),
+        ("VolumePermissionChangeInProgress", "Setting volume ownership for uid/volumes/"
+         "kubernetes.io~empty-dir/cache is taking longer than expected"),
     ],
 )  # fmt: skip
 def test_event_that_names_another_cause_ends_an_uncertain_finding_about_owners(
@@ -721,6 +725,8 @@ def test_event_that_names_another_cause_ends_an_uncertain_finding_about_owners(
     [
         'MountVolume.SetUp failed for volume "kube-api-access" : failed to sync configmap cache: '
         "timed out waiting for the condition",
+        'MountVolume.SetUp failed for volume "kube-api-access" : object "ci"/"kube-root-ca.crt" '
+        "not registered",
         'MountVolume.SetUp failed for volume "pvc-1" : applyFSGroup failed for vol 1: stale handle',
     ],
 )
@@ -731,6 +737,17 @@ def test_event_of_a_passing_failure_neither_shows_nor_ends_a_finding_about_owner
     assert judge(replace(plant_named("fs-group"), events=(passing,))) == []
     (found,) = judge(replace(plant_named("slow-mount"), events=(passing,)))
     assert found.certainty is Certainty.POSSIBLE
+
+
+@pytest.mark.parametrize(("started", "restarts", "found"), [(463, 0, 0), (470, 1, 0), (464, 0, 1)])
+def test_sandbox_that_is_not_the_first_one_shows_no_slow_mount(
+    started: int, restarts: int, found: int
+) -> None:
+    # A node was restarted, or its kubelet was upgraded to one that writes the condition.
+    plant = plant_named("slow-mount")
+    container = planted_symptoms.running("main", started, restarts)
+    status = {**plant.status, "containerStatuses": [container]}
+    assert len(judge(replace(plant, status=status))) == found
 
 
 @pytest.mark.parametrize(("seconds", "found"), [(119, 0), (120, 1)])

@@ -100,6 +100,13 @@ class Case(NamedTuple):
             if volume.persistent_volume_claim is not None or volume.ephemeral is not None
         }
 
+    @property
+    def first_start(self) -> datetime | None:
+        """The earliest start of a container that the status still has."""
+        states = (state for _, each in self.statuses for state in (each.state, each.last_state))
+        starts = (state.started_at for state in states if state is not None)
+        return min((each for each in starts if each and self.is_plausible(each)), default=None)
+
     def is_plausible(self, time: datetime) -> bool:
         """Return whether something can have happened to the pod at a time.
 

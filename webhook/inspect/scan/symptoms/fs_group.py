@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 
+from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Sign
 from webhook.inspect.findings import Certainty, Finding
 from webhook.inspect.scan.symptoms.base import Case, event_evidence, symptom_of
 
 _MIN_MOUNT_TIME = timedelta(seconds=120)
 """To attach and mount a volume takes seconds. The kubelet reports a timeout after two minutes."""
+_IN_PROGRESS = next(each.signs[0] for each in DEFECTS if each.id == "fsgroup-ownership-walk")
 _UNMOUNTED = "unmounted volumes="
 _VOLUMES = re.compile(r"(unmounted|unattached|failed to process) volumes=\[([^\]]*)\]")
 _OTHER_CAUSES = tuple(
@@ -20,11 +22,15 @@ _OTHER_CAUSES = tuple(
         ("FailedAttachVolume", (), ()),
         ("FailedMapVolume", (), ()),
         ("FailedCreatePodSandBox", (), ()),
+        ("FailedPodSandBoxStatus", (), ()),
         ("FailedPrepareDynamicResources", (), ()),
         ("NetworkNotReady", (), ()),
+        ("FailedCreatePodContainer", (), ()),
+        ("Failed", ("error making pod data directories",), ()),
         # The kubelet's cache is filled soon, and applyFSGroup is the change of owners itself.
-        ("FailedMount", (), (_UNMOUNTED, "failed to sync", "applyFSGroup")),
+        ("FailedMount", (), (_UNMOUNTED, "failed to sync", "not registered", "applyFSGroup")),
         ("FailedMount", (_UNMOUNTED,), ("timed out waiting", "context deadline exceeded")),
+        *((_IN_PROGRESS.reason, (kind,), ()) for kind in _IN_PROGRESS.lacks),
     )
 )
 """What else delays a pod before its sandbox is ready (kubernetes `pkg/kubelet/events/event.go`)."""
@@ -63,6 +69,9 @@ def find(case: Case) -> Iterator[Finding]:
     begin, end = scheduled.last_transition_time, ready.last_transition_time
     if begin is None or end is None or end - begin < _MIN_MOUNT_TIME:
         return
+    has_restarted = any(each.restart_count for _, each in case.statuses)
+    if has_restarted or (case.first_start or end) < end:
+        return  # The sandbox is not the pod's first one, as after a restart of the node.
     seconds = round((end - begin).total_seconds())
     field = "status.conditions[PodReadyToStartContainers].lastTransitionTime"
     evidence = (case.evidence(field, f"{seconds} s after PodScheduled", end), settings)

@@ -74,7 +74,7 @@ def find(case: Case) -> Iterator[Finding]:
     certificate = case.facts.first_certificates.get(pod.spec.node_name or "")
     if certificate is None:
         return
-    started = _first_start(case)
+    started = case.first_start
     approved = certificate.approved_at
     if started is None or (approved is not None and approved <= started):
         return
@@ -109,19 +109,6 @@ def find(case: Case) -> Iterator[Finding]:
         ),
     )
     yield case.finding(certainty, sentence, evidence, started)
-
-
-def _first_start(case: Case) -> datetime | None:
-    """Return the earliest start of a container that the status still has."""
-    starts = [
-        started
-        for _, each in case.statuses
-        for state in (each.state, each.last_state)
-        if state is not None
-        and (started := state.started_at) is not None
-        and case.is_plausible(started)
-    ]
-    return min(starts, default=None)
 
 
 SYMPTOM = symptom_of(
