@@ -562,6 +562,15 @@ def test_request_of_an_earlier_node_of_the_same_name_is_ignored() -> None:
     assert first_certificates([earlier, pending], NODE_CREATED, NOW)[NEW].approved_at is None
 
 
+def test_approval_of_a_request_that_the_signer_failed_gives_no_certificate() -> None:
+    failed, second = signing_request(NEW), signing_request(NEW, created=NOW + timedelta(minutes=5))
+    conditions = [*(failed.status.conditions or ()), Condition(type="Failed", status="True")]
+    failed = msgspec.structs.replace(failed, status=Status(conditions))
+    assert first_certificates([failed], NODE_CREATED, NOW)[NEW].approved_at is None
+    found = first_certificates([failed, second], NODE_CREATED, NOW)[NEW]
+    assert found.approved_at == NOW + timedelta(minutes=5) + planted_symptoms.APPROVAL_DELAY
+
+
 def test_approval_without_a_time_is_not_known() -> None:
     request = signing_request(NEW)
     approved = request.status.condition("Approved")

@@ -57,7 +57,9 @@ def first_certificates(
         approvals = [
             (approval.last_transition_time or approval.last_update_time, request.metadata.name)
             for _, request in found
+            # The signer issues no certificate for a request that failed.
             if (approval := request.status.condition("Approved")) is not None
+            and request.status.condition("Failed") is None
         ]
         times = [(time, name) for time, name in approvals if time is not None]
         if times:
