@@ -69,8 +69,9 @@ def next_pod_document(
     pod: dict[str, Any] = copy_value(document)
     metadata, spec = pod["metadata"], pod["spec"]
     labels = labels_at_creation(metadata.pop("labels", None), metadata.pop("managedFields", None))
-    if labels:
-        metadata["labels"] = labels
+    # The creator of a pod seldom knows its node.
+    if of_any := {key: text for key, text in labels.items() if text != spec.get("nodeName")}:
+        metadata["labels"] = of_any
     _remove_additions_of_class(spec, runtime_classes)
     annotations = metadata.pop("annotations", None) or {}
     applied = {remedy for _, remedy in parse_applied(annotations)}
@@ -87,12 +88,12 @@ def labels_at_creation(labels: Mapping[str, str] | None, managed_fields: Any) ->
     """Return the labels that a pod had at its creation, as far as it is known.
 
     `managed_fields` is `metadata.managedFields`, which kubectl leaves out of its output. The first
-    manager that set containers created the pod.
+    manager that set containers created the pod. It did not resize them, which has a subresource.
     """
     owned = None
     with suppress(AttributeError, TypeError):  # A dump may have any value here.
         entries = sorted(managed_fields or (), key=lambda entry: str(entry.get("time")))
-        fields = (entry.get("fieldsV1") or {} for entry in entries)
+        fields = (x.get("fieldsV1") or {} for x in entries if not x.get("subresource"))
         created = next((each for each in fields if "f:containers" in each.get("f:spec", {})), None)
         owned = created and created.get("f:metadata", {}).get("f:labels", {}).keys()
     return {

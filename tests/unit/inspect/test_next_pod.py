@@ -134,6 +134,7 @@ LATER = [
     managed(["role"], "2026-11-22T09:59:00Z"),
     managed(["role"], "2026-11-22T11:00:00Z", CONTAINERS),
 ]
+RESIZED: Json = {"subresource": "resize", "fieldsV1": {"f:spec": CONTAINERS}}
 
 
 @pytest.mark.parametrize(
@@ -148,13 +149,15 @@ LATER = [
         ({"workflows.argoproj.io/completed": "true"}, None, None),
         ({"spark-exec-inactive": "true", "airflow_executor_done": "True"}, None, None),
         (None, [CREATED], None),
+        ({"app": "ci", "kubevirt.io/nodeName": "node-1"}, None, {"app": "ci"}),
+        ({"app": "ci"}, [{**LATER[0], **RESIZED}, CREATED], {"app": "ci"}),
     ],
 )
 def test_next_pod_has_only_the_labels_that_the_pod_had_at_its_creation(
     labels: dict[str, str] | None, managed_fields: object, kept: dict[str, str] | None
 ) -> None:
     metadata: Json = {"name": "a", "labels": labels, "managedFields": managed_fields}
-    document = {**POD, "metadata": metadata}
+    document = {**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "node-1"}}
     assert next_pod(live(document), {}).labels == kept
     found = next_pod_document(document, {})["metadata"]
     assert found.get("labels") == kept

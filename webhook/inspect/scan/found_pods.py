@@ -44,12 +44,14 @@ _encode = msgspec.json.Encoder().encode
 
 _CHANGING_KEY = re.compile(
     r"(.*[-_./])?(chart|commit|digest|generation|hash|index|instance-id|rev|revision|sha|uid|version)"
+    r"|(.*[-_./])?(active|completed?|done|failed|finished|initialized|(instance-?)?role|leader"
+    r"|master|phase|primary|ready|sealed|standby|state|status|succeeded)"
     r"|(batch\.kubernetes\.io/)?job-name|statefulset\.kubernetes\.io/pod-name",
-    re.ASCII,
+    re.ASCII | re.IGNORECASE,
 )
-"""The keys of labels that controllers add, such as `pod-template-hash`, and that change with a
-release. Pods of a later revision, run or release have other values, so that a policy would no
-longer cover the workload."""
+"""The keys of labels that controllers add, such as `pod-template-hash`, that change with a release,
+or with what a pod does, as Vault's `vault-active` and CloudNativePG's `cnpg.io/instanceRole`. Later
+pods have other values, or none, so that a policy would no longer cover the workload."""
 _PREFERRED_LABELS = (
     "app.kubernetes.io/name",
     "app",

@@ -808,6 +808,8 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
             *("rollouts-pod-template-hash", "apps.kruise.io/cloneset-instance-id"),
             *("airflow_version", "spark-version", "istio.io/rev", "chart", "git-commit"),
             "leaderworkerset.sigs.k8s.io/template-revision-hash",
+            *("vault-active", "vault-sealed", "cnpg.io/instanceRole", "role", "ci.example/status"),
+            *("my-operator/finished", "node-master", "example.com/phase"),
         )
     },
     **{
