@@ -10,6 +10,14 @@ def client_context() -> ssl.SSLContext:
 
     It verifies the certificate's chain, host name and dates. It trusts the CAs of the operating
     system, or the CAs in the file that the environment variable SSL_CERT_FILE names.
+    """
+    context = ssl.create_default_context()
+    verify_as_kubectl(context)
+    return context
+
+
+def verify_as_kubectl(context: ssl.SSLContext) -> None:
+    """Make a context accept the CA certificates that kubectl accepts.
 
     Python 3.13 and later set VERIFY_X509_STRICT by default. Go clients have no equivalent check.
     The flag rejects CAs without key identifiers, such as those of EKS clusters created on
@@ -17,7 +25,5 @@ def client_context() -> ssl.SSLContext:
     creates. Before 3.13, Python does not trust a CA that another CA issued unless it has that one
     too. Go does.
     """
-    context = ssl.create_default_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return context

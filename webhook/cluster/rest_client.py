@@ -12,6 +12,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
+from webhook.client_tls_context import verify_as_kubectl
 from webhook.dns_resolver import ThreadResolver
 from webhook.kubeconfig.access import Access
 from webhook.kubeconfig.credentials import basic
@@ -48,14 +49,10 @@ class RestClient(RESTClientObject):
             # Proxy-Authorization.
             authorization = basic(proxy.user, proxy.password or "")
             configuration.proxy_headers = {"Authorization": authorization}
-        # kubectl accepts CAs that VERIFY_X509_STRICT rejects; see `webhook.client_tls_context`.
-        configuration.disable_strict_ssl_verification = True
         # aiohttp would take credentials from a netrc file, and proxies without their exceptions.
         configuration.client_session_kwargs = {"trust_env": False}
         super().__init__(configuration)
-        # kubectl trusts each certificate of the bundle, also one that another CA issued. Python
-        # does so since 3.13.
-        self.ssl_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        verify_as_kubectl(self.ssl_context)
         if identity.certificate:
             load_pem(self.ssl_context, identity.certificate, identity.key)
 
@@ -79,9 +76,9 @@ def _valid_certificates(bundle: str) -> str:
 
     Python would refuse the whole bundle. One without any valid certificate is returned as it is.
     """
-    valid = []
+    valid, context = [], ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for block in _CERTIFICATE.findall(bundle):
         with suppress(ssl.SSLError):
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=block)
+            context.load_verify_locations(cadata=block)
             valid.append(block)
     return "\n".join(valid) or bundle
