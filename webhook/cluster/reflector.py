@@ -23,7 +23,6 @@ import logging
 import math
 import random
 import re
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
@@ -129,6 +128,8 @@ class Reflector(Generic[T]):
         self._not_found_hint = not_found_hint
         self._limits = limits
         self._resource_version: str | None = None
+        self._answered_at = math.inf
+        """When the watch of this attempt was answered."""
 
     def add(self, name: str, value: T, version: str) -> bool:
         """Add an object that a request beside the watch has read. Return whether it still exists.
@@ -158,7 +159,7 @@ class Reflector(Generic[T]):
         backoff = _MIN_BACKOFF_SECONDS
         now = asyncio.get_running_loop().time
         while True:
-            attempt_started_at = now()
+            self._answered_at = math.inf
             try:
                 if self._resource_version is None:
                     await self._list()
@@ -177,8 +178,9 @@ class Reflector(Generic[T]):
                     effect = "the last state stays in force" if synced else "not ready"
                     log.warning("watch %s: %s; %s", self._path, problem, effect)
                 self.connected, self.problem = False, problem
-            # An attempt that ends after this time, or after a silence, did not end immediately.
-            if now() - attempt_started_at > min(backoff, self._limits.silent_seconds):
+            # A watch that ends after this time, or after a silence, did not end immediately. A list
+            # or an error that takes long is no reason to try again soon.
+            if now() - self._answered_at > min(backoff, self._limits.silent_seconds):
                 backoff = _MIN_BACKOFF_SECONDS
             # Without jitter, all replicas would reconnect at the same moment.
             await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
@@ -218,13 +220,13 @@ class Reflector(Generic[T]):
             **self._field_selector,
         }
         path = f"{self._path}?{urlencode(query)}"
-        answered_at = math.inf
+        now = asyncio.get_running_loop().time
         try:
             async with self._server.watch(
                 path, self._accept(""), seconds + 10, self._limits
             ) as lines:
                 self._mark_connected()
-                answered_at = time.monotonic()
+                self._answered_at = now()
                 async for line in lines:
                     self._apply_event(_decode_event(line))
         except ApiError as error:
@@ -233,7 +235,7 @@ class Reflector(Generic[T]):
             # The same line would come again. A list continues behind it.
             raise _Gone from None
         except Unreachable as error:
-            if time.monotonic() - answered_at < self._limits.stable_seconds:
+            if now() - self._answered_at < self._limits.stable_seconds:
                 raise
             log.debug("watch %s: interrupted: %s; watching again", self._path, error)
         except msgspec.ValidationError as error:

@@ -37,23 +37,32 @@ ATTEMPTS = 12
 class EndingApiServer:
     """An API server whose lists and watches end as a test says. It counts watches and lists."""
 
-    def __init__(self, ending: Ending, seconds: float = 0.0, *, lists_fail: bool = False) -> None:
+    def __init__(
+        self,
+        ending: Ending,
+        seconds: float = 0.0,
+        *,
+        lists_fail: bool = False,
+        answer_seconds: float = 0.0,
+    ) -> None:
         self.requests = 0
         self.enough = asyncio.Event()
         self._ending = ending
         self._seconds = seconds
         self._lists_fail = lists_fail
+        self._answer_seconds = answer_seconds
 
     async def _count(self) -> None:
         self.requests += 1
         if self.requests == ATTEMPTS:
             self.enough.set()
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._answer_seconds)
 
     async def pages(self, *_arguments: Any) -> AsyncIterator[Any]:
         if self._lists_fail:
             await self._count()
             raise ApiError(410, "the continue parameter is too old")
+        await asyncio.sleep(self._answer_seconds)
         yield decode_page(b'{"metadata":{"resourceVersion":"1"},"items":[]}')
 
     @asynccontextmanager
@@ -88,10 +97,13 @@ async def seconds_of_attempts(server: EndingApiServer) -> float:
 
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-def test_pauses_grow_while_each_watch_ends_at_once(ending: Ending) -> None:
+@pytest.mark.parametrize("answer_seconds", [0.0, 5.0], ids=["quick", "slow"])
+def test_pauses_grow_while_each_watch_ends_at_once(ending: Ending, answer_seconds: float) -> None:
     async def test() -> None:
+        server = EndingApiServer(ending, answer_seconds=answer_seconds)
+        waiting = 2 * ATTEMPTS * answer_seconds
         # The pauses are 0.2, 0.4, ..., 25.6 and then 30 s, or half of that.
-        assert await seconds_of_attempts(EndingApiServer(ending)) > 60
+        assert await seconds_of_attempts(server) > waiting + 60
 
     run(test())
 
