@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from webhook.tls.context import server_context
 from webhook.tls.load_pem import load_pem
@@ -70,12 +72,12 @@ class CertificateDirectory:
         try:
             load_pem(context, files.certificate, files.key)
         except ssl.SSLError as error:
-            # The certificate itself has been read, so any other error is one of the key.
-            is_other_key = (error.reason or "").endswith("_MISMATCH")
-            problem = f"not the private key of {self.certificate.name}"
+            # OpenSSL does not say which of the files it refuses.
+            problem = self._problem_of_key(certificate, files.key)
+            wrong = f"{self.key}: {problem}" if problem else f"{self.certificate}: {error}"
             raise CertificateError(
-                f"{self.key}: {problem if is_other_key else 'not a PEM private key'}; remove both "
-                f"and create new ones with: podsettle certs --certs-dir {self.path}"
+                f"{wrong}; remove both and create new ones with: podsettle certs --certs-dir "
+                f"{self.path}"
             ) from None
         return certificate
 
@@ -97,6 +99,17 @@ class CertificateDirectory:
                 f"{self.certificate}: {error.strerror}; "
                 f"create one with: podsettle certs --certs-dir {self.path}"
             ) from None
+
+    def _problem_of_key(self, certificate: x509.Certificate, key_pem: bytes) -> str:
+        """Return why a key is not that of a certificate. Empty if it is."""
+        try:
+            key = load_pem_private_key(key_pem, None)
+        except TypeError:
+            return "the private key has a password"
+        except (ValueError, UnsupportedAlgorithm):
+            return "not a PEM private key"
+        is_its_key = key.public_key() == certificate.public_key()
+        return "" if is_its_key else f"not the private key of {self.certificate.name}"
 
     def _parse(self, certificate: bytes) -> x509.Certificate:
         try:

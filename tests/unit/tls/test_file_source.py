@@ -12,6 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from tests.support.stepped_loop import SteppedLoop
 from webhook.tls.authority import fingerprint
@@ -103,6 +113,8 @@ def test_the_error_of_a_missing_certificate_names_the_command(
     [
         (None, "No such file or directory"),
         ("no key", "not a PEM private key"),
+        ("encrypted", "the private key has a password"),
+        ("of another type", "not the private key of tls.crt"),
         ("other", "not the private key of tls.crt"),
     ],
 )
@@ -116,8 +128,16 @@ def test_unusable_key_is_reported_with_its_problem_and_the_command(
         other = CertificateDirectory(tmp_path / "other")
         ensure_development_certificates(other)
         directory.key.write_bytes(other.key.read_bytes())
-    else:
+    elif key == "no key":
         directory.key.write_text(key)
+    else:
+        secret: KeySerializationEncryption = NoEncryption()
+        private: PrivateKeyTypes = ed25519.Ed25519PrivateKey.generate()
+        if key == "encrypted":
+            private = load_pem_private_key(directory.key.read_bytes(), None)
+            secret = BestAvailableEncryption(b"secret")
+        pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
+        directory.key.write_bytes(pem)
     with pytest.raises(CertificateError) as error:
         directory.ssl_context()
     assert str(error.value).startswith(f"{directory.key}: {problem}; ")
@@ -153,6 +173,17 @@ def write(directory: CertificateDirectory, life: timedelta, now: datetime = NOW)
     directory.key.write_bytes(leaf.key_pem)
     directory.certificate.write_bytes(leaf.certificate_pem)
     return ca.certificate_pem
+
+
+def test_certificate_that_openssl_refuses_is_named_instead_of_its_key(
+    directory: CertificateDirectory,
+) -> None:
+    ensure_development_certificates(directory)
+    chain = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    directory.certificate.write_bytes(directory.certificate.read_bytes() + chain)
+    with pytest.raises(CertificateError) as error:
+        directory.ssl_context()
+    assert str(error.value).startswith(f"{directory.certificate}: [PEM]")
 
 
 async def test_new_files_are_served_without_a_restart(
