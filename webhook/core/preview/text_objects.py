@@ -199,7 +199,11 @@ class _JsonList:
     def _lines(self) -> list[int]:
         # The value of `items` as it is in the text. Only its bracket stands before an item.
         members = msgspec.json.decode(self._text, type=dict[str, msgspec.Raw])
-        end, counted, lines = self._text.find(bytes(members["items"])) + 1, 0, [1]
+        end, counted, lines = 0, 0, [1]
+        for name, value in members.items():  # One in front may have the same value inside.
+            end = self._text.find(bytes(value), end) + (1 if name == "items" else len(value))
+            if name == "items":
+                break
         for raw in self.items:
             begin = end + len(_SEPARATOR.match(self._text, end)[0])  # type: ignore[index]
             lines.append(lines[-1] + self._text.count(b"\n", counted, begin))

@@ -72,13 +72,14 @@ OTHER_MEMBERS = st.sampled_from(
         *('"items\\"":[]', '"a":"["'),
     ]
 )
+OTHERS = st.lists(OTHER_MEMBERS, unique_by=lambda member: member.partition(":")[0])
 
 
 @st.composite
 def lists_with_lines(draw: st.DrawFn) -> tuple[str, list[int]]:
     """Return a List in JSON, and the line of each item. Items are often equal."""
     text, lines = draw(SPACE) + "{", []
-    members = draw(st.permutations(["items", '"kind":"List"', *draw(st.lists(OTHER_MEMBERS))]))
+    members = draw(st.permutations(["items", '"kind":"List"', *draw(OTHERS)]))
     for number, member in enumerate(members):
         text += draw(SPACE) + "," * (number > 0) + draw(SPACE)
         if member != "items":
@@ -96,6 +97,10 @@ def lists_with_lines(draw: st.DrawFn) -> tuple[str, list[int]]:
 
 @given(lists_with_lines(), st.randoms())
 @example(('{"items":[{"kind":"Pod"},\n{"kind":"Pod"}],"kind":"List"}', [1, 2]), Random(0))
+@example(
+    ('{"metadata":{"items":[{"kind":"Pod"}]},\n"items":[{"kind":"Pod"}],"kind":"List"}', [2]),
+    Random(0),
+)
 def test_each_item_of_a_list_in_json_has_its_own_line(
     written: tuple[str, list[int]], random: Random
 ) -> None:
