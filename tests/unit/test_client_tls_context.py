@@ -63,7 +63,7 @@ async def server_with(certificate: Issued) -> AsyncIterator[str]:
     """The address of a server that answers 404 in JSON to all requests."""
 
     async def answer(_request: web.Request) -> web.Response:
-        return web.json_response({"message": "answered"}, status=404)
+        return web.json_response({"kind": "Status", "message": "answered"}, status=404)
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure(context)

@@ -28,6 +28,7 @@ from webhook.cluster.errors import (
     TooLargeError,
     Unreachable,
     describe,
+    is_of_api_server,
     status_message,
 )
 from webhook.cluster.own_pod import in_cluster
@@ -284,8 +285,16 @@ class ApiServer:
         )
 
     async def _checked(self, response: aiohttp.ClientResponse, request: str) -> bytes:
-        """Return the body of a response. Raises ApiError if its status is an error."""
+        """Return the body of a response. Raises ApiError if its status is an error.
+
+        Raises Unreachable if another program says that an object is missing or forbidden.
+        """
         content = await self._read(response, request)
+        if response.status in (403, 404) and not is_of_api_server(content):
+            error = f"{response.status}: {status_message(content)}"
+            raise Unreachable(
+                f"{request}: {error}; the response has no kind; is {self.url} an API server?"
+            )
         if response.status >= 300:
             raise ApiError(response.status, status_message(content))
         return content

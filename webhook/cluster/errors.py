@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 
 import aiohttp
 import msgspec
@@ -46,6 +47,8 @@ def describe(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         # aiohttp's own message looks like an HTTP status 400.
         return "the response is incomplete"
+    if isinstance(error, aiohttp.TooManyRedirects):
+        return "too many redirects"
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     return str(error) or type(error).__name__
@@ -60,6 +63,16 @@ def status_message(content: bytes) -> str:
     return _shortened(
         str(status.get("message", status)) if isinstance(status, Mapping) else str(status)
     )
+
+
+def is_of_api_server(content: bytes) -> bool:
+    """Return whether the body of an error is one of an API server, and not of a proxy or a page.
+
+    It is a `Status`, or Go's text for a path that no API has.
+    """
+    with suppress(*DECODE_ERRORS, AttributeError):
+        return bool(msgspec.json.decode(content).get("kind") == "Status")
+    return content.startswith(b"404 page not found")
 
 
 def _shortened(message: str) -> str:

@@ -16,6 +16,7 @@ from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.fair_slots import FairSlots, NoSlotError
 from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
+from webhook.cluster.raw_responses import named_object
 from webhook.cluster.reflector import METADATA_ONLY, Reflector
 from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.nodes import Nodes
@@ -194,11 +195,13 @@ class KubernetesSource:
         """
         try:
             async with self._fetch_slots.slot(client, seconds * FETCH_QUEUE_SHARE):
-                document = await self._server.request(
-                    "GET",
-                    f"/api/v1/namespaces/{name}",
-                    accept=METADATA_ONLY.format(list=""),
-                    timeout=_FETCH_TIMEOUT_SECONDS,
+                document = named_object(
+                    await self._server.request(
+                        "GET",
+                        f"/api/v1/namespaces/{name}",
+                        accept=METADATA_ONLY.format(list=""),
+                        timeout=_FETCH_TIMEOUT_SECONDS,
+                    )
                 )
         except NoSlotError as error:
             self._log_failed_fetch(name, client, f"too many look-ups: {error}")

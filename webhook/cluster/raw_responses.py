@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
 from webhook.cluster.errors import Unreachable
 from webhook.core.pod import DECODE_ERRORS
+from webhook.core.types import Json
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -36,16 +37,25 @@ class Page(msgspec.Struct):
     """The objects as JSON. A caller that reads few fields decodes them with a type of its own."""
 
     @property
-    def items(self) -> Iterator[dict[str, Any]]:
+    def items(self) -> Iterator[Json]:
         """The objects, decoded one at a time. Raises Unreachable.
 
         To decode all objects of a page together would take much memory and fragment the heap.
         """
         for raw_item in self.raw_items or ():
             try:
-                yield _decode(raw_item)
+                item = _decode(raw_item)
             except DECODE_ERRORS as error:
                 raise Unreachable(f"list: an object is not valid JSON: {error}") from None
+            yield named_object(item)
+
+
+def named_object(value: object) -> Json:
+    """Return an object of an API server. Raises Unreachable for a value without a name."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise Unreachable("an object in the response has no name, so it is not of an API server")
+    return cast("Json", value)
 
 
 decode_page = msgspec.json.Decoder(Page).decode

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.raw_responses import named_object
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import API_VERSION, GROUP
@@ -65,8 +66,8 @@ class ClusterReader:
 
     async def list(self, right: Right, query: str = "") -> list[Json]:
         """Return the objects of a list. It is empty if the API server has no such resource."""
-        found = await self.get(right, query)
-        return [] if found is None else found.get("items") or []
+        items = (await self.get(right, query) or {}).get("items") or []
+        return [*map(named_object, items if isinstance(items, list) else [items])]
 
     async def _request(
         self, right: Right, query: str, version: str

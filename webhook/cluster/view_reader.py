@@ -19,6 +19,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.policy_object import policy_problems, read_policy
+from webhook.cluster.raw_responses import named_object
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import Unread
@@ -224,5 +225,5 @@ class _Reading:
                 if error.status != 404:
                     raise
             else:
-                namespaces[name] = read_namespace(document)
+                namespaces[name] = read_namespace(named_object(document))
         return namespaces

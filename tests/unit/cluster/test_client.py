@@ -243,12 +243,45 @@ async def test_client_knows_how_far_the_clock_is_behind(date: timedelta | None, 
 
 async def test_message_of_an_error_response_is_cut() -> None:
     async def refuse(_request: web.Request) -> web.Response:
-        return web.json_response({"message": "x" * 100_000}, status=403)
+        return web.json_response({"kind": "Status", "message": "x" * 100_000}, status=403)
 
     async with serving_answers(refuse, 1_000_000) as server:
         with pytest.raises(ApiError) as caught:
             await server.request("GET", "/things")
     assert len(str(caught.value)) < 5000
+
+
+@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize(
+    "body", ["<html>default backend - 404</html>", "[]", '{"code":"Forbidden"}']
+)
+async def test_object_is_missing_or_forbidden_only_if_an_api_server_says_so(
+    status: int, body: str
+) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=body, status=status)
+
+    async with serving_answers(answer) as server:
+        with pytest.raises(Unreachable, match=f"GET /things: {status}: .* has no kind; is http"):
+            await server.request("GET", "/things")
+
+
+async def test_path_that_no_api_has_is_missing() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text="404 page not found\n", status=404)
+
+    async with serving_answers(answer) as server:
+        with pytest.raises(ApiError, match="404: 404 page not found"):
+            await server.request("GET", "/things")
+
+
+async def test_redirects_without_an_end_are_named() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        raise web.HTTPFound(request.path)
+
+    async with serving_answers(answer) as server:
+        with pytest.raises(Unreachable, match="GET /things: too many redirects"):
+            await server.request("GET", "/things")
 
 
 async def test_page_that_is_too_large_is_requested_again_with_fewer_objects() -> None:

@@ -71,10 +71,21 @@ async def test_version_that_is_no_object_is_not_that_of_an_api_server(answer: ob
 
 
 async def test_answers_of_an_api_server_are_returned() -> None:
-    found = {"kind": "Deployment", "metadata": {}}
+    found = {"kind": "Deployment", "metadata": {"name": "podsettle"}}
     assert await reader(found).get(DEPLOYMENT) == found
     assert await reader({"kind": "DeploymentList", "items": [found]}).list(DEPLOYMENTS) == [found]
     assert await reader({"kind": "DeploymentList"}).list(DEPLOYMENTS) == []
+
+
+@pytest.mark.parametrize(
+    "items", [5, {"a": 1}, [5], [None], [{}], [{"metadata": None}], [{"metadata": {"name": 5}}]]
+)
+async def test_list_of_other_things_than_objects_is_not_that_of_an_api_server(
+    items: object,
+) -> None:
+    answer = {"kind": "DeploymentList", "items": items}
+    with pytest.raises(Unreachable, match="an object in the response has no name"):
+        await reader(answer).list(DEPLOYMENTS)
 
 
 @pytest.mark.parametrize("namespace", [None, "podsettle-system"])

@@ -314,7 +314,10 @@ BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
             {
                 "/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers": items(
                     "X",
-                    {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "settle"}}},
+                    {
+                        "metadata": {"name": "settle"},
+                        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "settle"}},
+                    },
                 )
             },
             "replicas",
