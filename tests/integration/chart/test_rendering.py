@@ -394,6 +394,16 @@ def test_names_that_yaml_reads_as_numbers_stay_texts(tmp_path: Path, values: str
     assert rendered("a17").replace("a17", "017") == rendered("017")
 
 
+@pytest.mark.parametrize("path", ["replicas", "autoscaling.maxReplicas"])
+def test_number_that_helm_reads_as_a_float_is_rendered_as_an_integer(path: str) -> None:
+    """From files, all numbers are floats, which Go prints as 1e+07."""
+    flags = set_flags({path: 10_000_000, "autoscaling.enabled": path != "replicas"})
+    documents = yaml.safe_load_all(template(*flags))
+    specs = [each["spec"] for each in documents if each and "spec" in each]
+    key = path.rpartition(".")[2]
+    assert [each[key] for each in specs if key in each] == [10_000_000]
+
+
 @pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["all namespaces", "one namespace"])
 def test_notes_warn_if_podsettle_may_read_every_secret(namespaces: list[str]) -> None:
     said = {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": namespaces}
