@@ -16,6 +16,7 @@ import uvloop
 
 from webhook.process_memory import tune_memory_for_server
 from webhook.tls.certificate_directory import CertificateDirectory
+from webhook.tls.file_source import FileSource
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
@@ -51,7 +52,7 @@ class Echo(asyncio.Protocol):
 
 
 async def _serve(certs: Path, host: str, port: int, answer: bytes) -> None:
-    context = CertificateDirectory(certs).ssl_context()
+    context = FileSource(CertificateDirectory(certs)).context
     server = await asyncio.get_running_loop().create_server(
         lambda: Echo(answer), host, port, ssl=context
     )

@@ -32,6 +32,7 @@ from webhook.server.drain import Drain
 from webhook.server.limits import Limits, PreviewLimits
 from webhook.server.run import listen, serve
 from webhook.tls.certificate_directory import CertificateDirectory
+from webhook.tls.file_source import FileSource
 
 KIB = 1024
 MIB = KIB * KIB
@@ -110,7 +111,7 @@ def main() -> None:
     source.refresh()
     drain = Drain(idle_seconds=0, timeout_seconds=1)
     components = make_components(source, drain=drain, limits=limits, authorizer=authorizer)
-    context = CertificateDirectory(directory).ssl_context()
+    context = FileSource(CertificateDirectory(directory)).context
     listeners = (listen("127.0.0.1", int(port), "") for port in ports)
     serve(create_app(components), components, context, *listeners)
 

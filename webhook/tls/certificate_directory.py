@@ -81,15 +81,13 @@ class CertificateDirectory:
             ) from None
         return certificate
 
-    def ssl_context(self) -> ssl.SSLContext:
-        """Return a server's TLS context with the certificate. Raises CertificateError."""
-        context = server_context()
-        self.load_into(context, self.read())
-        return context
+    def load_checked(self) -> x509.Certificate:
+        """Return the server's certificate, whose key is its own. Raises CertificateError."""
+        return self.load_into(server_context(), self.read())
 
     def names(self) -> tuple[str, ...]:
         """Return the DNS names and IP addresses of the server's certificate."""
-        return _alternative_names(self.load())
+        return alternative_names(self.load())
 
     def _read_certificate(self) -> bytes:
         try:
@@ -118,7 +116,8 @@ class CertificateDirectory:
             raise CertificateError(f"{self.certificate}: not a PEM certificate: {error}") from None
 
 
-def _alternative_names(leaf: x509.Certificate) -> tuple[str, ...]:
+def alternative_names(leaf: x509.Certificate) -> tuple[str, ...]:
+    """Return the DNS names and IP addresses of a certificate."""
     try:
         extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:

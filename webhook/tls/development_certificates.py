@@ -9,7 +9,11 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
+from webhook.tls.certificate_directory import (
+    CertificateDirectory,
+    CertificateError,
+    alternative_names,
+)
 from webhook.tls.issuing import issue_ca, issue_leaf
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -45,16 +49,14 @@ def ensure_development_certificates(
 def _is_reusable(directory: CertificateDirectory, names: tuple[str, ...], now: datetime) -> bool:
     """Return whether the files are valid, have all `names` and are not due for renewal."""
     try:
-        leaf = directory.load()
+        leaf = directory.load_checked()
         ca = x509.load_pem_x509_certificate(directory.ca.read_bytes())
         leaf.verify_directly_issued_by(ca)
-        directory.ssl_context()
     except (OSError, ValueError, TypeError, InvalidSignature, CertificateError):
         return False
     lifetime = leaf.not_valid_after_utc - leaf.not_valid_before_utc
-    return now < leaf.not_valid_before_utc + lifetime * 2 / 3 and set(names) <= set(
-        directory.names()
-    )
+    is_due = now >= leaf.not_valid_before_utc + lifetime * 2 / 3
+    return not is_due and set(names) <= set(alternative_names(leaf))
 
 
 def _existing_names(directory: CertificateDirectory) -> tuple[str, ...]:

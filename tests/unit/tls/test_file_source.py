@@ -53,7 +53,24 @@ def test_development_certificates_are_created_once(directory: CertificateDirecto
         "tls.crt",
         "tls.key",
     ]
-    directory.ssl_context()
+    directory.load_checked()
+
+
+def test_each_file_of_the_development_certificates_is_read_once(
+    directory: CertificateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another process may replace or remove a file between two reads.
+    ensure_development_certificates(directory)
+    names: list[str] = []
+    read_bytes = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        names.append(path.name)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    assert not ensure_development_certificates(directory)
+    assert sorted(names) == ["ca.crt", "tls.crt", "tls.key"]
 
 
 def test_the_development_key_is_readable_by_its_owner_only(directory: CertificateDirectory) -> None:
@@ -87,7 +104,7 @@ def test_development_certificates_are_replaced_if_a_file_is_missing_or_broken(
     if content is not None:
         (directory.path / name).write_bytes(content)
     assert ensure_development_certificates(directory)
-    directory.ssl_context()
+    directory.load_checked()
 
 
 def test_a_key_that_does_not_match_its_certificate_is_named_in_the_error(
@@ -98,14 +115,14 @@ def test_a_key_that_does_not_match_its_certificate_is_named_in_the_error(
     ensure_development_certificates(other)
     directory.key.write_bytes(other.key.read_bytes())
     with pytest.raises(CertificateError, match=r"tls\.key"):
-        directory.ssl_context()
+        directory.load_checked()
 
 
 def test_the_error_of_a_missing_certificate_names_the_command(
     directory: CertificateDirectory,
 ) -> None:
     with pytest.raises(CertificateError, match="podsettle certs --certs-dir"):
-        directory.ssl_context()
+        directory.load_checked()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +156,7 @@ def test_unusable_key_is_reported_with_its_problem_and_the_command(
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
         directory.key.write_bytes(pem)
     with pytest.raises(CertificateError) as error:
-        directory.ssl_context()
+        directory.load_checked()
     assert str(error.value).startswith(f"{directory.key}: {problem}; ")
     assert str(error.value).endswith(f"with: podsettle certs --certs-dir {directory.path}")
 
@@ -182,7 +199,7 @@ def test_certificate_that_openssl_refuses_is_named_instead_of_its_key(
     chain = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     directory.certificate.write_bytes(directory.certificate.read_bytes() + chain)
     with pytest.raises(CertificateError) as error:
-        directory.ssl_context()
+        directory.load_checked()
     assert str(error.value).startswith(f"{directory.certificate}: [PEM]")
 
 
