@@ -707,6 +707,9 @@ TIMEOUT = (
         ("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[data], unattached "
          "volumes=[], failed to process volumes=[data]: error processing PVC ci/data: PVC is not "
          "bound"),
+        ("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[data other], "
+         "unattached volumes=[], failed to process volumes=[other]: error processing PVC ci/other: "
+         "failed to fetch PVC from API server: context deadline exceeded"),
         ("FailedAttachVolume", 'AttachVolume.Attach failed for volume "pvc-1" : not found'),
         ("FailedAttachVolume", 'Waiting for detach for volume "pvc-1" Volume is already used'),
         ("FailedCreatePodSandBox", "Failed to create pod sandbox: plugin type=x failed (add)"),

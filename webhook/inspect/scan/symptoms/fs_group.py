@@ -29,7 +29,7 @@ _OTHER_CAUSES = tuple(
         ("Failed", ("error making pod data directories",), ()),
         # The kubelet's cache is filled soon, and applyFSGroup is the change of owners itself.
         ("FailedMount", (), (_UNMOUNTED, "failed to sync", "not registered", "applyFSGroup")),
-        ("FailedMount", (_UNMOUNTED,), ("timed out waiting", "context deadline exceeded")),
+        ("FailedMount", (_UNMOUNTED,), ("]: timed out waiting", "]: context deadline exceeded")),
         *((_IN_PROGRESS.reason, (kind,), ()) for kind in _IN_PROGRESS.lacks),
     )
 )
