@@ -38,7 +38,7 @@ _CAVEATS = (
     "(containerd issue 10228).",
     "CRI must use the snapshotter overlayfs. Others, such as soci, overlaybd, fuse-overlayfs and "
     "native, do not read the option. This command must succeed: ! containerd config dump | grep "
-    "-E ' snapshotter = .[a-z]' | grep -v overlayfs",
+    "-E ' snapshotter = .[a-z]' | grep -v '= .overlayfs.$'",
     "The handler of the RuntimeClass takes the place of the node's default one. If that is another "
     "one, such as nvidia, name it with --handler: containerd config dump | grep "
     "default_runtime_name",

@@ -200,12 +200,20 @@ def test_printed_checks_fail_where_the_drop_in_has_no_effect(
     assert HANDLER
     assert IS_READ
     kind = text(MAIN_FILES["kind"], drop_in("2"))
-    nvidia = MAIN_FILES["kind"].replace('name = "runc"', 'name = "nvidia"')
     unread = MAIN_FILES["kind"].replace(f"{IMPORTS}/*.toml", "/nowhere/*.toml")
+    nvidia, other_runc = (
+        MAIN_FILES["kind"].replace('name = "runc"', f'name = "{name}"')
+        for name in ("nvidia", "runc-fp")
+    )
+    fuse = MAIN_FILES["kind"].replace('"overlayfs"', '"fuse-overlayfs"')
+    other_root = f'{unread}\n[plugins."{OVERLAYFS}"]\nroot_path = "/var/volatile"\n'
     assert all(succeeds(check[1], kind) for check in (SNAPSHOTTER, HANDLER, IS_READ))
-    assert not succeeds(SNAPSHOTTER[1], text(MAIN_FILES["eks-soci"], drop_in("2")))
-    assert not succeeds(HANDLER[1], text(nvidia, drop_in("2")))
-    assert not succeeds(IS_READ[1], text(unread, drop_in("2")))
+    for main in (MAIN_FILES["eks-soci"], fuse):
+        assert not succeeds(SNAPSHOTTER[1], text(main, drop_in("2")))
+    for main in (nvidia, other_runc):
+        assert not succeeds(HANDLER[1], text(main, drop_in("2")))
+    for main in (unread, other_root):
+        assert not succeeds(IS_READ[1], text(main, drop_in("2")))
 
 
 @pytest.mark.parametrize(
@@ -218,6 +226,7 @@ def test_printed_checks_fail_where_the_drop_in_has_no_effect(
             True,
         ),
         ("/run/containerd/io.containerd.runtime.v2.task/k8s.io/a/rootfs", "rw,relatime", False),
+        ("/run/a/rootfs", "rw,lowerdir=/var/volatile/fs", False),
         ("/var/lib/containerd/io.containerd.grpc.v1.cri/image-volumes/a", "ro,volatile", False),
     ],
 )
