@@ -150,7 +150,8 @@ def selinux_drop_in(mode: Mode, name: str, node: NodeHandler) -> str:
     mode.
     """
     oldest = node.oldest
-    if name in _DEFAULT_HANDLERS and mode is not Mode.WORKLOAD:
+    known = node.default_handler.name if node.default_handler else None
+    if name in (*_DEFAULT_HANDLERS, known) and mode is not Mode.WORKLOAD:
         raise UnsupportedError(
             f"--handler {name} may be the nodes' default handler, which other pods use: "
             "give another name"

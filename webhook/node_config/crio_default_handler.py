@@ -24,6 +24,7 @@ class ConfigError(ValueError):
 class DefaultHandler:
     """The settings of the handler that pods without a RuntimeClass get."""
 
+    name: str
     settings: Mapping[str, Any]
 
     @classmethod
@@ -31,14 +32,20 @@ class DefaultHandler:
         """Read the output of `crio status config`. Raises ConfigError for any other text."""
         try:
             runtime = tomllib.loads(text)["crio"]["runtime"]
-            settings = dict(runtime["runtimes"][runtime["default_runtime"]])
+            name = runtime["default_runtime"]
+            settings = dict(runtime["runtimes"][name])
             as_quantity(settings.get("container_min_memory", "12MiB"))
         except (KeyError, TypeError):
             raise ConfigError(f"does not have the table of a default_runtime: {_SOURCE}") from None
         except ValueError as error:
             raise ConfigError(f"{error}: {_SOURCE}") from None
+        # A running CRI-O has found both in $PATH if its files do not name them. Without them, CRI-O
+        # ignores a handler of another name, or does not start.
+        is_oci = settings.get("runtime_type", "") in ("", "oci")
+        if not settings.get("runtime_path") or (is_oci and not settings.get("monitor_path")):
+            raise ConfigError(f"lacks the paths of the handler {name!r}: {_SOURCE}")
         settings.pop("inherit_default_runtime", None)
-        return cls(settings)
+        return cls(name, settings)
 
 
 def as_quantity(amount: str) -> str:

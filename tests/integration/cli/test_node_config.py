@@ -132,6 +132,8 @@ def test_handler_copies_the_default_handler_of_a_node(
         ('[crio.runtime]\ndefault_runtime = "crun"\n', "crio status config"),
         ("[crio]\nruntime = 5\n", "crio status config"),
         (NODE % "much", "'much' is not an amount of memory"),
+        ((NODE % "12MiB").replace("runtime_path =", "runtime_root ="), "lacks the paths"),
+        ((NODE % "12MiB").replace('"/opt/ours/conmon"', '""'), "lacks the paths"),
     ],
 )
 def test_file_that_is_no_configuration_of_a_node_is_refused(
@@ -319,6 +321,12 @@ def test_names_that_the_api_server_or_crio_would_refuse_are_refused(
 def test_default_handler_of_crio_is_not_replaced(name: str) -> None:
     assert "may be the nodes' default handler" in refused(*CRIO, "--handler", name)
     assert printed(*CONTAINERD, "--handler", name)
+
+
+def test_default_handler_of_the_given_node_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text(NODE % "12MiB")
+    said = refused(*HANDLER, "--crio-config", str(tmp_path / "node.toml"), "--handler", "ours")
+    assert "may be the nodes' default handler" in said
 
 
 @pytest.mark.parametrize(
