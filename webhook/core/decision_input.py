@@ -69,7 +69,7 @@ _MAX_SKIPPED_CHARACTERS = MAX_NOTE_BYTES[ANNOTATION_SKIPPED] - len(ANNOTATION_SK
 """The maximum length of ANNOTATION_SKIPPED as podsettle writes it."""
 
 CRIO_ANNOTATION = re.compile(
-    r"(?:io\.kubernetes\.cri-o\.|(?:[a-z0-9-]+\.)*crio\.io(?:/|$)"
+    r"(?:io\.kubernetes\.cri-o\.|(?:[a-z0-9-]+\.)+crio\.io(?:[./]|$)"
     r"|seccomp-profile\.kubernetes\.cri-o\.io|io\.containers\.trace-syscall"
     r"|io\.kubernetes\.cri\.(?:rdt-class|container-type)|org\.opencontainers\.image\.stopSignal"
     r"|bundle|org\.systemd\.property\.|org\.criu\.config|module\.wasm\.image/variant|run\.oci\.)",
@@ -78,8 +78,8 @@ CRIO_ANNOTATION = re.compile(
 """The annotations that CRI-O drops unless the handler or workload allows them
 (`AllAllowedAnnotations` in cri-o `pkg/annotations/v2`, and the names of earlier releases)."""
 # With them, pods activate the workloads of OpenShift: for builds, for containers in containers, and
-# for workload partitioning.
-_CRIO_WORKLOAD = r"io\.openshift\.[^/]+$|target\.workload\.openshift\.io/"
+# for workload partitioning; and the example of CRI-O's own configuration file.
+_CRIO_WORKLOAD = r"io\.openshift\.[^/]+$|target\.workload\.openshift\.io/|io\.crio/"
 CRIO_KEY = re.compile(f"(?:{CRIO_ANNOTATION.pattern}|{_CRIO_WORKLOAD})", re.ASCII)
 """The annotations that decide what CRI-O does with a pod: CRIO_ANNOTATION, and those that activate
 a workload. One pattern, because it is matched with each annotation of each review."""

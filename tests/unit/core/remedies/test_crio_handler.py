@@ -79,6 +79,7 @@ DROPPED = [
     "io.kubernetes.cri-o.userns-mode",
     "cpu-load-balancing.crio.io",
     "cpu-shared.crio.io/a",
+    "unified-cgroup.crio.io.a",
     "io.kubernetes.cri-o.UnifiedCgroup.a",
     "seccomp-profile.kubernetes.cri-o.io/POD",
     "io.containers.trace-syscall",
@@ -118,6 +119,7 @@ def test_more_annotations_than_are_read_keep_the_class_away() -> None:
     [
         "io.openshift.builder",
         "io.openshift.nested-podman",
+        "io.crio/workload",
         "target.workload.openshift.io/management",
         "io.kubernetes.cri-o.userns-mode",
         "devices.crio.io",
