@@ -19,11 +19,12 @@ _PLACE_OF_NAME = 3
 _find_trap, _find_name, _find_signal = (
     re.compile(pattern, re.ASCII).search
     for pattern in (
-        r"\btrap[ \t]",
+        r"\btrap[ \t\"'\\]",
         r"\b(SIG)?(INT|QUIT)\b",
-        r"[ \t\"']((?i:(SIG)?(INT|QUIT)\b)|[23]([\s;&|)}]|$))|'[23]'|\"[23]\"",
+        r"[ \t\"']((?i:(SIG)?(INT|QUIT)\b)|0*[23]([\s;&|)}]|$))|'0*[23]'|\"0*[23]\"",
     )
 )
+_takes_variable = re.compile(r"[^;&|]*\$[\w@*{]", re.ASCII).match
 
 _MAX_SCRIPTS, _MAX_SCRIPT_CHARACTERS = 8, 32 * 1024
 """The number of scripts, and of characters of each, that are searched for traps. A client may send
@@ -69,7 +70,8 @@ def _shell_index(strings: Sequence[str], start: int) -> int | None:
 def traps_interrupt(strings: Iterable[str]) -> bool:
     """Return whether one of the strings looks like a shell script that traps INT or QUIT.
 
-    Only the text is read: a trap in a file, or for a signal in a variable, is not found.
+    Only the text is read: a trap in a file is not found. If a variable holds the signals of a trap,
+    each number or name in the script counts.
     """
     scripts = [text for text in strings if "trap" in text]
     return bool(scripts) and any(
@@ -84,7 +86,7 @@ def _traps_interrupt(script: str) -> bool:
         return True
     # One pattern for the whole line would look at it once for each trap in it, and a client may
     # write a megabyte of traps.
-    open_quote = ""
+    open_quote, takes_variable = "", False
     for line in script.replace("\\\n", " ").split("\n"):
         if open_quote and open_quote in line:  # Behind the last line of what the trap runs.
             begin = line.index(open_quote) + 1
@@ -97,4 +99,7 @@ def _traps_interrupt(script: str) -> bool:
             continue
         if _find_signal(line, begin - 1) is not None:
             return True
-    return False
+        is_quoted = line[begin : begin + 1] in ("'", '"')
+        action_end = line.find(line[begin], begin + 1) + 1 if is_quoted else begin
+        takes_variable = takes_variable or _takes_variable(line, action_end) is not None
+    return takes_variable and _find_signal(script) is not None
