@@ -90,7 +90,7 @@ class Decider:
         namespace = snapshot.namespace(name)
         if namespace is None:
             message = f"namespace {request.namespace!r} is not known"
-            unknown = pod_decision(Reason.NAMESPACE_UNKNOWN, message)
+            unknown = pod_decision(Reason.NAMESPACE_UNKNOWN, message, covered=True)
             return replace(unknown, missing_namespace=name)
         coverage = snapshot.policies.coverage_for(namespace, self.settings.own_namespace)
         if coverage.disabled:
@@ -171,7 +171,8 @@ def _without_policy(coverage: Coverage, namespace: str) -> Decision:
     if not coverage.missing_policy:
         return _NO_POLICY
     asks = f"namespace {namespace!r} asks for policy {coverage.missing_policy!r}"
-    return pod_decision(Reason.POLICY_NOT_FOUND, f"{asks}, which does not exist")
+    message = f"{asks}, which does not exist"
+    return pod_decision(Reason.POLICY_NOT_FOUND, message, covered=True)
 
 
 def _exclusion_reason(pod: Pod) -> Reason | None:

@@ -58,8 +58,8 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     missing_namespace: str = ""
     """The pod's namespace, if nothing could be decided because it is unknown."""
     leaves_unevaluated: bool = False
-    """Whether policies cover the pod, and a reason for the whole pod keeps them from being applied.
-    Not so for a pod whose author has opted out."""
+    """Whether policies may cover the pod, and a reason for the whole pod keeps them from being
+    applied. Not so for a pod whose author has opted out."""
     error: Exception | None = None
     """The exception behind an `InternalError`, for the log."""
 
@@ -134,6 +134,6 @@ def _texts_of(outcomes: Sequence[Outcome]) -> DecisionTexts:
 def pod_decision(reason: Reason, message: str = "", *, covered: bool = False) -> Decision:
     """Return a decision with one reason for the whole pod, which leaves the pod unchanged.
 
-    `covered` says whether policies cover the pod.
+    `covered` says whether policies cover the pod, or may cover it.
     """
     return Decision((Outcome(reason, message=message),), leaves_unevaluated=covered)

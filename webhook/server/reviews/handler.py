@@ -199,9 +199,11 @@ class ReviewHandler:
 
     def _log_error(self, answer: Answer) -> None:
         request = answer.request
+        names = f"{request.namespace}/{request.pod_name}" if request else "unknown"
         log.error(
-            "internal error: the pod was admitted unchanged (uid %s)",
+            "internal error: the pod was admitted unchanged (uid %s pod %s)",
             printable((request.uid if request else uid_of(answer.review)) or "unknown"),
+            printable(names, 512),
             exc_info=answer.error,
         )
 

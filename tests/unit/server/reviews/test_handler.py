@@ -283,6 +283,28 @@ def test_covered_pod_that_is_left_unevaluated_has_a_line_with_the_reason(
     assert lines_about(handling, caplog, document, view(namespaces=KNOWN)) == []
 
 
+def test_pod_that_policies_may_cover_has_a_line_with_the_reason(
+    handling: Handling, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "webhook.server.reviews.log")
+    asking = namespace("ci", {"podsettle.dev/policy": "missing"})
+    unknown = replace(view(SLEEPING), invents_namespaces=False)
+    for seen, reason in (
+        (view(namespaces=[asking]), "PolicyNotFound"),
+        (unknown, "NamespaceUnknown"),
+    ):
+        (line,) = lines_about(handling, caplog, pod(), seen)
+        assert line.endswith(f" pod ci/p: skipped: {reason}")
+
+
+def test_internal_error_has_a_line_with_the_name_of_the_pod(
+    handling: Handling, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.core.admission.decider.facts_of", lambda _: 1 // 0)
+    (line,) = lines_about(handling, caplog, pod(), view(SLEEPING, namespaces=KNOWN))
+    assert line.endswith(" pod ci/p)")
+
+
 def test_pod_that_has_opted_out_has_no_line(
     handling: Handling, caplog: pytest.LogCaptureFixture
 ) -> None:
