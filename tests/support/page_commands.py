@@ -25,6 +25,7 @@ spec: {containers: [{name: c, image: registry.example/app:1, command: [sh, -c, "
 default_runtime = "crun"
 [crio.runtime.runtimes.crun]
 runtime_path = "/usr/libexec/crio/crun"
+monitor_path = "/usr/libexec/crio/conmon"
 """,
 }
 """Files of the reader that pages name without showing them."""
