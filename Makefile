@@ -103,16 +103,17 @@ node-programs: kube
 on-node = images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
   PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m $(1)
 
-# Older releases of CRI-O, Tekton's and Argo's controllers and Woodpecker's client are built from clones: no
-# registry has them. A test that needs one of these is skipped without it.
+# Older releases of CRI-O, Tekton's and Argo's controllers, GitLab Runner and Woodpecker's client are built from
+# clones: no registry has them. A test that needs one of these is skipped without it.
 .PHONY: node
-node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd, CRI-O (root; TESTS=path; ALL=1, with CRIO_SOURCE=DIR TEKTON_SOURCE=DIR; WOODPECKER_SOURCE=DIR; ARGO_SOURCE=DIR)
+node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd, CRI-O (root; TESTS=path; ALL=1, with CRIO_SOURCE=DIR TEKTON_SOURCE=DIR; WOODPECKER_SOURCE=DIR; ARGO_SOURCE=DIR; GITLAB_RUNNER_SOURCE=DIR)
 	@$(BIN)/python -m tests.support.node.requirements $(if $(ALL)$(CRIO_SOURCE),crio)
 	@$(MAKE) --no-print-directory node-programs linger
 	$(if $(ALL)$(CRIO_SOURCE),@$(BIN)/python -m tools.crio >/dev/null)
 	$(if $(ALL)$(TEKTON_SOURCE),@$(BIN)/python -m tests.support.node.tekton_build >/dev/null)
 	$(if $(WOODPECKER_SOURCE),@$(BIN)/python -m tools.woodpecker >/dev/null)
 	$(if $(ARGO_SOURCE),@$(BIN)/python -m tests.support.node.argo_build >/dev/null)
+	$(if $(GITLAB_RUNNER_SOURCE),@$(BIN)/python -m tests.support.node.gitlab_build >/dev/null)
 	@$(call on-node,pytest $(or $(TESTS),tests/node))
 
 # `selinux` makes a virtual machine of its own, and `open-files` needs no node.

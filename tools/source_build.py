@@ -1,4 +1,4 @@
-"""Builds of programs that no package registry has: CRI-O, Tekton, Woodpecker, Argo.
+"""Builds of programs that no package registry has: CRI-O, Tekton, Woodpecker, Argo, GitLab Runner.
 
 A commit is fetched by `git` from the public repository, or from a clone on this machine. Builds are
 kept in the cache, so that a build needs the network once, and tests in a network namespace need
