@@ -213,6 +213,7 @@ def test_any_pod_gets_only_declared_edits(document: Json, chosen: Json) -> None:
     ("name", "edit"),
     [(name, edit) for name, each in REMEDIES.items() for edit in sorted(each.edits | each.fields)],
 )
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")  # The pod that is found.
 def test_a_pod_gets_the_declared_edit(name: str, edit: str) -> None:
     # `find` raises NoSuchExample if no pod gets the edit. Without shrinking it ends at the first.
     # Real pods shorten the search, because few generated pods have several fields of one remedy.
