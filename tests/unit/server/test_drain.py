@@ -36,52 +36,31 @@ def clock() -> Clock:
 # The decision when to exit
 
 
-def test_drain_is_not_finished_before_its_start(clock: Clock) -> None:
-    drain = Drain(idle_seconds=0, timeout_seconds=0, clock=clock)
-    clock.now += 1000
-    assert not drain.finished()
-    assert drain.check().ready
+Events = list[tuple[float, str, bool]]
 
 
-def test_drain_finishes_after_the_idle_time(clock: Clock) -> None:
+@pytest.mark.parametrize(
+    "events",
+    [
+        [(1000, "", False)],
+        [(0, "start", False), (9.9, "", False), (0.2, "", True)],
+        [(0, "start", False), *[(9, "review", False)] * 4, (8.9, "", False), (1.2, "", True)],
+        [(0, "start", False), (44.9, "review", False), (0.2, "review", True)],
+        [(0, "start", False), (9, "start", False), (1, "", True)],
+    ],
+    ids=["no start", "idle time", "reviews", "timeout", "second start"],
+)
+def test_drain_finishes_after_the_idle_time_or_the_timeout(clock: Clock, events: Events) -> None:
+    """Each event is what happens after some seconds, and whether the drain is finished then."""
     drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
     drain.reviews = 7
-    drain.start()
-    clock.now += 9.9
-    assert not drain.finished()
-    clock.now += 0.2
-    assert drain.finished()
-
-
-def test_each_review_restarts_the_idle_time(clock: Clock) -> None:
-    drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
-    drain.start()
-    for _ in range(4):
-        clock.now += 9
-        drain.reviews += 1
-        assert not drain.finished()
-    clock.now += 8.9
-    assert not drain.finished()
-
-
-def test_drain_finishes_at_the_timeout_despite_reviews(clock: Clock) -> None:
-    drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
-    drain.start()
-    clock.now += 44.9
-    drain.reviews += 1
-    assert not drain.finished()
-    clock.now += 0.2
-    drain.reviews += 1
-    assert drain.finished()
-
-
-def test_second_start_does_not_prolong_the_drain(clock: Clock) -> None:
-    drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
-    drain.start()
-    clock.now += 9
-    drain.start()
-    clock.now += 1
-    assert drain.finished()
+    assert drain.check().ready
+    for seconds, event, finished in events:
+        clock.now += seconds
+        if event == "start":
+            drain.start()
+        drain.reviews += event == "review"
+        assert drain.finished() is finished
 
 
 # What clients see

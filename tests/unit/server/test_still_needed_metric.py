@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.defects import defect_document, entry
-from tests.support.factories import node, policy
-from tests.support.factories import view as factory_view
+from tests.support.factories import policy
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.defect import Defect, DefectStatus
@@ -86,29 +85,3 @@ async def test_cancelled_scrape_leaves_the_computation_to_the_next() -> None:
     await needed.refresh()
     assert first.cancelled()
     assert len(values(needed)) == 50
-
-
-@pytest.mark.parametrize(
-    ("runtimes", "value"),
-    [
-        (("cri-o://1.33.12",), 1.0),
-        (("cri-o://1.33.13",), 0.0),
-        (("cri-o://1.33.13", ""), 1.0),
-        (("cri-o://1.33.13", "cri-o://?"), 1.0),
-        # A fix is expected in all later releases. StillNeeded names these nodes.
-        (("cri-o://1.99.0",), 0.0),
-        ((), 1.0),
-    ],
-    ids=str,
-)
-async def test_only_nodes_with_known_runtimes_make_a_policy_unneeded(
-    runtimes: tuple[str, ...], value: float
-) -> None:
-    needed = NeededPolicies()
-    seen = factory_view(
-        policy("p", remedies={"postInitSleep": {}}),
-        nodes=[node(f"n{number}", runtime) for number, runtime in enumerate(runtimes)],
-    )
-    needed.view = lambda: seen
-    await needed.refresh()
-    assert values(needed) == {("p", value)}

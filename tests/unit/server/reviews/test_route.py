@@ -20,7 +20,7 @@ from starlette.types import Message
 
 from tests.support.reviews import PODS, UID, load_pod, patch_of, review
 from tests.support.server_fixtures import SETTINGS, STEADY, make_app, make_components
-from tests.support.waiting import TIMEOUT_SECONDS, await_that, eventually
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import NamespaceLookup
 from webhook.core.admission.decider import Decider
@@ -204,68 +204,6 @@ async def post(client: httpx.AsyncClient, body: Any) -> dict[str, Any]:
     assert decoded["response"]["uid"] == UID
     assert decoded["response"]["allowed"] is True
     return decoded
-
-
-async def test_covered_pod_is_patched(client: httpx.AsyncClient) -> None:
-    answer = await post(client, review(TEKTON))
-    assert answer["apiVersion"] == "admission.k8s.io/v1"
-    paths = [operation["path"] for operation in patch_of(answer)]
-    assert "/spec/initContainers/0/command" in paths
-    assert (
-        "tekton-on-crio/postInitSleep[prepare]=Applied"
-        in (answer["response"]["auditAnnotations"]["applied"])
-    )
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"operation": "UPDATE"},
-        {"operation": "DELETE", "object": None},
-        {"operation": "CONNECT"},
-        {"subResource": "ephemeralcontainers"},
-        {"subResource": "binding"},
-        {"resource": {"group": "apps", "version": "v1", "resource": "deployments"}},
-        {"resource": {"group": "example.com", "version": "v1", "resource": "pods"}},
-    ],
-    ids=str,
-)
-async def test_request_that_does_not_create_a_pod_is_allowed_unchanged(
-    client: httpx.AsyncClient, request_: dict[str, Any]
-) -> None:
-    answer = await post(client, review(TEKTON, **request_))
-    assert patch_of(answer) == []
-    assert answer["response"]["auditAnnotations"] == {"skipped": "NotPodCreate"}
-
-
-async def test_other_review_version_is_answered_in_that_version(
-    client: httpx.AsyncClient,
-) -> None:
-    answer = await post(client, review(TEKTON) | {"apiVersion": "admission.k8s.io/v1beta1"})
-    assert answer["apiVersion"] == "admission.k8s.io/v1beta1"
-    assert patch_of(answer) == []
-    assert "UnsupportedReview" in answer["response"]["warnings"][0]
-
-
-@pytest.mark.parametrize("pod", [None, 1, "pod", [], {"spec": {"containers": {"name": "a"}}}])
-async def test_malformed_pod_is_allowed_unchanged(client: httpx.AsyncClient, pod: Any) -> None:
-    answer = await post(client, review({}, namespace="ci", object=pod))
-    assert patch_of(answer) == []
-
-
-async def test_review_cannot_forge_lines_of_the_log(
-    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    await client.post("/mutate", json=review(TEKTON, uid="x\n2026-11-21 ERROR forged"))
-
-    def logged() -> list[str]:
-        return [r.getMessage() for r in caplog.records if "uid" in r.getMessage()]
-
-    await eventually(logged)
-    (message,) = logged()
-    assert "\n" not in message
-    assert r"\n2026-11-21 ERROR forged" in message
 
 
 async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> None:
