@@ -20,8 +20,6 @@ from tests.support.paths import DOCS
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.raw_responses import RawAnswer
-from webhook.cluster.reader import path_of
-from webhook.cluster.rights import Right
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.selectors import LabelSelector
@@ -460,25 +458,6 @@ async def test_call_of_another_address_is_named(client: Json, address: str) -> N
     named = found.get("webhook configuration")
     assert (named.result if named else "") == expected
     assert ("registration" in found) == (not address)
-
-
-@pytest.mark.parametrize(
-    ("right", "path"),
-    [
-        (Right("list", "", "pods", "ci"), "/api/v1/namespaces/ci/pods"),
-        (Right("get", "", "namespaces", name="a/b"), "/api/v1/namespaces/a%2Fb"),
-        (
-            Right("get", "", "pods", "ci", "x", "proxy"),
-            "/api/v1/namespaces/ci/pods/x/proxy",
-        ),
-        (
-            Right("list", "podsettle.dev", "settlepolicies"),
-            "/apis/podsettle.dev/v1alpha1/settlepolicies",
-        ),
-    ],
-)
-def test_path_of_a_right_is_that_of_its_objects(right: Right, path: str) -> None:
-    assert path_of(right) == path
 
 
 KEYS = st.sampled_from(["a", "b", "c"])

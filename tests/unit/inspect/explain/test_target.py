@@ -43,6 +43,11 @@ def test_object_is_named_as_kubectl_names_it(text: str, kind: str, path: str) ->
     assert path_of(Right("get", target.group, f"{kind.lower()}s", "ci", target.name)) == path
 
 
+def test_name_in_the_path_of_a_right_is_quoted() -> None:
+    proxy = Right("get", "", "pods", "ci", "a/b", "proxy")
+    assert path_of(proxy) == "/api/v1/namespaces/ci/pods/a%2Fb/proxy"
+
+
 def test_reason_code_remedy_and_defect_are_accepted_in_any_case() -> None:
     for code in Reason:
         assert parse_target(code) is parse_target(code.lower()) is code

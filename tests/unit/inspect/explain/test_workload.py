@@ -159,14 +159,6 @@ def test_verdict_depends_on_the_webhook_configuration_and_on_a_decision(
     assert any(each.startswith(note) for each in found.notes) == (called == "False")
 
 
-def test_policy_that_only_reports_is_named_as_the_cause() -> None:
-    audited = policy("a", action="Audit", remedies={"postInitSleep": {}})
-    assert explain(WRITTEN, known=cluster(audited)).verdict == (
-        "podsettle would not change the next pod of this workload, because only `action: Audit` "
-        "covers it: a."
-    )
-
-
 def test_workload_is_told_that_it_has_no_pod_and_that_a_policy_selects_no_container() -> None:
     regular = policy("regular", remedies={"postInitSleep": {"initContainers": ["x"]}})
     assert explain(known=cluster(regular)).notes == []  # The manifests have no pods at all.
