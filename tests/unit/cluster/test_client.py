@@ -80,14 +80,6 @@ async def serving_answers(
         await runner.cleanup()
 
 
-async def test_page_has_its_items_and_the_token_of_the_next_page() -> None:
-    async with serving(PAGES) as server:
-        page = await server.page("/things", "application/json")
-
-    assert list(page.items) == PAGES[""]["items"]
-    assert (page.metadata.resource_version, page.metadata.next) == ("7", "on")
-
-
 async def test_page_without_items_is_empty() -> None:
     async with serving({"": {"metadata": {"resourceVersion": "7"}, "items": None}}) as server:
         page = await server.page("/things", "application/json")
@@ -332,16 +324,9 @@ async def test_reflector_lists_again_after_an_invalid_event(event: bytes) -> Non
         running.cancel()
 
 
-async def test_reflector_contains_the_objects_of_all_pages() -> None:
-    async with serving(PAGES) as server:
-        listed = Reflector(server, "/things", name_of, lambda: None)
-        async with supervise(listed.run), asyncio.timeout(30):
-            await listed.synced.wait()
-
-    assert listed.objects == {"a": "a", "b": "b", "c": "c"}
-
-
-async def test_reflector_trims_the_heap_after_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reflector_has_the_objects_of_all_pages_and_trims_the_heap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trimmed = asyncio.Event()
     monkeypatch.setattr(reflector, "malloc_trim", trimmed.set)
     async with serving(PAGES) as server:
@@ -350,6 +335,7 @@ async def test_reflector_trims_the_heap_after_a_list(monkeypatch: pytest.MonkeyP
             await trimmed.wait()
 
     assert listed.synced.is_set()
+    assert listed.objects == {"a": "a", "b": "b", "c": "c"}
 
 
 async def test_request_timeout_takes_the_place_of_the_limit_of_the_caller() -> None:

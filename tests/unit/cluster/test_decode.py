@@ -19,11 +19,6 @@ def value_of(label: str, shared_values: SharedValues, **labels: str) -> str:
     return read_namespace(document, shared_values).labels[label]
 
 
-def test_equal_label_values_share_one_string() -> None:
-    shared = SharedValues()
-    assert value_of("tier", shared, tier="a tier") is value_of("tier", shared, tier="a tier")
-
-
 def test_number_of_shared_label_values_is_bounded() -> None:
     shared = SharedValues()
     first = value_of("tier", shared, tier="a tier")

@@ -80,12 +80,6 @@ def test_view_contains_every_kind_that_podsettle_reads(tmp_path: Path) -> None:
     assert found.view.server_version is None
 
 
-def test_namespace_without_a_manifest_has_the_label_of_its_name_only() -> None:
-    space = ManifestsSource(EXAMPLES).view.namespace("unknown")
-    assert space is not None
-    assert space.labels == {"kubernetes.io/metadata.name": "unknown"}
-
-
 def test_other_files_and_subdirectories_are_ignored(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yml", "c.json", "d.txt", "e.yaml.bak", ".f"):
         (tmp_path / name).write_text(document(name[0]))
@@ -104,16 +98,6 @@ def test_refresh_without_a_change_keeps_the_view(source: ManifestsSource) -> Non
     assert source.generation == generation
 
 
-def test_refresh_after_a_change_creates_a_new_view(source: ManifestsSource, tmp_path: Path) -> None:
-    view, generation = source.view, source.generation
-    (tmp_path / "a.yaml").write_text(document("changed"))
-    (tmp_path / "b.yaml").write_text(document("new"))
-    assert source.refresh()
-    assert names(source) == ["changed", "new"]
-    assert source.view is not view
-    assert source.generation == generation + 1
-
-
 def test_file_that_becomes_invalid_keeps_its_last_valid_objects(
     source: ManifestsSource, tmp_path: Path
 ) -> None:
@@ -126,44 +110,42 @@ def test_file_that_becomes_invalid_keeps_its_last_valid_objects(
     assert source.problems == (problem,)
 
 
-def test_invalid_file_does_not_block_changes_of_other_files(
-    source: ManifestsSource, tmp_path: Path
+BROKEN = "a: ["
+Files = dict[str, str | None]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [({"a": document("changed"), "b": document("new")}, ["changed", "new"], 0)],
+        [({"a": BROKEN, "b": document("b")}, ["a", "b"], 1)],
+        [({"a": BROKEN}, ["a"], 1), ({"a": document("corrected")}, ["corrected"], 0)],
+        [({"a": None}, [], 0)],
+        [({"a": BROKEN}, ["a"], 1), ({"a": None}, [], 0)],
+        [({"b": f"{document('b')}---\n{INVALID}"}, ["a", "b"], 1)],
+        [({"b": yaml.safe_dump({"kind": "Namespace", **namespace("a")})}, ["a"], 0)],
+    ],
+    ids=[
+        *("changed", "broken beside another", "corrected", "removed", "broken and removed"),
+        *("never valid", "one name for two kinds"),
+    ],
+)
+def test_refresh_reads_what_has_changed(
+    source: ManifestsSource, tmp_path: Path, steps: list[tuple[Files, list[str], int]]
 ) -> None:
-    (tmp_path / "a.yaml").write_text("a: [")
-    (tmp_path / "b.yaml").write_text(document("b"))
-    source.refresh()
-    assert names(source) == ["a", "b"]
-
-
-def test_corrected_file_is_in_force_again(source: ManifestsSource, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("a: [")
-    source.refresh()
-    (tmp_path / "a.yaml").write_text(document("corrected"))
-    assert source.refresh()
-    assert names(source) == ["corrected"]
-    assert source.problems == ()
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_removed_file_loses_its_objects_and_problems(
-    source: ManifestsSource, tmp_path: Path, broken: bool
-) -> None:
-    if broken:
-        (tmp_path / "a.yaml").write_text("a: [")
-        source.refresh()
-        assert source.problems
-    (tmp_path / "a.yaml").unlink()
-    assert source.refresh()
-    assert names(source) == []
-    assert source.problems == ()
-
-
-def test_valid_objects_of_a_file_that_was_never_valid_are_in_force(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(document("b") + "---\n" + INVALID)
-    found = ManifestsSource(tmp_path)
-    found.refresh()
-    assert names(found) == ["b"]
-    assert len(found.problems) == 1
+    """Each step writes or removes files, and has the policies in force and a number of problems."""
+    for files, in_force, problems in steps:
+        view, generation = source.view, source.generation
+        for name, text in files.items():
+            path = tmp_path / f"{name}.yaml"
+            path.unlink(missing_ok=True)
+            if text is not None:
+                path.write_text(text)
+        assert source.refresh()
+        assert names(source) == in_force
+        assert len(source.problems) == problems
+        assert source.view is not view
+        assert source.generation == generation + 1
 
 
 def test_first_of_two_objects_with_the_same_name_is_in_force(
@@ -183,14 +165,6 @@ def test_first_of_two_objects_with_the_same_name_is_in_force(
     assert source.problems == ()
     (found,) = in_force(source)
     assert found.priority == 7
-
-
-def test_objects_of_two_kinds_may_have_the_same_name(tmp_path: Path) -> None:
-    documents = [policy_document("x"), {"kind": "Namespace", **namespace("x")}]
-    (tmp_path / "a.yaml").write_text(yaml.safe_dump_all(documents))
-    found = ManifestsSource(tmp_path)
-    found.refresh()
-    assert found.problems == ()
 
 
 def test_update_of_a_config_map_volume_is_found(tmp_path: Path) -> None:
@@ -245,11 +219,6 @@ def test_first_path_counts_for_two_objects_with_one_name(tmp_path: Path) -> None
     (problem,) = source.problems
     assert problem.source == str(tmp_path / "a.yaml")
     assert f"{tmp_path / 'b.yaml'}:" in problem.message
-
-
-def test_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ManifestsError, match=r"none\.yaml: No such file or directory"):
-        ManifestsSource(tmp_path, tmp_path / "none.yaml").refresh()
 
 
 async def test_watch_finds_a_change_after_the_directory_was_missing(tmp_path: Path) -> None:

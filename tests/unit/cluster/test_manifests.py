@@ -91,17 +91,21 @@ def test_problem_of_an_item_has_its_line(tmp_path: Path) -> None:
     assert any("no kind" in str(each) for each in found.problems)
 
 
-@pytest.mark.usefixtures("limit")
-@pytest.mark.parametrize("cut", [2, 30, 120, 300])
-def test_list_that_is_cut_off_is_not_used(cut: int, tmp_path: Path) -> None:
-    found = read(tmp_path / "dump.json", printed(POLICY, pod(1), pod(2))[:-cut])
-    assert found.unreadable
-    assert len(found.view.policies) == 0
+LISTED = printed(POLICY, pod(1), pod(2))
 
 
 @pytest.mark.usefixtures("limit")
-def test_list_with_an_item_that_is_not_json_is_not_used(tmp_path: Path) -> None:
-    content = printed(POLICY, pod(1)).replace(b'"kind": "Pod"', b'"kind": @')
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(LISTED[:-cut] for cut in (2, 30, 120, 300)),
+        LISTED.replace(b'"kind": "Pod"', b'"kind": @'),
+    ],
+    ids=len,
+)
+def test_list_that_is_cut_off_or_has_an_item_that_is_not_json_is_not_used(
+    content: bytes, tmp_path: Path
+) -> None:
     found = read(tmp_path / "dump.json", content)
     assert found.unreadable
     assert len(found.view.policies) == 0
