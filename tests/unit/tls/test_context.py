@@ -10,17 +10,8 @@ import pytest
 
 from webhook.tls.context import load_key_pair, server_context
 from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
-from webhook.tls.served_certificate_check import verify_error
 
 DAY = timedelta(days=1)
-
-
-def test_the_key_pair_loaded_last_is_served() -> None:
-    context = server_context()
-    for _ in range(3):
-        ca = issue_ca("test CA", DAY)
-        load_key_pair(context, issue_leaf(ca, ["localhost"], DAY))
-        assert verify_error(context, "localhost", ca.certificate_pem) == ""
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ def test_development_certificates_are_created_once(directory: CertificateDirecto
         "tls.crt",
         "tls.key",
     ]
+    # Only its owner may read the key.
+    assert stat.S_IMODE(directory.key.stat().st_mode) == 0o600
     directory.load_checked()
 
 
@@ -71,11 +73,6 @@ def test_each_file_of_the_development_certificates_is_read_once(
     monkeypatch.setattr(Path, "read_bytes", counted)
     assert not ensure_development_certificates(directory)
     assert sorted(names) == ["ca.crt", "tls.crt", "tls.key"]
-
-
-def test_the_development_key_is_readable_by_its_owner_only(directory: CertificateDirectory) -> None:
-    ensure_development_certificates(directory)
-    assert stat.S_IMODE(directory.key.stat().st_mode) == 0o600
 
 
 def test_development_certificates_are_replaced_after_two_thirds_of_their_lifetime(
@@ -105,17 +102,6 @@ def test_development_certificates_are_replaced_if_a_file_is_missing_or_broken(
         (directory.path / name).write_bytes(content)
     assert ensure_development_certificates(directory)
     directory.load_checked()
-
-
-def test_a_key_that_does_not_match_its_certificate_is_named_in_the_error(
-    directory: CertificateDirectory, tmp_path: Path
-) -> None:
-    ensure_development_certificates(directory)
-    other = CertificateDirectory(tmp_path / "other")
-    ensure_development_certificates(other)
-    directory.key.write_bytes(other.key.read_bytes())
-    with pytest.raises(CertificateError, match=r"tls\.key"):
-        directory.load_checked()
 
 
 def test_the_error_of_a_missing_certificate_names_the_command(

@@ -30,11 +30,6 @@ def serve(age: timedelta = timedelta(0)) -> Served:
     return Served(ca, context)
 
 
-def test_a_valid_certificate_has_no_verify_error() -> None:
-    served = serve()
-    assert verify_error(served.context, HOST, served.ca.certificate_pem) == ""
-
-
 def test_one_matching_ca_in_the_bundle_is_sufficient() -> None:
     served, other = serve(), serve()
     for bundle in (served.ca, other.ca), (other.ca, served.ca):
