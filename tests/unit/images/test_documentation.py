@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.factories import container, decide_pod, namespace, pod, reasons, view
+from tests.support.factories import decide_pod, namespace, pod, reasons, view
 from tests.support.markdown import Page
 from tests.support.paths import DOCS
 from webhook.core.admission.decider import OperatorSettings
@@ -71,16 +71,3 @@ def test_policy_of_the_page_wraps_a_container_without_a_command_once_its_image_i
     said = re.search(r"`Applied … (around what its image) … (starts)`", PAGE.text)
     assert said is not None
     assert all(part in outcome.message for part in said.groups())
-
-
-def test_policy_without_image_config_gives_reason_no_command() -> None:
-    plain = {**DOCUMENT, "spec": {**DOCUMENT["spec"], "imageConfig": {}}}
-    seen = view(parse_policy(plain), namespaces=[NAMESPACE])
-    given = decide_pod(
-        PLUGIN, seen, namespace="woodpecker", settings=OperatorSettings(linger_image="linger")
-    )
-    assert reasons(given) == ["publish: NoCommand"]
-    commanded = pod(containers=[container("publish", "/bin/plugin")], restartPolicy="Never")
-    assert decide_pod(
-        commanded, seen, namespace="woodpecker", settings=OperatorSettings(linger_image="l")
-    ).operations

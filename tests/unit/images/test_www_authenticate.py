@@ -38,13 +38,6 @@ def test_header_is_parsed_into_challenges(
     assert [(c.scheme, dict(c.parameters)) for c in parse_challenges([header])] == expected
 
 
-def test_several_headers_give_all_their_challenges() -> None:
-    assert [c.scheme for c in parse_challenges(["Basic realm=x", "Bearer realm=y"])] == [
-        "basic",
-        "bearer",
-    ]
-
-
 @given(st.text('Bbasic realm="\\,= \té', max_size=80))
 def test_any_header_is_parsed_without_an_error(header: str) -> None:
     for found in parse_challenges([header]):

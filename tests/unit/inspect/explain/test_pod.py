@@ -292,26 +292,6 @@ def test_annotations_without_a_sign_in_the_pod_are_only_quoted() -> None:
     assert explain_pod(newer, without_policies()).verdict.startswith("The annotations say")
 
 
-@pytest.mark.parametrize(
-    ("calls", "called", "verdict"),
-    [
-        (WebhookCalls(), "False", "podsettle did not change this pod. It would not change a new "
-         "pod like this one, because the API server does not call podsettle for it."),
-        (WebhookCalls(readable=False), "Unknown", "podsettle did not change this pod. It would "
-         "change a new pod like this one if the API server calls podsettle for it."),
-    ],
-)  # fmt: skip
-def test_explanation_promises_only_what_the_webhook_configuration_allows(
-    calls: WebhookCalls, called: str, verdict: str
-) -> None:
-    found = explain_pod(QUICK, cluster(TEKTON, calls=calls))
-    assert (found.called, found.verdict) == (called, verdict)
-    why = "no MutatingWebhookConfiguration is podsettle's"
-    assert any(why in note for note in found.notes) == (called == "False")
-    missing = [each.right for each in found.unknown if each.right]
-    assert missing == ([] if called == "False" else ["list mutatingwebhookconfigurations"])
-
-
 def test_pod_that_would_only_be_annotated_is_not_promised_a_change() -> None:
     plugin = pod(container("plugin"))
     found = explain_pod(plugin, cluster(TEKTON))
@@ -370,15 +350,6 @@ def test_long_texts_of_tenants_are_cut_in_text_and_whole_in_json() -> None:
     as_json = found.model_dump_json(by_alias=True)
     assert as_json.count(long) >= 3
     assert texts["podsettle.dev/summary"] in as_json
-
-
-def test_decision_that_fails_is_not_known_and_no_policy_is_said_not_to_cover_the_pod() -> None:
-    broken = replace(cluster(TEKTON), settings=OperatorSettings(None, IMAGE, "https://e/\x1b[31m"))
-    found = explain_pod(QUICK, broken)
-    assert "What podsettle would do to a new pod like this one is not known: InternalError: " in (
-        found.verdict
-    )
-    assert "does not cover the pod" not in as_text(found)
 
 
 def test_policies_that_do_not_cover_the_pod_are_shown_beside_one_that_only_audits() -> None:

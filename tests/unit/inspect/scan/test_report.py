@@ -164,23 +164,6 @@ def test_runtime_class_is_called_missing_only_if_any_were_read(
     assert (missing in found.advice, unknown in found.advice) == (is_read, not is_read)
 
 
-def test_proposed_policy_names_the_containers_and_the_label_that_were_found(
-    tmp_path: Path,
-) -> None:
-    document = dump("ci", NOW)
-    for item in document["items"]:
-        if item["metadata"].get("uid") in ("init-255", "step-255"):
-            run = {"example.org/run": "build-1", "batch.kubernetes.io/job-name": "nightly"}
-            item["metadata"]["labels"] = {"app": "ci", "version": "1.2", **run}
-        if item["metadata"].get("uid") == "init-255":
-            item["metadata"]["labels"]["tekton.dev/taskRun"] = "build-1"
-    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["cri-o-9840"]
-    spec = parse_policy(yaml.safe_load(found.policy)).spec
-    assert spec.pod_selector.match_labels == {"app": "ci"}
-    settings = spec.settings()["postInitSleep"]
-    assert (settings.init_containers, settings.containers) == (("prepare",), ("main",))
-
-
 @pytest.mark.parametrize(("init_containers", "expected"), [("*", True), ("other", False)])
 def test_policy_of_any_name_that_only_reports_is_changed_and_not_doubled(
     tmp_path: Path, init_containers: str, expected: bool
