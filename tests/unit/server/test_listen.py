@@ -32,10 +32,3 @@ def test_host_that_cannot_be_resolved_is_an_error_with_its_cause() -> None:
     with pytest.raises(AddressError, match=r"^cannot listen on no host port 0: .*[Nn]ame") as error:
         listen("no host", 0, "")
     assert "Unknown" not in str(error.value)
-
-
-def test_port_in_use_is_an_error_with_the_hint() -> None:
-    with listen("127.0.0.1", 0, "") as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(AddressError, match=r"in use; choose another port: --port 1$"):
-            listen("127.0.0.1", port, "--port 1")

@@ -147,17 +147,6 @@ def test_unknown_namespace_is_looked_up_once(
     assert server.drain.reviews == 1
 
 
-@pytest.mark.parametrize("web", [False, True])
-def test_review_with_an_internal_error_is_answered(
-    serve: Serve, source: ManifestsSource, caplog: pytest.LogCaptureFixture, web: bool
-) -> None:
-    source.view = replace(source.view, policies=None)  # type: ignore[arg-type]
-    client = serve().connect(web=web)
-    client.send(WHOLE)
-    assert "InternalError" in warning(client)
-    assert [record.levelname for record in caplog.records].count("ERROR") == 1
-
-
 def test_limits_on_the_size_of_a_review_are_those_of_the_server(serve: Serve) -> None:
     body = json.dumps(REVIEW).encode().ljust(300_000)
     server = serve(max_review_bytes=len(body), max_body_bytes=len(body) + 1)

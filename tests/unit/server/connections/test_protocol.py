@@ -646,22 +646,6 @@ UNFINISHED = {
 }
 
 
-@pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
-@pytest.mark.parametrize("error", [None, ConnectionResetError()], ids=["closed", "broken"])
-@pytest.mark.parametrize("reads", [True, False])
-async def test_lost_connection_leaves_nothing_behind(
-    client: MemoryClient, server: MemoryServer, sent: bytes, error: Exception | None, reads: bool
-) -> None:
-    if not reads:
-        client.transport.capacity = 0
-        client.send(LIVEZ)
-    client.send(sent)
-    await server.run()
-    client.transport.lose(error)
-    await server.run()
-    server.check_released()
-
-
 @pytest.mark.parametrize("name", UNFINISHED)
 async def test_shutdown_lets_each_client_close_or_finish(
     client: MemoryClient, server: MemoryServer, name: str

@@ -49,24 +49,6 @@ async def test_deployment_is_previewed_in_yaml_and_json(client: httpx.AsyncClien
     assert (await client.post("/preview", json=DEPLOYMENT)).json()["pods"] == [pod]
 
 
-async def test_lists_and_several_documents_are_previewed(client: httpx.AsyncClient) -> None:
-    cron = {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {"name": "nightly"},
-        "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}},
-    }
-    listed = {"apiVersion": "v1", "kind": "List", "items": [DEPLOYMENT, cron]}
-    text = yaml.safe_dump_all([listed, DEPLOYMENT])
-    answer = await client.post("/preview", content=text)
-    found = [(pod["kind"], pod["path"]) for pod in answer.json()["pods"]]
-    assert found == [
-        ("Deployment", "items[0].spec.template"),
-        ("CronJob", "items[1].spec.jobTemplate.spec.template"),
-        ("Deployment", "spec.template"),
-    ]
-
-
 async def test_custom_resource_is_previewed_with_its_template_path(
     client: httpx.AsyncClient,
 ) -> None:

@@ -141,20 +141,6 @@ def piece(body: bytes, more_body: bool = False) -> Message:
     return {"type": "http.request", "body": body, "more_body": more_body}
 
 
-@pytest.mark.parametrize("body", [b"", b'{"request"'])
-async def test_client_that_disconnects_is_neither_counted_nor_logged(
-    app: FastAPI, components: Components, caplog: pytest.LogCaptureFixture, body: bytes
-) -> None:
-    await call(app, piece(body, more_body=True), {"type": "http.disconnect"})
-    assert components.handler.budget.used_bytes == 0
-    assert components.drain.reviews == 0
-    assert not caplog.records
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
-        metrics = (await client.get("/metrics")).text
-    assert "podsettle_requests_refused_total{" not in metrics
-    assert 'podsettle_reviews_total{result="unchanged"} 0.0' in metrics
-
-
 @pytest.mark.parametrize(
     ("limits", "text"),
     [
