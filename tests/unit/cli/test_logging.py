@@ -58,13 +58,6 @@ def test_json_time_has_milliseconds_even_at_a_full_second() -> None:
     assert RFC_3339.fullmatch(formatted(record("x", created=1_700_000_000.0))["time"])
 
 
-def test_json_line_has_the_fields_of_its_message() -> None:
-    fields = {"uid": "1", "namespace": "ci", "pod": "p", "applied": "a/postInitSleep=Applied"}
-    found = formatted(record(Lines(("uid 1", fields))))
-    assert fields.items() <= found.items()
-    assert found["message"] == "uid 1"
-
-
 def test_message_of_several_lines_is_as_many_lines_of_json() -> None:
     lines = [(f"uid {number}", {"uid": str(number)}) for number in range(3)]
     text = JsonFormatter().format(record(Lines(*lines)))

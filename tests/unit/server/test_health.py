@@ -23,13 +23,13 @@ async def test_readiness_lists_the_checks(client: httpx.AsyncClient) -> None:
     assert answer.headers["content-type"] == "application/json"
 
 
-async def test_version_is_that_of_the_package(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/version")).json()["version"] == __version__
-
-
-async def test_version_describes_the_served_certificate(client: httpx.AsyncClient) -> None:
-    certificate = (await client.get("/version")).json()["certificate"]
-    assert certificate == {"notAfter": CERTIFICATE_EXPIRES.isoformat(), "sha256": "ab" * 32}
+async def test_version_is_that_of_the_package_and_its_served_certificate(
+    client: httpx.AsyncClient,
+) -> None:
+    found = (await client.get("/version")).json()
+    assert found["version"] == __version__
+    certificate = {"notAfter": CERTIFICATE_EXPIRES.isoformat(), "sha256": "ab" * 32}
+    assert found["certificate"] == certificate
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/readyz?verbose", "/version"])

@@ -1,4 +1,4 @@
-"""The FastAPI route POST /mutate, behind servers that know nothing of podsettle and without any."""
+"""The FastAPI route POST /mutate, behind servers that know nothing of podsettle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import copy
 import json
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,11 +29,6 @@ from webhook.server.components import Components
 from webhook.server.reviews.request import answer_seconds
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
-with warnings.catch_warnings():
-    # Starlette prefers a successor of httpx, which nothing else here needs.
-    warnings.simplefilter("ignore")
-    from starlette.testclient import TestClient
-
 JSON = {"content-type": "application/json"}
 LONG_COMMAND = "y" * 300_000
 
@@ -109,13 +103,6 @@ def test_route_answers_reviews_and_refuses_other_requests_behind_plain_uvicorn(
     app: FastAPI, source: ManifestsSource, http: str
 ) -> None:
     with served_by_uvicorn(app, http) as client:
-        check_all_answers(client, source)
-
-
-def test_route_answers_reviews_and_refuses_other_requests_in_a_test_client(
-    app: FastAPI, source: ManifestsSource
-) -> None:
-    with TestClient(app) as client:
         check_all_answers(client, source)
 
 
