@@ -199,6 +199,43 @@ def test_nodes_are_configured_only_where_a_class_is_lacking(
     assert bool(preview.node_configuration) is expected
 
 
+def test_policy_in_force_is_named_only_for_pods_that_it_covers(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(dump("ci", NOW)))
+    for item in document["items"]:
+        if item["kind"] == "SettlePolicy":
+            item["spec"] = {"namespaceSelector": {}, "remedies": {"postInitSleep": {}}}
+    report = scan_dump(tmp_path, document)
+    found = {each.id: each for each in report.symptoms}["cri-o-9840"]
+    assert found.preview is not None
+    assert found.policy == ""
+    assert "Policy covered settles new pods like these already (1 pod)." in found.advice
+    assert (
+        "would leave 1 pod unchanged: policy covered sets postInitSleep for them, but not for "
+        "these containers."
+    ) in found.advice
+    defects = {each.defect: each for each in report.defects}
+    assert defects["cri-o-9840"].policies == ("covered",)
+
+
+@pytest.mark.parametrize("in_force", [True, False])
+def test_no_policy_is_proposed_for_pods_that_are_kept_alive(in_force: bool, tmp_path: Path) -> None:
+    document = json.loads(json.dumps(dump("ci", NOW)))
+    for item in document["items"]:
+        if item["metadata"].get("uid") in ("init-255", "step-255"):
+            containers = item["spec"].get("initContainers", item["spec"]["containers"])
+            containers[0]["command"].insert(0, "/podsettle/linger")
+        if item["kind"] == "SettlePolicy" and in_force:
+            item["spec"] = {"namespaceSelector": {}, "remedies": {"postInitSleep": {}}}
+    report = scan_dump(tmp_path, document)
+    found = {each.id: each for each in report.symptoms}["cri-o-9840"]
+    assert (found.policy, found.pods) == ("", 2)
+    assert (
+        "would leave 2 pods unchanged: postInitSleep keeps their containers alive already. If "
+        "CRI-O's log"
+    ) in found.advice
+    assert symptom_line(found).startswith("cri-o-9840: 2 pods, possible, on node crio-1")
+
+
 def test_proposed_policy_is_only_for_the_pods_that_are_not_kept_alive(tmp_path: Path) -> None:
     document = dump("ci", NOW)
     (pod,) = (each for each in document["items"] if each["metadata"].get("uid") == "init-255")
@@ -793,22 +830,3 @@ def test_events_beyond_the_limit_of_memory_are_not_looked_at(
 
 def findings(report: ScanReport) -> list[Finding]:
     return [finding for symptom in report.symptoms for finding in symptom.findings]
-
-
-@pytest.mark.parametrize("in_force", [True, False])
-def test_no_policy_is_proposed_for_pods_that_are_kept_alive(in_force: bool, tmp_path: Path) -> None:
-    document = json.loads(json.dumps(dump("ci", NOW)))
-    for item in document["items"]:
-        if item["metadata"].get("uid") in ("init-255", "step-255"):
-            containers = item["spec"].get("initContainers", item["spec"]["containers"])
-            containers[0]["command"].insert(0, "/podsettle/linger")
-        if item["kind"] == "SettlePolicy" and in_force:
-            item["spec"] = {"namespaceSelector": {}, "remedies": {"postInitSleep": {}}}
-    report = scan_dump(tmp_path, document)
-    found = {each.id: each for each in report.symptoms}["cri-o-9840"]
-    assert (found.policy, found.pods) == ("", 2)
-    assert (
-        "would leave 2 pods unchanged: postInitSleep keeps their containers alive already. If "
-        "CRI-O's log"
-    ) in found.advice
-    assert symptom_line(found).startswith("cri-o-9840: 2 pods, possible, on node crio-1")
