@@ -186,6 +186,10 @@ def start_chromium(profile: Path) -> Iterator[Chromium]:
             "--disable-background-networking",
             "--disable-component-update",
             "--no-first-run",
+            # Each page that is opened would start two processes, for other sites and in reserve.
+            "--renderer-process-limit=1",
+            "--disable-site-isolation-trials",
+            "--disable-features=SpareRendererForSitePerProcess",
             "--no-proxy-server",
             f"--user-data-dir={profile}",
         ],

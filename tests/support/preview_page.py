@@ -61,8 +61,6 @@ def http(server: RunningServer) -> Iterator[httpx.Client]:
 def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
     """The page, newly opened. Fails the test if the console shows an error afterwards."""
     chromium.emulate()
-    chromium.open("about:blank")
-    chromium.console()  # A page of another test may have lost its server since.
     chromium.open(f"{server.web_url}/")
     leave_example(chromium)
     yield chromium
