@@ -158,9 +158,9 @@ def test_link_with_as_many_policies_as_a_preview_takes_can_be_copied(page: Chrom
     assert page.texts("#link") == []
 
 
-@pytest.mark.parametrize(
-    ("broken", "message"),
-    [
+def test_link_that_cannot_be_read_is_an_error(page: Chromium) -> None:
+    page.paste("#workload", "mine")
+    for broken, message in (
         ("#v1=%%%", ""),
         ("#v1=AAAA", ""),
         ("#v2=AAAA", "another release may have made it"),
@@ -170,16 +170,14 @@ def test_link_with_as_many_policies_as_a_preview_takes_can_be_copied(page: Chrom
         (fragment(INPUT | {"workload": "a" * 5_000_000}), "its text is longer than 4 MiB"),
         (fragment(INPUT | {"workload": INCOMPRESSIBLE}), "it is longer than 32 KiB"),
         (fragment(INPUT | {"policies": new_policies(201)}), "it holds more than 200 policies"),
-    ],
-    ids=["base64", "deflate", "version", "list", "type", "policy", "bomb", "long", "policies"],
-)
-def test_link_that_cannot_be_read_is_an_error(page: Chromium, broken: str, message: str) -> None:
-    page.paste("#workload", "mine")
-    page.run("location.hash = arguments[0]", broken)
-    page.wait_for("document.querySelector('#error').checkVisibility()")
-    assert page.text("#error .label") == "This link cannot be read"
-    assert message in page.text("#error .mono")
-    assert value_of(page, "#workload") == "mine"
+    ):
+        page.run(
+            "document.querySelector('#error').hidden = true; location.hash = arguments[0]", broken
+        )
+        page.wait_for("document.querySelector('#error').checkVisibility()")
+        assert page.text("#error .label") == "This link cannot be read"
+        assert message in page.text("#error .mono")
+        assert value_of(page, "#workload") == "mine"
 
 
 def test_hostile_link_cannot_run_scripts(page: Chromium) -> None:
