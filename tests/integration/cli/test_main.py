@@ -269,13 +269,6 @@ def test_v_is_not_the_log_of_requests() -> None:
     assert (done.returncode, "No such option" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("flag", ["-l", "--field-selector"])
-def test_selection_of_pods_in_manifests_is_refused(flag: str) -> None:
-    done = podsettle(*SCAN, flag, "a=b")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "select pods of a cluster, not of manifests" in done.stderr
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_the_script_of_click(shell: str) -> None:
     env = {**os.environ, "_PODSETTLE_COMPLETE": f"{shell}_source"}

@@ -68,12 +68,6 @@ def test_directory_and_standard_input_are_read_together() -> None:
     assert pods[-1]["patch"] == []
 
 
-def test_fail_on_change_exits_with_1_only_if_a_pod_would_change() -> None:
-    arguments = ("preview", "--manifests", EXAMPLES, "--fail-on-change")
-    assert podsettle(*arguments, TEKTON).returncode == 1
-    assert podsettle(*arguments, "-", stdin=UNCOVERED).returncode == 0
-
-
 def test_options_set_the_namespace_and_its_labels() -> None:
     arguments = ("preview", "--manifests", EXAMPLES, "-o", "json", "-n", "kube-system", TEKTON)
     (pod,) = json.loads(podsettle(*arguments).stdout)["pods"]
@@ -116,12 +110,6 @@ def test_invalid_input_exits_with_2_and_names_file_and_line(stdin: str, words: s
     assert done.returncode == 2
     assert done.stderr.startswith(f"podsettle: {words}")
     assert done.stdout == ""
-
-
-def test_missing_file_exits_with_2(tmp_path: Path) -> None:
-    done = podsettle("preview", "--manifests", EXAMPLES, tmp_path / "none.yaml")
-    assert done.returncode == 2
-    assert done.stderr == f"podsettle: {tmp_path / 'none.yaml'}: No such file or directory\n"
 
 
 def test_invalid_policy_is_reported_and_the_others_apply(tmp_path: Path) -> None:

@@ -187,12 +187,6 @@ def test_dump_that_is_cut_off_or_goes_on_is_no_answer(
     assert result.stderr.count("\n") == 1
 
 
-def test_scan_refuses_a_namespace_that_is_no_name() -> None:
-    result = CliRunner().invoke(main, [*COMMAND, "-n", "a/b"])
-    assert result.exit_code == 2
-    assert "not a valid name" in result.stderr
-
-
 def test_scan_names_objects_that_it_cannot_read(tmp_path: Path) -> None:
     pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 5}}
     (tmp_path / "pod.json").write_text(json.dumps(pod))
