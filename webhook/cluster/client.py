@@ -45,7 +45,7 @@ from webhook.kubeconfig.paths import kubeconfig_paths
 
 log = logging.getLogger(__name__)
 
-_decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder(Json).decode
 # The time limit for a request and its response, except for watches and streams.
 _TIMEOUT_SECONDS = 10.0
 # aiohttp needs this time to close TLS connections. The number is from the section "Graceful
@@ -156,15 +156,14 @@ class ApiServer:
         """Send one request and return the decoded response.
 
         `path` includes the query. `timeout` is in seconds. Raises ApiError, and Unreachable also
-        for a response that is too large or nested too deeply.
+        for a response that is no object, too large, or nested too deeply.
         """
         async with self._sent(method, path, body, content_type, accept, timeout) as response:
             content = await self._checked(response, f"{method} {path}")
         try:
-            answer: Json = _decode(content)
+            return _decode(content)
         except DECODE_ERRORS as error:
-            raise self._malformed(f"{method} {path}", "JSON", error) from None
-        return answer
+            raise self._malformed(f"{method} {path}", "a JSON object", error) from None
 
     async def fetch(
         self,

@@ -74,18 +74,16 @@ class ClusterReader:
     ) -> Json | NotAllowedError | None:
         path = path_of(right, version) + (f"?{query}" if query else "")
         try:
-            answer: object = await self.server.request("GET", path)
+            answer = await self.server.request("GET", path)
         except ApiError as error:
             if error.status == 404:
                 return None
             if error.status == 403:
                 return NotAllowedError(right)
             raise
-        kind = None
-        if isinstance(answer, dict):
-            kind = answer.get("kind")
-            if isinstance(kind, str) and kind.endswith("List") == (right.name is None):
-                return answer
+        kind = answer.get("kind")
+        if isinstance(kind, str) and kind.endswith("List") == (right.name is None):
+            return answer
         # Another program, for example behind a redirect. Every answer of an API server has a kind,
         # also a list without items.
         found = "has no kind" if kind is None else f"has the kind {kind!r:.60}"

@@ -95,6 +95,13 @@ async def test_response_that_is_not_a_list_is_an_error(answer: object) -> None:
             await server.page("/things", "application/json")
 
 
+@pytest.mark.parametrize("answer", [[], [{"kind": "Deployment"}], "moved", 7, None])
+async def test_response_that_is_not_an_object_is_an_error(answer: object) -> None:
+    async with serving({"": answer}) as server:
+        with pytest.raises(Unreachable, match="GET /things: the response is not a JSON object: "):
+            await server.request("GET", "/things")
+
+
 async def _request(server: ApiServer) -> None:
     await server.request("GET", "/things")
 
