@@ -54,7 +54,7 @@ class NoProxy:
     def applies_to(self, host: str, port: int) -> bool:
         """Return whether a host is reached directly. Loopback addresses always are."""
         host = host.lower()
-        address = _parse_address(host)
+        address = parse_address(host)
         if host == "localhost" or (address is not None and address.is_loopback):
             return True
         return self._bypass_all or any(rule.matches(host, address, port) for rule in self._rules)
@@ -65,8 +65,8 @@ def proxy_variable(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name) or environment.get(name.lower()) or ""
 
 
-def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the address in a text, or None if the text is not an address."""
+def parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the address in a text, as Go reads it, or None if the text is not an address."""
     try:
         address = ip_address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
@@ -81,12 +81,12 @@ def _parse_rule(entry: str) -> _NoProxyRule | None:
             return _NoProxyRule(network=ip_network(entry, strict=False))
         except ValueError:
             return None
-    address, port = _parse_address(entry), None
+    address, port = parse_address(entry), None
     if address is None:
         host, colon, number = entry.rpartition(":")
         if colon and number.isascii() and number.isdigit():
             entry, port = host, int(number)
-            address = _parse_address(entry)
+            address = parse_address(entry)
     if address is not None:
         return _NoProxyRule(network=ip_network(address), port=port)
     name = entry.removeprefix("*") if entry.startswith("*.") else entry

@@ -25,6 +25,7 @@ from webhook.kubeconfig.errors import CredentialsError, KubeconfigError
 from webhook.kubeconfig.exec_plugin import ExecPlugin
 from webhook.kubeconfig.paths import KubeconfigPaths
 from webhook.kubeconfig.proxy import environment_proxy
+from webhook.no_proxy import parse_address
 
 # The name of what a cluster has for credential plugins (KEP-541).
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -53,7 +54,7 @@ class Access:
     """The CA certificates of the server. Empty for those of the system."""
     verify: bool = True
     server_name: str = ""
-    """The name in the server's certificate, if it is not the host of the URL."""
+    """The name or address in the server's certificate. Empty for the host of the URL."""
     credentials: Credentials = field(default_factory=StoredCredentials)
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     """The headers of impersonation."""
@@ -118,13 +119,13 @@ def _access(cluster: Entry[Cluster], user: Entry[User], impersonation: Impersona
         return access  # kubectl sends no credentials without TLS.
     check_for_tls(cluster, user)
     ca = cluster.file_or_data("certificate-authority")
-    host = urlsplit(url).hostname or ""
+    name = cluster.value.tls_server_name or urlsplit(url).hostname or ""
     return replace(
         access,
         ca=ca,
         verify=not cluster.value.insecure_skip_tls_verify,
-        # No certificate has the dot after a name that is complete.
-        server_name=cluster.value.tls_server_name or (host[:-1] if host.endswith(".") else ""),
+        # Go compares addresses, and not their texts. No certificate has the dot after a name.
+        server_name=str(parse_address(name) or name.removesuffix(".")),
         credentials=_credentials(user, cluster, ca),
     )
 

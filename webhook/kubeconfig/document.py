@@ -149,7 +149,8 @@ def _merge(
     merged: dict[str, Entry[T]] = {}
     for file, document in documents:
         own: dict[str, Entry[T]] = {}
-        for each in _convert(file, kind, document.get(kind, []), list[dict[str, Any]]):
+        for item in _convert(file, kind, document.get(kind, []), list[dict[str, Any] | None]):
+            each = item or {}  # For Go, null is an object without fields.
             name = _convert(file, f"{kind}.name", each.get("name", ""), str)
             key = f"{kind}[{name}]"
             if name in own:

@@ -163,6 +163,10 @@ CASES: dict[str, Callable[[World], Case]] = {
     "namespace of the context": lambda w: one(w.cluster(), context={"namespace": "ci"}),
     "namespace that is a number": lambda w: one(w.cluster(), context={"namespace": 5}),
     "nulls": lambda w: one(w.cluster(**{"proxy-url": None}), {"token": "t", "exec": None}),
+    "null beside each entry": lambda w: Case([{
+        key: [None, *value] if isinstance(value, list) else value
+        for key, value in document(w.cluster()).items()
+    }]),
     "unknown fields": lambda w: one(w.cluster(new=1), {"token": "t", "new": []}),
     # Users
     "token": lambda w: one(w.cluster(), {"token": "a b"}),
@@ -307,8 +311,17 @@ CASES: dict[str, Callable[[World], Case]] = {
         f"tls-server-name {name}": partial(lambda name, w: one(w.cluster(**{
             "certificate-authority": "", "insecure-skip-tls-verify": True, "tls-server-name": name,
         })), name)
-        for name in ("127.0.0.1", "::1", "A.Example", "a.example.", "a_b.example")
+        for name in ("::1", "[::1]", "A.Example", "a.example.", "a_b.example")
     },
+    **{
+        f"tls-server-name {name} of the certificate": partial(
+            lambda name, w: one(w.cluster(**{"tls-server-name": name})), name
+        )
+        for name in ("127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[a.example]")
+    },
+    "mapped address of the server": lambda w: one(
+        w.cluster(server=f"https://[::ffff:127.0.0.1]:{w.a.port}")
+    ),
     "tls-server-name that is wrong": lambda w: one(w.cluster(**{"tls-server-name": "c.example"})),
     "localhost": lambda w: one(w.cluster(server=f"https://localhost:{w.a.port}")),
     "path of the server": lambda w: one(w.cluster(server=f"https://127.0.0.1:{w.a.port}/k8s/c-1/")),
