@@ -39,8 +39,8 @@ from webhook.cluster.watch import WatchLimits, lines_until_silent
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 from webhook.kubeconfig.access import Access, Impersonation, from_kubeconfig
-from webhook.kubeconfig.credentials import Credential
-from webhook.kubeconfig.errors import CredentialsError, KubeconfigError
+from webhook.kubeconfig.credentials import Credential, CredentialsError
+from webhook.kubeconfig.document import KubeconfigError
 from webhook.kubeconfig.paths import kubeconfig_paths
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config
 from webhook.cluster.errors import NoClusterError
 from webhook.cluster.own_pod import own_namespace
 from webhook.kubeconfig.access import Access
-from webhook.kubeconfig.credentials import Credential, FileOrData
-from webhook.kubeconfig.errors import CredentialsError
+from webhook.kubeconfig.credentials import Credential, CredentialsError, FileOrData
 
 
 def from_service_account() -> Access:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,18 +15,24 @@ from multidict import CIMultiDict
 from webhook.kubeconfig.checks import check, check_for_tls
 from webhook.kubeconfig.credentials import (
     Credentials,
+    CredentialsError,
     FileOrData,
     StoredCredentials,
     basic,
     bearer,
     fits_in_header,
 )
-from webhook.kubeconfig.document import Cluster, Entry, Kubeconfig, User, read_kubeconfig
-from webhook.kubeconfig.errors import CredentialsError, KubeconfigError
+from webhook.kubeconfig.document import (
+    Cluster,
+    Entry,
+    Kubeconfig,
+    KubeconfigError,
+    User,
+    read_kubeconfig,
+)
 from webhook.kubeconfig.exec_plugin import ExecPlugin
 from webhook.kubeconfig.paths import KubeconfigPaths
-from webhook.kubeconfig.proxy import environment_proxy
-from webhook.no_proxy import parse_address
+from webhook.no_proxy import NoProxy, parse_address, proxy_variable
 
 # The name of what a cluster has for credential plugins (KEP-541).
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -154,7 +161,7 @@ def _proxy(entry: Entry[Cluster], url: str) -> str:
     key, proxy = "proxy-url", entry.value.proxy_url
     try:
         if not proxy:
-            key, proxy = "server", environment_proxy(url)
+            key, proxy = "server", _environment_proxy(url)
         # aiohttp would speak HTTP to other proxies.
         parts = urlsplit(proxy)
         if proxy and (parts.scheme not in ("http", "https") or parts.port == 0):
@@ -163,6 +170,16 @@ def _proxy(entry: Entry[Cluster], url: str) -> str:
         where = "the proxy of the environment: " if key == "server" else ""
         raise entry.error(key, f"{where}{proxy!r}: {error}") from None
     return proxy
+
+
+def _environment_proxy(url: str) -> str:
+    """Return the proxy of the environment for a URL. Empty for none. Raises ValueError."""
+    target = urlsplit(url)
+    value = proxy_variable(os.environ, f"{target.scheme.upper()}_PROXY")
+    port = target.port or (443 if target.scheme == "https" else 80)
+    if not value or NoProxy.from_environment(os.environ).applies_to(target.hostname or "", port):
+        return ""
+    return value if "://" in value else f"http://{value}"
 
 
 def _impersonation_headers(entry: Entry[User], flags: Impersonation) -> CIMultiDict[str]:

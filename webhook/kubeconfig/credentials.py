@@ -9,14 +9,16 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from webhook.kubeconfig.errors import CredentialsError
-
 log = logging.getLogger(__name__)
 
 # client-go reads a token file again after a minute (`transport/token_source.go`). The kubelet
 # renews a service account's token when a fifth of its hour is left, so this is in time.
 _TOKEN_FILE_SECONDS = 60.0
 _NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class CredentialsError(Exception):
+    """Credentials that cannot be had now, such as those of a plugin that fails."""
 
 
 class Credential(NamedTuple):
@@ -51,8 +53,19 @@ class FileOrData(NamedTuple):
     data: bytes = b""
 
     def read(self) -> bytes:
-        """Return the text. Empty if there is none. Raises CredentialsError."""
-        return self.data if self.file is None else read_file(self.file)
+        """Return the text. Empty if there is none. Raises CredentialsError.
+
+        An empty file is an error: it stands for no CAs, and not for those of the system.
+        """
+        if self.file is None:
+            return self.data
+        try:
+            content = self.file.read_bytes()
+        except OSError as error:
+            raise CredentialsError(f"{self.file}: {error.strerror}") from None
+        if not content.strip():
+            raise CredentialsError(f"{self.file}: it is empty")
+        return content
 
 
 class StoredCredentials:
@@ -112,22 +125,8 @@ class StoredCredentials:
         if self._token_file is None or time.monotonic() < self._next_token:
             return self._credential.authorization
         self._next_token = time.monotonic() + _TOKEN_FILE_SECONDS
-        token = read_file(self._token_file).decode(errors="replace").strip()
+        token = FileOrData(self._token_file).read().decode(errors="replace").strip()
         return bearer(token, f"{self._name}.tokenFile")
-
-
-def read_file(file: Path) -> bytes:
-    """Return the content of a file. Raises CredentialsError.
-
-    An empty file is an error: it stands for no CAs, and not for those of the system.
-    """
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise CredentialsError(f"{file}: {error.strerror}") from None
-    if not content.strip():
-        raise CredentialsError(f"{file}: it is empty")
-    return content
 
 
 def fits_in_header(text: str) -> bool:

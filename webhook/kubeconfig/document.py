@@ -12,11 +12,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from webhook.kubeconfig.credentials import FileOrData
-from webhook.kubeconfig.errors import KubeconfigError
 from webhook.kubeconfig.go_yaml import load_yaml
 
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be used. The message names the file and the key."""
 
 
 class Variable(msgspec.Struct):

@@ -15,9 +15,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from webhook.kubeconfig.credentials import Credential, bearer
+from webhook.kubeconfig.credentials import Credential, CredentialsError, bearer
 from webhook.kubeconfig.document import Entry, ExecConfig, User
-from webhook.kubeconfig.errors import CredentialsError
 from webhook.kubeconfig.go_yaml import load_yaml
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")

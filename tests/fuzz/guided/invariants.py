@@ -24,7 +24,7 @@ from webhook.core.constants import KIND
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.webhook_selectors import webhook_selectors
 from webhook.kubeconfig.access import from_kubeconfig
-from webhook.kubeconfig.errors import KubeconfigError
+from webhook.kubeconfig.document import KubeconfigError
 from webhook.kubeconfig.paths import KubeconfigPaths
 
 _DECIDER = Decider(SETTINGS)
