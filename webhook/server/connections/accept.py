@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
+from webhook.limited_log import LimitedLog
 from webhook.server.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -21,8 +22,7 @@ log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.1
 """Time until the next attempt, if no file descriptor or memory is left for a connection."""
 _LOG_SECONDS = 10.0
-"""Minimum time between two lines about client certificates. Clients can fail as often as they
-like."""
+"""Minimum time between two lines about client certificates."""
 
 
 async def accept_connections(
@@ -39,10 +39,9 @@ async def accept_connections(
     loop = asyncio.get_running_loop()
     handshakes: dict[socket.socket, asyncio.Task[None]] = {}
     """The handshakes in progress. The oldest one is the first."""
-    next_line_at = 0.0
+    refused = LimitedLog(log, seconds=_LOG_SECONDS, clock=loop.time)
 
     async def complete(accepted: socket.socket, client: object) -> None:
-        nonlocal next_line_at
         try:
             await loop.connect_accepted_socket(
                 new_protocol,
@@ -54,14 +53,10 @@ async def accept_connections(
             )
         except ssl.SSLCertVerificationError as error:
             # An API server whose certificate is refused creates pods without podsettle.
-            if loop.time() >= next_line_at:
-                next_line_at = loop.time() + _LOG_SECONDS
-                log.warning(
-                    "TLS handshake with %s failed: the certificate of the client is refused: %s; "
-                    "is it signed by the CA in --client-ca?",
-                    client,
-                    error.verify_message,
-                )
+            refused.warning(
+                f"TLS handshake with {client} failed: the certificate of the client is refused: "
+                f"{error.verify_message}; is it signed by the CA in --client-ca?"
+            )
         except OSError as error:
             log.debug("TLS handshake with %s failed: %s", client, error)
         finally:
