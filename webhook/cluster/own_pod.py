@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""The directory in which the kubelet mounts the token, the namespace and the CA certificates."""
 
 
 def in_cluster() -> bool:
@@ -26,4 +27,4 @@ def own_namespace() -> str:
     The kubelet mounts a file with the name next to the service account token. Raises OSError if the
     file is missing.
     """
-    return _NAMESPACE_FILE.read_text().strip()
+    return (SERVICE_ACCOUNT / "namespace").read_text().strip()

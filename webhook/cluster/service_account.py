@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config
+import os
 
 from webhook.cluster.errors import NoClusterError
-from webhook.cluster.own_pod import own_namespace
+from webhook.cluster.own_pod import SERVICE_ACCOUNT, own_namespace
 from webhook.kubeconfig.access import Access
-from webhook.kubeconfig.credentials import Credential, CredentialsError, FileOrData
+from webhook.kubeconfig.credentials import CredentialsError, FileOrData, StoredCredentials
 
 
 def from_service_account() -> Access:
@@ -19,30 +16,13 @@ def from_service_account() -> Access:
     It uses no proxy. HTTPS_PROXY is for registries, and a company's proxy cannot reach the address
     of a Service.
     """
-    configuration = Configuration()
     try:
-        load_incluster_config(configuration)
-        ca = FileOrData(Path(str(configuration.ssl_ca_cert)))
-        token = _ServiceAccountToken(configuration)
-        return Access(configuration.host, ca=ca, credentials=token, namespace=own_namespace())
-    except Exception as error:
+        host, port = (os.environ[f"KUBERNETES_SERVICE_{each}"] for each in ("HOST", "PORT"))
+        return Access(
+            f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+            ca=FileOrData(SERVICE_ACCOUNT / "ca.crt"),
+            credentials=StoredCredentials("service account", token_file=SERVICE_ACCOUNT / "token"),
+            namespace=own_namespace(),
+        )
+    except (KeyError, OSError, CredentialsError) as error:
         raise NoClusterError(f"no cluster found: {error}") from None
-
-
-class _ServiceAccountToken:
-    """The token of a service account, which `kubernetes.aio` reads again every minute."""
-
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
-
-    async def current(self) -> Credential:
-        """Return the token. Raises CredentialsError."""
-        try:
-            settings = await self._configuration.auth_settings()
-        except (OSError, ConfigException) as error:
-            raise CredentialsError(f"the token of the service account: {error}") from None
-        return Credential(str(settings["BearerToken"]["value"]))
-
-    async def renew(self, rejected: Credential) -> bool:
-        """Return whether the token was read again since."""
-        return await self.current() != rejected

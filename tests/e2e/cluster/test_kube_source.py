@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
@@ -268,18 +267,12 @@ async def test_connection_to_the_own_cluster_uses_no_proxy(
     own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTTPS_PROXY is for registries, and NO_PROXY need not name the API server."""
-    token = tmp_path / "token"
-    token.write_text(own_cluster.token)
+    (tmp_path / "token").write_text(own_cluster.token)
+    (tmp_path / "ca.crt").write_bytes(own_cluster.ca_file.read_bytes())
     host, port = own_cluster.url.removeprefix("https://").split(":")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-    monkeypatch.setattr(
-        service_account,
-        "load_incluster_config",
-        InClusterConfigLoader(  # type: ignore[no-untyped-call]
-            str(token), str(own_cluster.ca_file)
-        ).load_and_set,
-    )
+    monkeypatch.setattr(service_account, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setattr(service_account, "own_namespace", lambda: "default")
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("NO_PROXY", raising=False)
