@@ -1,8 +1,7 @@
 """A client of the API server that sends and receives JSON, based on `kubernetes.aio`.
 
-`kubernetes.aio` provides the HTTP session and the tokens of service accounts. `webhook.kubeconfig`
-reads kubeconfigs. podsettle does not use the library's typed models. They take much memory, and
-they drop fields that are newer than the library.
+`kubernetes.aio` provides the HTTP session. podsettle does not use the library's typed models. They
+take much memory, and they drop fields that are newer than the library.
 """
 
 from __future__ import annotations
@@ -320,7 +319,8 @@ class ApiServer:
             if self._request_timeout is not None:
                 timeout = self._request_timeout.total_seconds() or None
             timeout = aiohttp.ClientTimeout(total=timeout)
-        headers = {"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"}
+        headers = CIMultiDict(self._access.headers)
+        headers.extend({"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"})
         try:
             async with asyncio.timeout(answer_seconds):
                 response = await self._send(method, path, body, headers, timeout)
@@ -342,46 +342,35 @@ class ApiServer:
         method: str,
         path: str,
         body: Any,
-        headers: Mapping[str, str],
+        headers: CIMultiDict[str],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
     ) -> aiohttp.ClientResponse:
         """Send one request with credentials, and again with renewed ones after a 401."""
+        credentials, url = self._access.credentials, self.url + path
+        is_repeated = False
         try:
-            credential = await self._access.credentials.current()
-            response = await self._attempt(method, path, body, headers, credential, timeout)
-            # kubectl also asks its plugin after a 401, but fails this request.
-            if response.status == 401 and await self._access.credentials.renew(credential):
+            while True:
+                credential = await credentials.current()
+                sent = headers.copy()
+                if credential.authorization:
+                    sent["Authorization"] = credential.authorization
+                client = self._client(credential)
+                began = time.monotonic()
+                wrapper = await client.request(
+                    method, url, headers=sent, body=body, _request_timeout=timeout
+                )
+                response: aiohttp.ClientResponse = wrapper.response
+                milliseconds = round((time.monotonic() - began) * 1000)
+                log.debug("%s %s %d in %d ms", method, url, response.status, milliseconds)
+                self.clock_behind = _clock_behind(response.headers.get("Date"))
+                # kubectl also asks its plugin after a 401, but fails this request.
+                if response.status != 401 or is_repeated or not await credentials.renew(credential):
+                    return response
                 response.release()
-                credential = await self._access.credentials.current()
-                response = await self._attempt(method, path, body, headers, credential, timeout)
+                is_repeated = True
         except (CredentialsError, ValueError) as error:
             # aiohttp and ssl raise ValueError for names that no server can have.
             raise Unreachable(str(error)) from None
-        return response
-
-    async def _attempt(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        headers: Mapping[str, str],
-        credential: Credential,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
-    ) -> aiohttp.ClientResponse:
-        complete = CIMultiDict(headers)
-        complete.extend(self._access.headers)
-        if credential.authorization:
-            complete["Authorization"] = credential.authorization
-        client = self._client(credential)
-        began = time.monotonic()
-        wrapper = await client.request(
-            method, self.url + path, headers=complete, body=body, _request_timeout=timeout
-        )
-        response: aiohttp.ClientResponse = wrapper.response
-        milliseconds = round((time.monotonic() - began) * 1000)
-        log.debug("%s %s%s %d in %d ms", method, self.url, path, response.status, milliseconds)
-        self.clock_behind = _clock_behind(response.headers.get("Date"))
-        return response
 
     def _client(self, credential: Credential) -> RestClient:
         """Return a client that trusts the CA file as it is now, and has this certificate.
