@@ -14,9 +14,8 @@ from webhook.server.connections.protocol import ReviewProtocol, ReviewServer, St
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
 from webhook.server.reviews.answer import Refusal
-from webhook.server.reviews.body import ReviewBody
+from webhook.server.reviews.body import MemoryBudget, ReviewBody
 from webhook.server.reviews.handler import ReviewTiming
-from webhook.server.reviews.load_shedding import MemoryBudget
 
 LOOKUP = b"look-up "
 """A body that begins with this waits for `EchoHandler.found`."""

@@ -32,11 +32,9 @@ class SecretStore:
         """
         try:
             self._last_read = await self._server.request("GET", self._path)
-        except ApiError as error:
-            if error.status == 404:
+        except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and error.status == 404:
                 return None
-            raise StoreError(f"{self.title}: {error}") from None
-        except Unreachable as error:
             raise StoreError(f"{self.title}: {error}") from None
         return {key: _decoded(value) for key, value in (self._last_read.get("data") or {}).items()}
 

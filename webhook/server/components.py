@@ -23,8 +23,8 @@ from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
 from webhook.server.page.view_route import ViewAnswers
 from webhook.server.preview.previewer import Previewer
+from webhook.server.reviews.body import MemoryBudget
 from webhook.server.reviews.handler import ReviewHandler
-from webhook.server.reviews.load_shedding import MemoryBudget
 from webhook.server.reviews.log import ReviewLog
 from webhook.tasks import supervise
 

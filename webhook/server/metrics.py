@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from typing import Literal, TypeAlias
 
 from prometheus_client import (
     CollectorRegistry,
@@ -26,7 +27,6 @@ from prometheus_client.utils import floatToGoString
 from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.admission.decision import Decision
 from webhook.core.reasons import Reason
-from webhook.server.metric_labels import PreviewResult
 from webhook.server.still_needed_metric import NeededPolicies
 
 # A second series for each counter, with the time of its creation, would only enlarge scrapes.
@@ -44,6 +44,10 @@ BUCKETS = (
 """Upper bounds of the histogram in seconds, up to the longest time that a review can take."""
 
 
+PreviewResult: TypeAlias = Literal[
+    "answered", "refused", "deadline", "memory", "crashed", "overloaded", "disconnected"
+]
+"""Values of the label `result` in the metric podsettle_previews_total."""
 MAX_SETTLED_SERIES = 1_000
 """The maximum number of pairs of a policy and a remedy that are counted on their own. A process may
 see many more policies than exist at one time."""

@@ -28,7 +28,7 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE, PodDecider, PodDecision
 from webhook.server.limits import MIB, PreviewLimits
-from webhook.server.metric_labels import PreviewResult
+from webhook.server.metrics import PreviewResult
 from webhook.server.preview.worker import OUT_OF_MEMORY_EXIT_CODE, Found
 
 MAX_IMAGES = 50  # Of all pods of a preview together.

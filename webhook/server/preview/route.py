@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from webhook.core.labels import parse_labels
 from webhook.core.preview.model import PreviewAnswer
-from webhook.server.metric_labels import PreviewResult
+from webhook.server.metrics import PreviewResult
 from webhook.server.preview.previewer import Previewer, PreviewError, above_limit
 from webhook.server.response_in_pieces import PacedResponse
 

@@ -1,12 +1,26 @@
-"""The body of a review while it arrives, without input or output of its own.
+"""The body of a review while it arrives, and the limit on the memory of all requests and answers.
 
 The FastAPI route and the protocol feed it with the bytes that they receive.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from webhook.server.limits import DEFAULT_LIMITS, Limits
-from webhook.server.reviews.load_shedding import MemoryBudget
+
+
+@dataclass(slots=True)
+class MemoryBudget:
+    """A count of bytes in use, with a limit. The count can exceed it; callers check `exhausted`."""
+
+    limit_bytes: int = DEFAULT_LIMITS.memory_bytes
+    used_bytes: int = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the bytes in use exceed the limit."""
+        return self.used_bytes > self.limit_bytes
 
 
 class ReviewBody:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.server.limits import DEFAULT_LIMITS
-from webhook.server.reviews.body import ReviewBody
-from webhook.server.reviews.load_shedding import MemoryBudget
+from webhook.server.reviews.body import MemoryBudget, ReviewBody
 
 
 @given(pieces=st.lists(st.binary(max_size=40), max_size=20))

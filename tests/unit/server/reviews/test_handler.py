@@ -27,9 +27,8 @@ from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
 from webhook.server.reviews.answer import Refusal
-from webhook.server.reviews.body import ReviewBody
+from webhook.server.reviews.body import MemoryBudget, ReviewBody
 from webhook.server.reviews.handler import ReviewHandler, ReviewTiming
-from webhook.server.reviews.load_shedding import MemoryBudget
 from webhook.server.reviews.log import ReviewLog
 
 QUICK = pod(containers=[container("main", "/x")], restartPolicy="Never")
