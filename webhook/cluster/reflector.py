@@ -81,15 +81,6 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_status = msgspec.json.Decoder(_Status).decode
 
 
-class _Gone(Exception):  # noqa: N818
-    """A resource version that has expired on the API server (410 Gone)."""
-
-
-def _convert_410(error: ApiError) -> Exception:
-    """Return _Gone for a 410, or the error itself for all other statuses."""
-    return _Gone() if error.status == 410 else error
-
-
 class Reflector(Generic[T]):
     """A copy of the API server's objects in `objects`, by name.
 
@@ -166,18 +157,18 @@ class Reflector(Generic[T]):
                     # A list takes many times the memory of the stored values.
                     await asyncio.get_running_loop().run_in_executor(_trimming, malloc_trim)
                 await self._watch()
-            except _Gone:
-                log.info("watch %s: the resource version has expired; listing again", self._path)
-                self._resource_version = None
-            except (ApiError, Unreachable) as error:
-                is_not_found = isinstance(error, ApiError) and error.status == 404
-                hint = f": {self._not_found_hint}" if is_not_found and self._not_found_hint else ""
-                problem = f"{error}{hint}"
-                if self.connected or not self.problem:
-                    synced = self.synced.is_set()
-                    effect = "the last state stays in force" if synced else "not ready"
-                    log.warning("watch %s: %s; %s", self._path, problem, effect)
-                self.connected, self.problem = False, problem
+            except ApiError as error:
+                if error.status == 410:
+                    log.info(
+                        "watch %s: the resource version has expired; listing again", self._path
+                    )
+                    self._resource_version = None
+                elif error.status == 404 and self._not_found_hint:
+                    self._mark_failed(f"{error}: {self._not_found_hint}")
+                else:
+                    self._mark_failed(str(error))
+            except Unreachable as error:
+                self._mark_failed(str(error))
             # A watch that ends after this time, or after a silence, did not end immediately. A list
             # or an error that takes long is no reason to try again soon.
             if now() - self._answered_at > min(backoff, self._limits.silent_seconds):
@@ -199,8 +190,6 @@ class Reflector(Generic[T]):
                     if value is not None:
                         objects[name] = value
                 version = page.metadata.resource_version
-        except ApiError as error:
-            raise _convert_410(error) from None
         except DECODE_ERRORS as error:
             raise Unreachable(f"list {self._path}: an object is not valid: {error}") from None
         self.objects = objects
@@ -229,11 +218,9 @@ class Reflector(Generic[T]):
                 self._answered_at = now()
                 async for line in lines:
                     self._apply_event(_decode_event(line))
-        except ApiError as error:
-            raise _convert_410(error) from None
-        except TooLargeError:
+        except TooLargeError as error:
             # The same line would come again. A list continues behind it.
-            raise _Gone from None
+            raise ApiError(410, str(error)) from None
         except Unreachable as error:
             if now() - self._answered_at < self._limits.stable_seconds:
                 raise
@@ -248,12 +235,10 @@ class Reflector(Generic[T]):
     def _apply_event(self, event: _Event) -> None:
         """Apply one event of a watch to the stored values.
 
-        Raises _Gone, ApiError and DECODE_ERRORS.
+        Raises ApiError and DECODE_ERRORS.
         """
         if event.type == "ERROR":
             status = _decode_status(event.object)
-            if status.code == 410:
-                raise _Gone
             raise ApiError(status.code, status.message)
         metadata = _decode_object(event.object).metadata
         self._resource_version = metadata.resource_version
@@ -281,6 +266,12 @@ class Reflector(Generic[T]):
         except msgspec.ValidationError as error:
             log.error("watch %s: ignoring object %s: %s", self._path, name, error)
             return None
+
+    def _mark_failed(self, problem: str) -> None:
+        if self.connected or not self.problem:
+            effect = "the last state stays in force" if self.synced.is_set() else "not ready"
+            log.warning("watch %s: %s; %s", self._path, problem, effect)
+        self.connected, self.problem = False, problem
 
     def _mark_connected(self) -> None:
         if not self.connected and self.problem:
