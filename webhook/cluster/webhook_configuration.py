@@ -183,7 +183,9 @@ class WebhookConfiguration:
         else:
             return ""
         if not self._backoff.should_wait(body):
-            await self._patch(query, content_type, body)
+            path = f"{_PATH}/{self.name}?{query}"
+            await self._server.request("PATCH", path, body, content_type=content_type)
+            log.info("%s: updated", self.title)
         return _CONFLICT if self._backoff.conflicting else ""
 
     def _log_merged_selectors(self, selectors: WebhookSelectors) -> None:
@@ -195,12 +197,6 @@ class WebhookConfiguration:
                 selectors.merged_because,
             )
         self._logged_merge = selectors.merged_because
-
-    async def _patch(self, query: str, content_type: str, body: Json) -> None:
-        await self._server.request(
-            "PATCH", f"{_PATH}/{self.name}?{query}", body, content_type=content_type
-        )
-        log.info("%s: updated", self.title)
 
 
 class _ConflictBackoff:
