@@ -22,14 +22,7 @@ from webhook.kubeconfig.credentials import (
     bearer,
     fits_in_header,
 )
-from webhook.kubeconfig.document import (
-    Cluster,
-    Entry,
-    Kubeconfig,
-    KubeconfigError,
-    User,
-    read_kubeconfig,
-)
+from webhook.kubeconfig.document import Cluster, Entry, KubeconfigError, User, read_kubeconfig
 from webhook.kubeconfig.exec_plugin import ExecPlugin
 from webhook.kubeconfig.paths import KubeconfigPaths
 from webhook.no_proxy import NoProxy, parse_address, proxy_variable
@@ -91,9 +84,13 @@ def from_kubeconfig(
         names = ", ".join(merged.contexts) or "no contexts"
         raise KubeconfigError(f"{paths.text}: {which}; it has: {names}")
     chosen = merged.contexts[name]
-    cluster, user = _cluster_and_user(merged, name)
+    cluster, user = merged.clusters.get(chosen.value.cluster), merged.users.get(chosen.value.user)
+    if cluster is None:
+        raise chosen.error("cluster", f"there is no cluster {chosen.value.cluster!r}")
+    if user is None and chosen.value.user:
+        raise chosen.error("user", f"there is no user {chosen.value.user!r}")
     try:
-        access = _access(cluster, user, impersonation)
+        access = _access(cluster, user or Entry(User(), chosen.file, chosen.key), impersonation)
     except CredentialsError as error:
         raise KubeconfigError(str(error)) from None
     return replace(access, namespace=chosen.value.namespace or "default", context=name)
@@ -105,16 +102,6 @@ def context_names(paths: KubeconfigPaths) -> list[str]:
         return list(read_kubeconfig(paths.files).contexts)
     except KubeconfigError:
         return []
-
-
-def _cluster_and_user(merged: Kubeconfig, context: str) -> tuple[Entry[Cluster], Entry[User]]:
-    chosen = merged.contexts[context]
-    cluster, user = (merged.clusters.get(chosen.value.cluster), merged.users.get(chosen.value.user))
-    if cluster is None:
-        raise chosen.error("cluster", f"there is no cluster {chosen.value.cluster!r}")
-    if user is None and chosen.value.user:
-        raise chosen.error("user", f"there is no user {chosen.value.user!r}")
-    return cluster, user or Entry(User(), chosen.file, chosen.key)
 
 
 def _access(cluster: Entry[Cluster], user: Entry[User], impersonation: Impersonation) -> Access:
