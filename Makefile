@@ -176,13 +176,14 @@ test: $(VENV)/.python $(wildcard $(VENV)/.run) ## Run the tests with a real API 
 test-all: $(VENV)/.dev kube linger ## Run all tests with many generated examples (REST=1: without those of make test; Debian packages, root)
 	$(PYTEST) $(if $(REST),-m '$(MARKED)') $(TESTS)
 
-# The tests of what differs between API servers.
-SHORT_TESTS := $(patsubst %,tests/e2e/test_%.py,kube_cluster kubernetes_versions admission crd policies remedies \
-  post_init_sleep) tests/e2e/chart
+# The tests of what differs between API servers: fields that they keep, refuse or drop, the CRD's schema and CEL,
+# names, match conditions. `make matrix` runs all of tests/e2e, with many generated examples.
+SHORT_TESTS := $(patsubst %,tests/e2e/%.py,test_kubernetes_versions test_crd test_admission test_remedies \
+  test_post_init_sleep chart/test_schemas chart/test_names chart/test_default_release)
 
 .PHONY: test-short
 test-short: kube linger
-	$(PYTEST) $(SHORT_TESTS)
+	$(PYTEST) --hypothesis-profile=quick $(SHORT_TESTS)
 
 # Tests that repeat something: `make test` runs a short form of them.
 LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale) \
