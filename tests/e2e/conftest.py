@@ -100,8 +100,9 @@ def settling(
     assert created.status in (201, 409), created.body
     cluster.namespace("off", labels={"podsettle.dev/enabled": "false"})
     for path in PODS:
-        status, baseline, _ = cluster.create_pod(load_pod(path), dry_run=True)
+        status, baseline, warnings = cluster.create_pod(load_pod(path), dry_run=True)
         assert status == 201, baseline
+        assert not [warning for warning in warnings if "unknown field" in warning]
         baselines[path.stem] = baseline
     with registered(
         cluster, "podsettle", f"{podsettle_server.url}/mutate", podsettle_server.ca.read_bytes()

@@ -13,7 +13,6 @@ import yaml
 
 from tests.support.e2e_pods import (
     HEAVY,
-    RESOURCES,
     RESTRICTED,
     UNTOUCHED,
     Json,
@@ -179,75 +178,19 @@ def test_pod_is_admitted_with_a_warning_when_the_runtime_class_does_not_exist(
     )
 
 
-@pytest.mark.parametrize("delivery", ["binary", "image-volume"])
-def test_restricted_namespace_admits_the_injected_container(
-    delivery: str, settling: KubeCluster
-) -> None:
+def test_restricted_namespace_admits_a_pod_with_an_image_volume(settling: KubeCluster) -> None:
     namespace = settling.namespace(
         "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
     )
     pod = simple_pod("a", namespace, securityContext=RESTRICTED)
-    if delivery == "image-volume":
-        pod["metadata"]["labels"] = {"test-delivery": "image-volume"}
+    pod["metadata"]["labels"] = {"test-delivery": "image-volume"}
     created = create(settling, pod)
-    names = ["prepare"] if delivery == "image-volume" else ["podsettle-linger", "prepare"]
-    assert init_names(created) == names
+    assert init_names(created) == ["prepare"]
     # An API server before 1.35 drops image volumes, so the pod is left as it is.
-    is_wrapped = delivery == "binary" or server_minor() >= 35
+    is_wrapped = server_minor() >= 35
     assert wrappers(created["spec"]["initContainers"][-1]) == int(is_wrapped)
     skipped = created["metadata"]["annotations"].get("podsettle.dev/skipped", "")
     assert ("prepare/postInitSleep=ServerTooOld" in skipped) is not is_wrapped
-
-
-def test_restricted_namespace_rejects_a_pod_that_violates_the_standard(
-    settling: KubeCluster,
-) -> None:
-    namespace = settling.namespace(
-        "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
-    )
-    assert settling.create_pod(simple_pod("a", namespace)).status == 403
-
-
-@pytest.mark.parametrize("qos", RESOURCES)
-def test_wrapping_keeps_the_qos_class(qos: str, settling: KubeCluster) -> None:
-    pod = simple_pod("a", resources=RESOURCES[qos])
-    created = create(settling, fresh(pod))
-    assert created["status"]["qosClass"] == qos
-    assert init_names(created) == ["podsettle-linger", "prepare"]
-
-
-@pytest.mark.parametrize("qos", ["Burstable", "Guaranteed"])
-def test_quota_on_limits_admits_the_injected_container(qos: str, settling: KubeCluster) -> None:
-    namespace = settling.namespace("quota-")
-    hard = {
-        "limits.cpu": "2",
-        "limits.memory": "1Gi",
-        "requests.cpu": "2",
-        "requests.memory": "1Gi",
-    }
-    settling.quota(namespace, hard)
-    refused = settling.create_pod(simple_pod("without", namespace))
-    assert refused.status == 403, "the quota does not enforce"
-    created = create(settling, simple_pod("a", namespace, resources=RESOURCES[qos]))
-    assert init_names(created) == ["podsettle-linger", "prepare"]
-    assert "limits" in created["spec"]["initContainers"][0]["resources"]
-
-
-def test_limit_range_admits_the_injected_container(settling: KubeCluster) -> None:
-    namespace = settling.namespace("range-")
-    limits = {
-        "type": "Container",
-        "min": {"cpu": "50m", "memory": "32Mi"},
-        "maxLimitRequestRatio": {"cpu": "2"},
-    }
-    body = {"metadata": {"name": "range"}, "spec": {"limits": [limits]}}
-    settling.create(f"/api/v1/namespaces/{namespace}/limitranges", body)
-    small = simple_pod("small", namespace, resources={"limits": {"cpu": "10m", "memory": "64Mi"}})
-    await_that(
-        lambda: settling.create_pod(small, dry_run=True).status == 403, "the limit range enforces"
-    )
-    created = create(settling, simple_pod("a", namespace, resources=RESOURCES["Guaranteed"]))
-    assert init_names(created) == ["podsettle-linger", "prepare"]
 
 
 def test_audit_annotations_hold_applied_remedies_and_reasons(settling: KubeCluster) -> None:

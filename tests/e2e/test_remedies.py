@@ -184,27 +184,33 @@ def test_one_container_in_front_is_both_gates_and_a_restricted_namespace_admits_
 
 
 @pytest.mark.parametrize("labels", [{}, GATE_ALONE], ids=["with the helper", "without the helper"])
-def test_a_restricted_namespace_admits_the_gate(labels: Json, settling: KubeCluster) -> None:
+def test_a_restricted_namespace_admits_the_injected_containers(
+    labels: Json, settling: KubeCluster
+) -> None:
     namespace = settling.namespace(
         "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
     )
+    assert settling.create_pod(simple_pod("without", namespace)).status == 403
     pod = simple_pod("a", namespace, securityContext=RESTRICTED)
     pod["metadata"]["labels"] = labels
     created = create(settling, pod)
     assert init_names(created) == [*([] if labels else [HELPER]), "prepare", GATE]
 
 
+@pytest.mark.parametrize("labels", [{}, GATE_ALONE], ids=["with the helper", "without the helper"])
 @pytest.mark.parametrize("qos", RESOURCES)
-def test_kubelet_gate_keeps_the_qos_class(qos: str, settling: KubeCluster) -> None:
+def test_injected_containers_keep_the_qos_class(
+    qos: str, labels: Json, settling: KubeCluster
+) -> None:
     pod = fresh(simple_pod("a", resources=RESOURCES[qos]))
-    pod["metadata"]["labels"] = GATE_ALONE
+    pod["metadata"]["labels"] = labels
     created = create(settling, pod)
     assert created["status"]["qosClass"] == qos
-    assert init_names(created) == ["prepare", GATE]
+    assert init_names(created) == [*([] if labels else [HELPER]), "prepare", GATE]
 
 
 @pytest.mark.parametrize("qos", ["Burstable", "Guaranteed"])
-def test_a_quota_on_limits_admits_the_gate(qos: str, settling: KubeCluster) -> None:
+def test_a_quota_on_limits_admits_the_injected_containers(qos: str, settling: KubeCluster) -> None:
     namespace = settling.namespace("quota-")
     settling.quota(
         namespace,
@@ -215,10 +221,11 @@ def test_a_quota_on_limits_admits_the_gate(qos: str, settling: KubeCluster) -> N
     # The quota is full after one container, so the injected one must not reserve more.
     created = create(settling, simple_pod("a", namespace, resources=RESOURCES[qos]))
     assert init_names(created) == [HELPER, "prepare", GATE]
-    assert "limits" in created["spec"]["initContainers"][-1]["resources"]
+    for injected in (created["spec"]["initContainers"][0], created["spec"]["initContainers"][-1]):
+        assert "limits" in injected["resources"]
 
 
-def test_a_limit_range_admits_the_gate(settling: KubeCluster) -> None:
+def test_a_limit_range_admits_the_injected_containers(settling: KubeCluster) -> None:
     namespace = settling.namespace("range-")
     limits = {
         "type": "Container",

@@ -252,21 +252,12 @@ class KubeCluster:
             assert status in (201, 409), made
         return actual
 
-    def quota(
-        self,
-        namespace: str,
-        hard: Mapping[str, str],
-        used: Mapping[str, str] | None = None,
-        name: str = "quota",
-    ) -> None:
-        """Make a ResourceQuota that is in force on return.
-
-        In place of the quota controller this says what is used: nothing, or what `used` says.
-        """
-        self._quota(namespace, name, hard, used or {})
+    def quota(self, namespace: str, hard: Mapping[str, str]) -> None:
+        """Make a ResourceQuota of which nothing is used, and that is in force on return."""
+        self._quota(namespace, "quota", hard)
         # The plugin learns of quotas in their order: once it knows the second it knows the first.
         probe = "podsettle-probe"
-        self._quota(namespace, probe, {"count/podtemplates": "0"}, {})
+        self._quota(namespace, probe, {"count/podtemplates": "0"})
         template = {
             "metadata": {"name": probe, "labels": {"app": probe}},
             "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
@@ -279,13 +270,12 @@ class KubeCluster:
         self._apiserver.await_that(refused)
         self.request("DELETE", f"/api/v1/namespaces/{namespace}/resourcequotas/{probe}")
 
-    def _quota(
-        self, namespace: str, name: str, hard: Mapping[str, str], used: Mapping[str, str]
-    ) -> None:
+    def _quota(self, namespace: str, name: str, hard: Mapping[str, str]) -> None:
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"
         quota = {"metadata": {"name": name}, "spec": {"hard": dict(hard)}}
         self.create(path, quota)
-        status = {"hard": dict(hard), "used": dict.fromkeys(hard, "0") | dict(used)}
+        # In place of the quota controller.
+        status = {"hard": dict(hard), "used": dict.fromkeys(hard, "0")}
         code, answer, _ = self.request("PATCH", f"{path}/{name}/status", {"status": status})
         assert code == 200, answer
 
