@@ -139,21 +139,3 @@ def test_api_server_adds_the_node_selector_of_the_class(
         assert made.body["spec"]["nodeSelector"] == {"rootfs": "volatile"}
     finally:
         cluster.request("DELETE", f"{classes}/{printed['metadata']['name']}")
-
-
-def test_pod_is_unchanged_with_a_reason_when_the_runtime_class_is_missing(
-    scenario: DocScenario,
-) -> None:
-    scenario.apply(NAMESPACE, *NODES)
-    found = scenario.admit(PROXIED)
-    assert found.unchanged
-    assert found.reasons == {"runtimeClass": "RuntimeClassMissing"}
-    assert len(found.warnings) == 1
-
-
-def test_pod_with_another_node_selector_is_unchanged(scenario: DocScenario, printed: Json) -> None:
-    scenario.apply(NAMESPACE, printed, *NODES)
-    elsewhere = pod_of(container("init-proxy", "/bin/init-proxy"), nodeSelector={"rootfs": "plain"})
-    found = scenario.admit(elsewhere)
-    assert found.unchanged
-    assert found.reasons == {"runtimeClass": "RuntimeClassConflict"}

@@ -26,7 +26,6 @@ OPENSHIFT = of_kind(
     "Namespace",
     {"metadata": {"name": "sample-namespace", "labels": LABELS, "annotations": LEVEL}},
 )
-ELSEWHERE = of_kind("Namespace", {"metadata": {"name": "sample-namespace", "labels": LABELS}})
 
 
 @pytest.fixture
@@ -87,38 +86,6 @@ def test_pod_of_the_cron_job_gets_the_annotations_that_skip_relabelling(
     annotations = found.after["metadata"]["annotations"]
     assert annotations[OLD] == annotations[NEW] == "true"
     scenario.preview(cron)
-
-
-def test_warning_is_given_when_the_selinux_level_is_not_stable(
-    scenario: DocScenario, printed: dict[str, Json], cron: Json
-) -> None:
-    scenario.apply(ELSEWHERE, NODE, printed["RuntimeClass"])
-    cron["spec"]["securityContext"].pop("seLinuxOptions", None)
-    for container in cron["spec"]["containers"]:
-        container.get("securityContext", {}).pop("seLinuxOptions", None)
-    found = scenario.admit(cron)
-    assert found.reasons == {"skipSELinuxRelabel": "UnstableSELinuxLevel"}
-    assert len(found.warnings) == 1
-
-
-def test_pod_is_unchanged_when_the_runtime_class_is_missing(
-    scenario: DocScenario, cron: Json
-) -> None:
-    scenario.apply(OPENSHIFT, NODE)
-    found = scenario.admit(cron)
-    assert found.unchanged
-    assert found.reasons == {"skipSELinuxRelabel": "RuntimeClassMissing"}
-
-
-def test_pod_without_a_persistent_volume_is_unchanged(
-    scenario: DocScenario, printed: dict[str, Json], cron: Json
-) -> None:
-    scenario.apply(OPENSHIFT, NODE, printed["RuntimeClass"])
-    volumes = cron["spec"]["volumes"]
-    cron["spec"]["volumes"] = [v for v in volumes if "persistentVolumeClaim" not in v]
-    found = scenario.admit(cron)
-    assert found.unchanged
-    assert found.reasons == {"skipSELinuxRelabel": "NoPersistentVolume"}
 
 
 def test_both_selinux_remedies_apply_together_on_kubernetes_1_37(

@@ -55,16 +55,6 @@ def test_gated_step_stays_pending_until_its_kubelet_completes_a_handshake(
     scenario.preview(pod)
 
 
-def test_pods_that_a_node_needs_at_its_start_get_no_gate(scenario: DocScenario) -> None:
-    pod = load_pod(PODS / "hostnetwork-daemonset.yaml")
-    pod["metadata"]["namespace"] = "woodpecker"
-    pod["metadata"]["labels"] |= {"step": "x", "woodpecker-ci.org/step": "x"}
-    scenario.apply()
-    found = scenario.admit(pod)
-    assert found.unchanged
-    assert found.reasons == {"kubeletGate": "SystemPod"}
-
-
 def test_logs_command_prints_the_log_once_the_kubelet_has_a_certificate(
     scenario: DocScenario, cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
 ) -> None:
