@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from tests.support.kube.cluster import KubeCluster
-from tests.support.service_accounts import await_grant
-
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+from tests.support.service_accounts import grant, kubeconfig_of_account
 
 
 def add_node(cluster: KubeCluster, name: str, runtime: str, **status: Any) -> None:
@@ -30,22 +27,7 @@ def account_with(
     cluster: KubeCluster, directory: Path, *rules: dict[str, Any]
 ) -> tuple[Path, dict[str, str]]:
     """A new account with some rights in the whole cluster: its kubeconfig and an environment."""
-    name = cluster.namespace("user-")
-    role = {"metadata": {"name": name}, "rules": list(rules)}
-    cluster.create(f"{_RBAC}/clusterroles", role)
-    group = "rbac.authorization.k8s.io"
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": name}],
-    }
-    cluster.create(f"{_RBAC}/clusterrolebindings", binding)
-    for rule in rules:
-        asked = {"verb": rule["verbs"][0], "group": rule["apiGroups"][0]}
-        asked |= {"resource": rule["resources"][0], "name": rule.get("resourceNames", [""])[0]}
-        await_grant(cluster, f"{name}:default", {"resourceAttributes": asked})
-    configuration = json.loads(cluster.kubeconfig.read_text())
-    configuration["users"][0]["user"] = {"token": cluster.token_for("default", name)}
-    kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(json.dumps(configuration))
+    account = f"{cluster.namespace('user-')}:default"
+    grant(cluster, account, list(rules))
+    kubeconfig = kubeconfig_of_account(cluster, account, directory)
     return kubeconfig, environment_with(kubeconfig)

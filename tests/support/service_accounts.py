@@ -27,6 +27,47 @@ def await_grant(cluster: KubeCluster, account: str, asked: dict[str, Any]) -> No
     )
 
 
+def grant(
+    cluster: KubeCluster, account: str, rules: list[dict[str, Any]], within: str | None = None
+) -> None:
+    """Let `namespace:name` do what rules say, in one namespace or everywhere, and await that."""
+    namespace, _, subject = account.partition(":")
+    kind, path = "ClusterRole", f"{_RBAC}/cluster"
+    if within:
+        kind, path = "Role", f"{_RBAC}/namespaces/{within}/"
+    metadata = {"name": account.replace(":", "-")}
+    cluster.create(f"{path}roles", {"metadata": metadata, "rules": rules})
+    binding = {
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, **metadata},
+        "subjects": [{"kind": "ServiceAccount", "name": subject, "namespace": namespace}],
+    }
+    cluster.create(f"{path}rolebindings", binding)
+    for rule in rules:
+        asked: dict[str, Any] = {"verb": rule["verbs"][0]}
+        if "nonResourceURLs" in rule:
+            asked |= {"path": rule["nonResourceURLs"][0]}
+            await_grant(cluster, account, {"nonResourceAttributes": asked})
+        else:
+            asked |= {"group": rule["apiGroups"][0], "resource": rule["resources"][0]}
+            asked |= {"name": rule.get("resourceNames", [""])[0], "namespace": within or ""}
+            await_grant(cluster, account, {"resourceAttributes": asked})
+
+
+def kubeconfig_of_account(
+    cluster: KubeCluster, account: str, directory: Path, namespace: str | None = None
+) -> Path:
+    """Write a kubeconfig of `namespace:name`, perhaps with a namespace in its context."""
+    own, _, name = account.partition(":")
+    configuration = json.loads(cluster.kubeconfig.read_text())
+    configuration["users"][0]["user"] = {"token": cluster.token_for(name, own)}
+    if namespace:
+        configuration["contexts"][0]["context"]["namespace"] = namespace
+    kubeconfig = directory / f"kubeconfig-{own}-{name}"
+    kubeconfig.write_text(json.dumps(configuration))
+    return kubeconfig
+
+
 def kubeconfig_of_an_account_with(
     cluster: KubeCluster, namespace: str, rules: list[dict[str, Any]], directory: Path
 ) -> Path:
@@ -34,26 +75,9 @@ def kubeconfig_of_an_account_with(
 
     The namespace is also that of its context.
     """
-    token = cluster.token_for("default", namespace)
-    name, group = namespace, "rbac.authorization.k8s.io"
-    role = {"metadata": {"name": name}, "rules": rules}
-    cluster.create(f"{_RBAC}/namespaces/{namespace}/roles", role)
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
-    }
-    cluster.create(f"{_RBAC}/namespaces/{namespace}/rolebindings", binding)
-    for rule in rules:
-        asked = {"namespace": namespace, "verb": rule["verbs"][0], "group": rule["apiGroups"][0]}
-        asked |= {"resource": rule["resources"][0], "name": rule.get("resourceNames", [""])[0]}
-        await_grant(cluster, f"{namespace}:default", {"resourceAttributes": asked})
-    configuration = json.loads(cluster.kubeconfig.read_text())
-    configuration["users"][0]["user"] = {"token": token}
-    configuration["contexts"][0]["context"]["namespace"] = namespace
-    kubeconfig = directory / f"kubeconfig-{namespace}"
-    kubeconfig.write_text(json.dumps(configuration))
-    return kubeconfig
+    account = f"{namespace}:default"
+    grant(cluster, account, rules, within=namespace)
+    return kubeconfig_of_account(cluster, account, directory, namespace)
 
 
 @asynccontextmanager

@@ -15,12 +15,11 @@ from tests.support.live_cluster import environment_with
 from tests.support.planted_cluster import plant
 from tests.support.planted_symptoms import PLANTS
 from tests.support.process import podsettle, podsettle_process
-from tests.support.service_accounts import await_grant
+from tests.support.service_accounts import kubeconfig_of_an_account_with
 from webhook import __version__
 
 pytestmark = pytest.mark.slow
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CONTAINER = {"name": "main", "image": "example/app:1", "command": ["/bin/quick"]}
 JOB_POD = {"restartPolicy": "Never", "containers": [CONTAINER]}
 
@@ -164,24 +163,7 @@ def test_scan_with_rights_in_one_namespace_says_how_to_scan_it(
 ) -> None:
     name = live_cluster.namespace("own-")
     rule = {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["list"]}
-    path = f"{RBAC}/namespaces/{name}"
-    live_cluster.create(f"{path}/roles", {"metadata": {"name": "reader"}, "rules": [rule]})
-    group = "rbac.authorization.k8s.io"
-    binding = {
-        "metadata": {"name": "reader"},
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": "reader"},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": name}],
-    }
-    live_cluster.create(f"{path}/rolebindings", binding)
-    asked = {"verb": "list", "group": "", "resource": "pods", "namespace": name}
-    await_grant(live_cluster, f"{name}:default", {"resourceAttributes": asked})
-    configuration = json.loads(live_cluster.kubeconfig.read_text())
-    configuration["users"][0]["user"] = {"token": live_cluster.token_for("default", name)}
-    for context in configuration["contexts"]:
-        context["context"]["namespace"] = name
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(configuration))
-    env = environment_with(kubeconfig)
+    env = environment_with(kubeconfig_of_an_account_with(live_cluster, name, [rule], tmp_path))
     done = podsettle("scan", env=env)
     command = f"podsettle scan -n {name}"
     assert (done.returncode, done.stderr) == (

@@ -15,6 +15,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.kubelet_status import RUNNING, Command, Pod, running, terminated
 from tests.support.paths import DOCS
 from tests.support.process import PODSETTLE
+from tests.support.service_accounts import kubeconfig_of_an_account_with
 from tests.support.waiting import await_that
 from tools.build import programs
 
@@ -31,11 +32,9 @@ def block(language: str, holding: str) -> str:
     return str(only)
 
 
-def kubeconfig_of(cluster: KubeCluster, namespace: str, directory: Path, token: str = "") -> Path:
+def kubeconfig_of(cluster: KubeCluster, namespace: str, directory: Path) -> Path:
     config = json.loads(cluster.kubeconfig.read_text())
     config["contexts"][0]["context"]["namespace"] = namespace
-    if token:
-        config["users"][0]["user"]["token"] = token
     path = directory / "kubeconfig"
     path.write_text(json.dumps(config))
     return path
@@ -92,23 +91,12 @@ def _check_output(command: Command, known: bool) -> None:
 def test_role_of_the_page_is_sufficient_for_wait_and_logs(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
 ) -> None:
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     rules = yaml.safe_load(block("yaml", "pods/log"))["rules"]
-    cluster.create(f"{rbac}/roles", {"metadata": {"name": "ci"}, "rules": rules})
-    binding = {
-        "metadata": {"name": "ci"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "ci"},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
-    }
-    cluster.create(f"{rbac}/rolebindings", binding)
-    token = cluster.token_for("default", namespace)
+    kubeconfig = kubeconfig_of_an_account_with(cluster, namespace, rules, tmp_path)
     pod = Pod(cluster, namespace, node=kubelet.node)
-    path = f"/api/v1/namespaces/{namespace}/pods/step-1"
-    await_that(lambda: cluster.request("GET", path, token=token).status == 200, "it is in force")
     pod.say("Failed", {"step": terminated(4)})
     kubelet.current.write(Record(T, b"hello"))
     kubelet.current.end()
-    kubeconfig = kubeconfig_of(cluster, namespace, tmp_path, token)
     with running(kubeconfig, tmp_path, "logs", "step-1", "-f") as command:
         assert command.end() == 0
         assert command.stdout == b"hello\n"

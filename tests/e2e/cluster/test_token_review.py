@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kube.cluster import KubeCluster
-from tests.support.service_accounts import await_grant, connected_as_an_account_with
+from tests.support.service_accounts import connected_as_an_account_with, grant
 from webhook.cluster.access_decision import Access
 from webhook.cluster.client import ApiServer
 from webhook.cluster.token_review import CACHE_TTL_SECONDS, MAX_CACHED_DECISIONS, ClusterAuthorizer
@@ -41,26 +41,11 @@ def authorizer(server: ApiServer, clock: Clock) -> ClusterAuthorizer:
     return ClusterAuthorizer(server, clock)
 
 
-def grant(cluster: KubeCluster, namespace: str, path: str, verb: str) -> None:
-    """Grant a path to the namespace's default account, and wait until the grant is in force."""
-    name = f"{namespace}-{verb}"
-    rules = [{"nonResourceURLs": [path], "verbs": [verb]}]
-    cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
-    }
-    cluster.create(f"{RBAC}/clusterrolebindings", binding)
-    asked = {"nonResourceAttributes": {"path": path, "verb": verb}}
-    await_grant(cluster, f"{namespace}:default", asked)
-
-
 async def test_token_gives_access_to_granted_paths_only(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
     namespace = cluster.namespace("authorize-")
-    grant(cluster, namespace, "/metrics", "get")
+    grant(cluster, f"{namespace}:default", [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
     token = cluster.token_for("default", namespace)
     assert (await authorizer.authorize(token, "get", "/metrics", CLIENT)).access is Access.GRANTED
     for verb, path in (("get", "/preview"), ("post", "/metrics"), ("get", "/metrics/x")):
@@ -100,12 +85,12 @@ async def test_decision_is_cached_until_its_ttl_ends(
     namespace = cluster.namespace("authorize-")
     token = cluster.token_for("default", namespace)
     assert (await authorizer.authorize(token, "get", "/cached", CLIENT)).access is Access.FORBIDDEN
-    grant(cluster, namespace, "/cached", "get")
+    grant(cluster, f"{namespace}:default", [{"nonResourceURLs": ["/cached"], "verbs": ["get"]}])
     clock.now += CACHE_TTL_SECONDS - 0.1
     assert (await authorizer.authorize(token, "get", "/cached", CLIENT)).access is Access.FORBIDDEN
     clock.now += 0.2
     assert (await authorizer.authorize(token, "get", "/cached", CLIENT)).access is Access.GRANTED
-    cluster.request("DELETE", f"{RBAC}/clusterrolebindings/{namespace}-get")
+    cluster.request("DELETE", f"{RBAC}/clusterrolebindings/{namespace}-default")
     clock.now += CACHE_TTL_SECONDS - 0.1
     assert (await authorizer.authorize(token, "get", "/cached", CLIENT)).access is Access.GRANTED
 
