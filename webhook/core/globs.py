@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Annotated
 
-from pydantic import AfterValidator, WithJsonSchema
+from webhook.core.types import TextPattern
 
 MAX_CONTAINER_NAME_CHARACTERS = 63
 """The maximum length of a DNS label. The API server rejects longer names, but only after it has
 called the webhooks."""
 CONTAINER_GLOB_PATTERN = r"^[-a-z0-9*?]{1,63}$"
-_CONTAINER_GLOB = re.compile(CONTAINER_GLOB_PATTERN, re.ASCII)
-
-
-def _check_container_glob(glob: str) -> str:
-    if not _CONTAINER_GLOB.fullmatch(glob):
-        raise ValueError(
-            f"{glob!r} can match no container name: use a-z, 0-9, '-', and '*' or '?' as wildcards"
-        )
-    return glob
-
 
 ContainerGlob = Annotated[
     str,
-    AfterValidator(_check_container_glob),
-    WithJsonSchema({"type": "string", "pattern": CONTAINER_GLOB_PATTERN}),
+    TextPattern(
+        CONTAINER_GLOB_PATTERN,
+        "can match no container name: use a-z, 0-9, '-', and '*' or '?' as wildcards",
+    ),
 ]
 """A glob on container names in a policy."""
 

@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, WithJsonSchema
 
 from webhook.core.constants import OBJECT_NAME
+from webhook.core.types import TextPattern
 
 Labels: TypeAlias = Mapping[str, str]
 
@@ -22,33 +23,12 @@ Matcher: TypeAlias = Callable[[Labels], bool]
 _NAME_PATTERN = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LABEL_KEY_PATTERN = f"^({OBJECT_NAME.pattern}/)?{_NAME_PATTERN}$"
 LABEL_VALUE_PATTERN = f"^({_NAME_PATTERN})?$"
-_LABEL_KEY = re.compile(LABEL_KEY_PATTERN, re.ASCII)
-_LABEL_VALUE = re.compile(LABEL_VALUE_PATTERN, re.ASCII)
+_KEY = TextPattern(LABEL_KEY_PATTERN, "is not a label key")
+_VALUE = TextPattern(LABEL_VALUE_PATTERN, "is not a label value")
 _INT64 = re.compile("[-+]?[0-9]{1,18}")
 
-
-def _check_label_key(key: str) -> str:
-    if not _LABEL_KEY.fullmatch(key):
-        raise ValueError(f"{key!r} is not a label key")
-    return key
-
-
-def _check_label_value(value: str) -> str:
-    if not _LABEL_VALUE.fullmatch(value):
-        raise ValueError(f"{value!r} is not a label value")
-    return value
-
-
-LabelKey = Annotated[
-    str,
-    AfterValidator(_check_label_key),
-    WithJsonSchema({"type": "string", "pattern": LABEL_KEY_PATTERN}),
-]
-LabelValue = Annotated[
-    str,
-    AfterValidator(_check_label_value),
-    WithJsonSchema({"type": "string", "pattern": LABEL_VALUE_PATTERN}),
-]
+LabelKey = Annotated[str, _KEY]
+LabelValue = Annotated[str, _VALUE]
 
 
 def _check_label_pair(pair: str) -> str:
@@ -72,7 +52,7 @@ def parse_labels(pairs: Iterable[str]) -> dict[str, str]:
         key, separator, value = pair.partition("=")
         if not separator:
             raise ValueError(f"label {pair!r} is not of the form key=value")
-        labels[_check_label_key(key)] = _check_label_value(value)
+        labels[_KEY.check(key)] = _VALUE.check(value)
     return labels
 
 

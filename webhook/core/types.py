@@ -1,11 +1,13 @@
-"""The type of JSON objects, and the base classes of models."""
+"""The type of JSON objects, the base classes of models, and the texts in their fields."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import re
+from typing import Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, core_schema
 
 Json: TypeAlias = dict[str, Any]
 """An object of JSON or YAML, as decoded."""
@@ -29,3 +31,51 @@ class StrictModel(BaseModel):
         frozen=True,
         alias_generator=to_camel,
     )
+
+
+class TextPattern:
+    """Metadata of a text: the pattern that the whole text matches, for validation and the schema.
+
+    StringConstraints would not say in its errors what a text should look like.
+    """
+
+    def __init__(self, pattern: str, problem: str, max_length: int | None = None) -> None:
+        """`problem` follows the text in the error, such as `is not a label key`."""
+        self._fullmatch = re.compile(pattern, re.ASCII).fullmatch
+        self._problem = problem
+        self._max_length = max_length
+        self._schema: Json = {"type": "string", "pattern": pattern}
+        if max_length is not None:
+            self._schema["maxLength"] = max_length
+
+    def matches(self, text: str) -> bool:
+        """Return whether a text has the length and the form."""
+        fits = self._max_length is None or len(text) <= self._max_length
+        return fits and self._fullmatch(text) is not None
+
+    def check(self, text: str) -> str:
+        """Return the text. Raise ValueError if it does not match."""
+        if not self.matches(text):
+            raise ValueError(f"{text!r} {self._problem}")
+        return text
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: object) -> Json:
+        return dict(self._schema)
+
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+def _check_not_empty(values: T) -> T:
+    if not values:
+        raise ValueError("is empty; it takes at least one")
+    return values
+
+
+NOT_EMPTY = AfterValidator(_check_not_empty)
+"""Metadata of a list with at least one entry. `min_length` would report a wrong entry twice."""

@@ -10,13 +10,13 @@ import re
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.defects.versions import Runtime, Version, parse_version
-from webhook.core.types import StrictModel
+from webhook.core.types import NOT_EMPTY, StrictModel, TextPattern
 
 Component: TypeAlias = Literal["cri-o", "containerd", "any runtime", "kubelet"]
 """The software of a node that has releases. `any runtime` stands for each container runtime that
@@ -33,31 +33,15 @@ def _parse_release(value: object) -> Version:
     return parsed
 
 
-def _matcher(pattern: str, description: str) -> AfterValidator:
-    """Return a validator for text that a regular expression matches."""
-    compiled = re.compile(pattern, re.ASCII)
-
-    def check(text: str) -> str:
-        if not compiled.fullmatch(text):
-            raise ValueError(f"{text!r} is not {description}")
-        return text
-
-    return AfterValidator(check)
-
-
-def _check_not_empty(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    # A validator, because min_length would report an error in a value twice.
-    if not values:
-        raise ValueError("is empty; it takes at least one")
-    return values
-
-
-_NOT_EMPTY = AfterValidator(_check_not_empty)
 Release = Annotated[Version, PlainValidator(_parse_release)]
-Link = Annotated[str, _matcher(r"https://\S+", "a link: write it with https://")]
-Date = Annotated[str, _matcher(r"\d{4}-\d{2}(?:-\d{2})?", "a date: write it as 2026-11-21")]
-Text = Annotated[str, _matcher(r"(?s)\S(?:.*\S)?", "text")]
-Identifier = Annotated[str, _matcher(r"[a-z0-9]+(?:-[a-z0-9]+)*", "a name such as cri-o-9840")]
+Link = Annotated[str, TextPattern(r"https://\S+", "is not a link: write it with https://")]
+Date = Annotated[
+    str, TextPattern(r"\d{4}-\d{2}(?:-\d{2})?", "is not a date: write it as 2026-11-21")
+]
+Text = Annotated[str, TextPattern(r"(?s)\S(?:.*\S)?", "is not text")]
+Identifier = Annotated[
+    str, TextPattern(r"[a-z0-9]+(?:-[a-z0-9]+)*", "is not a name such as cri-o-9840")
+]
 
 
 class DefectStatus(StrEnum):
@@ -91,7 +75,7 @@ Certainty: TypeAlias = Literal["certain", "likely", "possible"]
 class Sign(StrictModel):
     """An event of a pod that shows the defect."""
 
-    reason: Annotated[str, _matcher(r"[A-Z][A-Za-z]+", "a reason in CamelCase")] = Field(
+    reason: Annotated[str, TextPattern(r"[A-Z][A-Za-z]+", "is not a reason in CamelCase")] = Field(
         description="The event's reason."
     )
     contains: tuple[Text, ...] = Field(
@@ -197,7 +181,7 @@ class Partly(StrictModel):
     """A release of the kubelet that avoids a runtime's defect, but not in every pod."""
 
     kubelet: Release
-    reason: Annotated[str, _matcher(r"[A-Z][A-Za-z]+", "a reason in CamelCase")] = Field(
+    reason: Annotated[str, TextPattern(r"[A-Z][A-Za-z]+", "is not a reason in CamelCase")] = Field(
         description="The reason of the condition StillNeeded, whose status is Unknown."
     )
     message: Text = Field(
@@ -233,22 +217,22 @@ class Defect(StrictModel):
         description="Why `podsettle scan` cannot see the defect, if it leaves no trace in pods, "
         "Events and Nodes.",
     )
-    symptom: Annotated[tuple[Symptom, ...], _NOT_EMPTY] = Field(strict=False)
+    symptom: Annotated[tuple[Symptom, ...], NOT_EMPTY] = Field(strict=False)
     signs: tuple[Sign, ...] = Field(
         default=(), strict=False, description="Events that show the defect, the surest first."
     )
     cause: Text
-    affected: Annotated[tuple[Affected, ...], _NOT_EMPTY] = Field(strict=False)
+    affected: Annotated[tuple[Affected, ...], NOT_EMPTY] = Field(strict=False)
     partly: Partly | None = None
     remedies: tuple[str, ...] = Field(
         strict=False, description="The remedies that cure the defect, by their names in policies."
     )
     advice: Text = Field(description="What is better than a remedy, or what else to know.")
-    links: Annotated[tuple[Link, ...], _NOT_EMPTY] = Field(strict=False)
+    links: Annotated[tuple[Link, ...], NOT_EMPTY] = Field(strict=False)
     page: str | None = Field(
         default=None, description="The page in docs/ that explains the defect and its cure."
     )
-    evidence: Annotated[tuple[Evidence, ...], _NOT_EMPTY] = Field(strict=False)
+    evidence: Annotated[tuple[Evidence, ...], NOT_EMPTY] = Field(strict=False)
 
     @model_validator(mode="after")
     def _components_agree(self) -> Defect:

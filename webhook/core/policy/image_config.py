@@ -2,55 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.images import LookupRules
-from webhook.core.types import StrictModel
+from webhook.core.types import StrictModel, TextPattern
 
 _PORT = "(:[0-9]{1,5})?"
 _ADDRESS = r"\[[0-9a-f:.]{2,45}\]"
 HOST_PATTERN = f"^([a-z0-9][-a-z0-9.]{{0,252}}|{_ADDRESS}){_PORT}$"
 GLOB_PATTERN = rf"^([-a-z0-9.*]{{1,253}}|{_ADDRESS})(:([0-9]{{1,5}}|\*))?$"
 MIRROR_PATTERN = HOST_PATTERN.replace("$", "(/[a-z0-9][-a-z0-9._/]{0,199})?$")
-_HOST = re.compile(HOST_PATTERN, re.ASCII)
-_GLOB = re.compile(GLOB_PATTERN, re.ASCII)
-_MIRROR = re.compile(MIRROR_PATTERN, re.ASCII)
 
-
-def _check_host(host: str) -> str:
-    if not _HOST.fullmatch(host):
-        raise ValueError(f"{host!r} is not a registry: write it as registry.example or host:5000")
-    return host
-
-
-def _check_glob(glob: str) -> str:
-    if not _GLOB.fullmatch(glob):
-        raise ValueError(
-            f"{glob!r} can match no registry: write it as quay.io, *.example.com or host:5000"
-        )
-    return glob
-
-
-def _check_mirror(mirror: str) -> str:
-    if not _MIRROR.fullmatch(mirror):
-        raise ValueError(f"{mirror!r} is not a mirror: write it as host, host:5000 or host/path")
-    return mirror
-
-
-def _string_schema(pattern: str, **bounds: int) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": pattern, **bounds})
-
-
-RegistryHost = Annotated[str, AfterValidator(_check_host), _string_schema(HOST_PATTERN)]
+RegistryHost = Annotated[
+    str,
+    TextPattern(HOST_PATTERN, "is not a registry: write it as registry.example or host:5000"),
+]
 RegistryGlob = Annotated[
-    str, AfterValidator(_check_glob), _string_schema(GLOB_PATTERN, maxLength=300)
+    str,
+    TextPattern(
+        GLOB_PATTERN, "can match no registry: write it as quay.io, *.example.com or host:5000", 300
+    ),
 ]
 Mirror = Annotated[
-    str, AfterValidator(_check_mirror), _string_schema(MIRROR_PATTERN, maxLength=500)
+    str,
+    TextPattern(MIRROR_PATTERN, "is not a mirror: write it as host, host:5000 or host/path", 500),
 ]
 
 _MAX_ENTRIES = 100

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field
 
-from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME, OWN_CONTAINERS
+from webhook.core.constants import DNS_LABEL, OWN_CONTAINERS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
@@ -21,32 +21,19 @@ from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, RestartRule, is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
-from webhook.core.types import StrictModel
+from webhook.core.types import NOT_EMPTY, StrictModel, TextPattern
 
 EXIT_CODE = 255
 RESTART_RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]
 
-
-def _check_name(name: str) -> str:
-    if not DNS_LABEL_NAME.fullmatch(name):
-        raise ValueError(
-            f"{name!r} is not a container's name: list each by its name, without wildcards, "
-            "because its work runs again"
-        )
-    return name
-
-
 ContainerName = Annotated[
     str,
-    AfterValidator(_check_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{DNS_LABEL}$"}),
+    TextPattern(
+        f"^{DNS_LABEL}$",
+        "is not a container's name: list each by its name, without wildcards, because its work "
+        "runs again",
+    ),
 ]
-
-
-def _check_not_empty(names: tuple[str, ...]) -> tuple[str, ...]:
-    if not names:
-        raise ValueError("is empty; it takes at least one")
-    return names
 
 
 class RetryInitExit255(StrictModel):
@@ -57,8 +44,7 @@ class RetryInitExit255(StrictModel):
         description="NodesNeedIt: skip the remedy if no node that the pod could land on runs an "
         "affected CRI-O. Always: apply it on all nodes.",
     )
-    # A validator checks the length, because min_length would report an invalid name twice.
-    init_containers: Annotated[tuple[ContainerName, ...], AfterValidator(_check_not_empty)] = Field(
+    init_containers: Annotated[tuple[ContainerName, ...], NOT_EMPTY] = Field(
         strict=False,
         json_schema_extra={"minItems": 1},
         description="Names of the init containers whose work may run twice.",

@@ -46,12 +46,10 @@ from webhook.core.remedies.start_targets import (
     parse_pod_targets,
     parse_target_options,
 )
-from webhook.core.types import StrictModel
+from webhook.core.types import NOT_EMPTY, StrictModel
 
 
 def _check_count(targets: tuple[StartTarget, ...]) -> tuple[StartTarget, ...]:
-    if not targets:
-        raise ValueError("is empty; it takes at least one")
     if len(targets) > MAX_TARGETS:
         raise ValueError(f"has {len(targets)} targets; it takes at most {MAX_TARGETS}")
     return targets
@@ -64,8 +62,7 @@ class StartGate(StrictModel):
         json_schema_extra={"x-kubernetes-validations": [TIMEOUT_NOT_ZERO_RULE]}
     )
 
-    # A validator checks the length, because min_length would report an invalid target twice.
-    wait_for: Annotated[tuple[StartTarget, ...], AfterValidator(_check_count)] = Field(
+    wait_for: Annotated[tuple[StartTarget, ...], NOT_EMPTY, AfterValidator(_check_count)] = Field(
         strict=False,
         json_schema_extra={"minItems": 1, "maxItems": MAX_TARGETS},
         description="The targets. The pod waits until each of them has answered once.",

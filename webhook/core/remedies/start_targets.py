@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Annotated, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.constants import DNS_SUBDOMAIN
 from webhook.core.decision_input import MAX_ANNOTATION_CHARACTERS
-from webhook.core.types import StrictModel
+from webhook.core.types import StrictModel, TextPattern
 
 MAX_TARGETS = 8
 """The maximum number of targets in a policy. Each is a process of the helper."""
@@ -26,46 +25,20 @@ _HOST = rf"({_NAME}|\[[0-9a-f:.]{{2,45}}\])"
 TCP_PATTERN = f"^{_HOST}:{_PORT}$"
 HTTP_PATTERN = f"^http://{_HOST}(:{_PORT})?(/[-A-Za-z0-9._~=:@%/?&+;]*)?$"
 DNS_PATTERN = f"^{_NAME}$"
-_MAX_CHARACTERS = {"tcp": 260, "http": 512, "dns": 254}
-"""The maximum length of each kind. A name has at most 253 characters and a final dot. The helper
-takes no text longer than 512."""
-_PATTERNS = {
-    kind: re.compile(pattern, re.ASCII)
-    for kind, pattern in (("tcp", TCP_PATTERN), ("http", HTTP_PATTERN), ("dns", DNS_PATTERN))
+# A name has at most 253 characters and a final dot. The helper takes no text longer than 512.
+_KINDS = {
+    "tcp": TextPattern(
+        TCP_PATTERN,
+        "is not HOST:PORT: write it as 169.254.170.23:80, mysql.prod:3306 or [fd00:ec2::23]:80",
+        260,
+    ),
+    "http": TextPattern(
+        HTTP_PATTERN,
+        "is not a URL of HTTP without TLS: write it as http://169.254.169.254/",
+        512,
+    ),
+    "dns": TextPattern(DNS_PATTERN, "is not a DNS name: write it as sts.example.com", 254),
 }
-_FORMS = {
-    "tcp": "HOST:PORT: write it as 169.254.170.23:80, mysql.prod:3306 or [fd00:ec2::23]:80",
-    "http": "a URL of HTTP without TLS: write it as http://169.254.169.254/",
-    "dns": "a DNS name: write it as sts.example.com",
-}
-
-
-def _is_target(kind: str, text: str) -> bool:
-    return len(text) <= _MAX_CHARACTERS[kind] and _PATTERNS[kind].fullmatch(text) is not None
-
-
-def _check(kind: str) -> AfterValidator:
-    """Return a validator for the texts of a kind."""
-
-    def check(text: str) -> str:
-        if not _is_target(kind, text):
-            raise ValueError(f"{text!r} is not {_FORMS[kind]}")
-        return text
-
-    return AfterValidator(check)
-
-
-def _schema(kind: str) -> WithJsonSchema:
-    """Return the schema for the texts of a kind."""
-    return WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": _PATTERNS[kind].pattern,
-            "maxLength": _MAX_CHARACTERS[kind],
-        }
-    )
-
-
 _ONE_KIND_MESSAGE = "set exactly one of tcp, http and dns"
 
 
@@ -86,14 +59,14 @@ class StartTarget(StrictModel):
         }
     )
 
-    tcp: Annotated[str, _check("tcp"), _schema("tcp")] | None = Field(
+    tcp: Annotated[str, _KINDS["tcp"]] | None = Field(
         default=None, description="HOST:PORT. It accepts a connection."
     )
-    http: Annotated[str, _check("http"), _schema("http")] | None = Field(
+    http: Annotated[str, _KINDS["http"]] | None = Field(
         default=None,
         description="A URL that begins with http://. It answers a GET request with any status.",
     )
-    dns: Annotated[str, _check("dns"), _schema("dns")] | None = Field(
+    dns: Annotated[str, _KINDS["dns"]] | None = Field(
         default=None,
         description="A name. It has an address, as the pod's own resolver finds it.",
     )
@@ -135,12 +108,12 @@ def parse_target_options(options: Iterable[tuple[str, str]]) -> tuple[Pair, ...]
     A client may have written them, so options that are no targets are left out.
     """
     found = ((option.removeprefix("--"), text) for option, text in options)
-    return tuple([pair for pair in found if pair[0] in _PATTERNS and _is_target(*pair)])
+    return tuple([pair for pair in found if pair[0] in _KINDS and _KINDS[pair[0]].matches(pair[1])])
 
 
 def _parse_target(text: str) -> Pair:
-    for kind in _PATTERNS:
-        if _is_target(kind, text):
+    for kind, pattern in _KINDS.items():
+        if pattern.matches(text):
             return kind, text
     shown = text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
     raise ValueError(f"{shown!r} is not HOST:PORT, a URL that begins with http://, or a DNS name")
