@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
@@ -63,6 +63,13 @@ def _escape(line: str, escape: Callable[[str], str]) -> str:
     if is_printable(line):
         return line
     return "".join(each if is_printable(each) else escape(each) for each in line)
+
+
+def list_first(texts: Sequence[str], limit: int, separator: str = ", ", last: str = " and ") -> str:
+    """Return the first texts and the number of the others, such as `a, b and 3 more`."""
+    more = len(texts) - limit
+    listed = separator.join(texts[:limit])
+    return f"{listed}{last}{more} more" if more > 0 else listed
 
 
 def count_of(number: int, noun: str) -> str:

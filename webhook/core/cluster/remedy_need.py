@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from webhook.core.cluster.nodes import Node
 from webhook.core.defects.defect import Defect, DefectStatus
+from webhook.core.printable import list_first
 
 _MAX_NAMED = 5
 """The maximum number of nodes in a message, because people read it in a terminal."""
@@ -85,9 +86,7 @@ def remedy_need(
     unreported = [node for node in nodes if not node.runtime.name]
     if unreported and any(defect.component != "kubelet" for defect in cured):
         verb = "reports" if len(unreported) == 1 else "report"
-        names = sorted(node.name for node in unreported)
-        left = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        listed = ", ".join(names[:_MAX_NAMED]) + left
+        listed = list_first(sorted(node.name for node in unreported), _MAX_NAMED)
         message = f"{len(unreported)} of {total} {verb} no runtime: {listed}"
         return Need("Unknown", "RuntimeNotReported", message)
     software = " or ".join(dict.fromkeys(defect.runs for defect in cured))
@@ -116,6 +115,4 @@ def list_nodes(nodes: Iterable[Node], defect: Defect) -> str:
     Each has the release that decides whether it has the defect.
     """
     ordered = sorted(nodes, key=lambda node: node.name)
-    first = [f"{node.name} ({node.software_of(defect)})" for node in ordered[:_MAX_NAMED]]
-    left = len(ordered) - len(first)
-    return ", ".join(first) + (f" and {left} more" if left else "")
+    return list_first([f"{each.name} ({each.software_of(defect)})" for each in ordered], _MAX_NAMED)

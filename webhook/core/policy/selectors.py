@@ -20,6 +20,7 @@ from webhook.core.labels import (
     Matcher,
     compile_requirement,
 )
+from webhook.core.printable import list_first
 from webhook.core.types import StrictModel
 
 
@@ -196,6 +197,4 @@ def _unmet(key: str, wanted: tuple[str, ...], labels: Labels) -> str:
 
 
 def _one_of(values: tuple[str, ...]) -> str:
-    left = len(values) - _MAX_QUOTED_VALUES
-    listed = " or ".join(values[:_MAX_QUOTED_VALUES])
-    return f"{listed} or {left} more" if left > 0 else listed
+    return list_first(values, _MAX_QUOTED_VALUES, " or ", " or ")

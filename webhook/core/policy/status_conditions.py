@@ -12,6 +12,7 @@ from webhook.core.policy.crd_comparison import CrdDifference
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.validation_errors import FieldError
 from webhook.core.policy.webhook_selectors import WebhookSelectors
+from webhook.core.printable import list_first
 from webhook.core.types import Json
 
 Status: TypeAlias = Literal["True", "False", "Unknown"]
@@ -39,8 +40,7 @@ def accepted(problems: Sequence[FieldError], earlier_in_force: bool) -> Conditio
     """
     if not problems:
         return Condition("Accepted", "True", "Valid", "The policy is in force.")
-    left = len(problems) - _MAX_ERRORS
-    listed = "; ".join(map(str, problems[:_MAX_ERRORS])) + (f"; {left} more" if left > 0 else "")
+    listed = list_first([*map(str, problems)], _MAX_ERRORS, "; ", "; ")
     what = "The last valid state stays in force" if earlier_in_force else "Not in force"
     return Condition("Accepted", "False", "Invalid", f"{what}: {listed}")
 
@@ -70,22 +70,18 @@ def crd_note(difference: CrdDifference) -> str:
     if difference.lacks:
         return (
             f"CustomResourceDefinition {CRD_NAME} is older than podsettle and lacks "
-            f"{_list_paths(difference.lacks)}. The API server drops these fields from policies "
-            f"without an error, and refuses these values. Apply the CRD of this release: {apply}"
+            f"{list_first(difference.lacks, _MAX_NAMED_FIELDS)}. The API server drops these fields "
+            "from policies without an error, and refuses these values. Apply the CRD of this "
+            f"release: {apply}"
         )
     if difference.other_defaults:
         return (
             f"CustomResourceDefinition {CRD_NAME} has other defaults than podsettle: "
-            f"{_list_paths(difference.other_defaults)}. New policies get the defaults of the "
-            "installed CRD. Unless it is of a newer release, apply the CRD of this release: "
-            f"{apply}"
+            f"{list_first(difference.other_defaults, _MAX_NAMED_FIELDS)}. New policies get the "
+            "defaults of the installed CRD. Unless it is of a newer release, apply the CRD of this "
+            f"release: {apply}"
         )
     return ""
-
-
-def _list_paths(paths: Sequence[str]) -> str:
-    left = len(paths) - _MAX_NAMED_FIELDS
-    return ", ".join(paths[:_MAX_NAMED_FIELDS]) + (f" and {left} more" if left > 0 else "")
 
 
 def webhook_scoped(policy: SettlePolicy, selectors: WebhookSelectors) -> Condition:
