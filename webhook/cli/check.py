@@ -24,6 +24,7 @@ from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, files_of
 from webhook.cluster.manifests import STDIN, read_manifests
 from webhook.core.cluster.remedy_need import NEED_PHRASES, list_nodes, survey
 from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.defects.defect import DefectStatus
 from webhook.core.export.native_policies import export
 from webhook.core.pod import SpecFields
 from webhook.core.policy.model import SettlePolicy
@@ -225,7 +226,7 @@ def _need_hints(policies: Iterable[SettlePolicy], view: Snapshot, verbose: bool)
             yield f"{policy.metadata.name}: {NEED_PHRASES[need.status]}: {need.message}"
         remedies.update(policy.spec.settings())
     for defect in view.nodes.defects if verbose else ():
-        unverified = survey(view.nodes.all, defect).unverified
+        unverified = survey(view.nodes.all, defect)[DefectStatus.UNVERIFIED]
         if unverified and not remedies.isdisjoint(defect.remedies):
             yield (
                 f"{defect.id}: not affected, unverified: {list_nodes(unverified, defect)}; this "

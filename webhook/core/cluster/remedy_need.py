@@ -30,29 +30,12 @@ NEED_PHRASES: Mapping[str, str] = {
 """The status of a need for people, by its value."""
 
 
-class Survey(NamedTuple):
-    """A set of nodes, by what they have of one defect."""
-
-    defect: Defect
-    affected: tuple[Node, ...]
-    partly: tuple[Node, ...]
-    unverified: tuple[Node, ...]
-    """The nodes that are not affected, but run a later release than podsettle knows."""
-    not_affected: tuple[Node, ...]
-
-
-def survey(nodes: Iterable[Node], defect: Defect) -> Survey:
+def survey(nodes: Iterable[Node], defect: Defect) -> dict[DefectStatus, list[Node]]:
     """Return the nodes by what they have of a defect."""
     by_status: dict[DefectStatus, list[Node]] = {status: [] for status in DefectStatus}
     for node in nodes:
         by_status[node.status_for(defect)].append(node)
-    return Survey(
-        defect,
-        tuple(by_status[DefectStatus.AFFECTED]),
-        tuple(by_status[DefectStatus.PARTLY_AFFECTED]),
-        tuple(by_status[DefectStatus.UNVERIFIED]),
-        tuple(by_status[DefectStatus.NOT_AFFECTED]),
-    )
+    return by_status
 
 
 def remedy_need(
@@ -70,15 +53,19 @@ def remedy_need(
         return None
     if not nodes:
         return Need("Unknown", "NoNodes", f"no node{description} is known")
-    surveys = [survey(nodes, defect) for defect in cured]
+    surveys = [(defect, survey(nodes, defect)) for defect in cured]
     total = f"{len(nodes)} nodes{description}"
-    if affected := [each for each in surveys if each.affected]:
-        message = "; ".join(_affected_message(each, total) for each in affected)
-        return Need("True", "NodesAreAffected", message)
+    affected = [
+        _affected_message(found[DefectStatus.AFFECTED], defect, total)
+        for defect, found in surveys
+        if found[DefectStatus.AFFECTED]
+    ]
+    if affected:
+        return Need("True", "NodesAreAffected", "; ".join(affected))
     partly = [
-        (each.defect.partly, len(each.partly))
-        for each in surveys
-        if each.defect.partly is not None and each.partly
+        (defect.partly, len(found[DefectStatus.PARTLY_AFFECTED]))
+        for defect, found in surveys
+        if defect.partly is not None and found[DefectStatus.PARTLY_AFFECTED]
     ]
     if partly:
         message = "; ".join(f"on {count} of {total}, {rest.message}" for rest, count in partly)
@@ -93,20 +80,21 @@ def remedy_need(
     message = f"none of {total} runs {software}"
     # Defects of one runtime often have the same nodes.
     later = dict.fromkeys(
-        list_nodes(each.unverified, each.defect) for each in surveys if each.unverified
+        list_nodes(found[DefectStatus.UNVERIFIED], defect)
+        for defect, found in surveys
+        if found[DefectStatus.UNVERIFIED]
     )
     if later:
         message += f"; podsettle does not know the releases of {' and '.join(later)} yet"
     return Need("False", "NodesAreFixed", message)
 
 
-def _affected_message(found: Survey, total: str) -> str:
-    verb = "runs" if len(found.affected) == 1 else "run"
-    software, partly = found.defect.runs, found.defect.partly
+def _affected_message(nodes: Sequence[Node], defect: Defect, total: str) -> str:
+    verb = "runs" if len(nodes) == 1 else "run"
+    software, partly = defect.runs, defect.partly
     if partly is not None:
         software += f" below Kubernetes {partly.kubelet.major}.{partly.kubelet.minor}"
-    nodes = list_nodes(found.affected, found.defect)
-    return f"{len(found.affected)} of {total} still {verb} {software}: {nodes}"
+    return f"{len(nodes)} of {total} still {verb} {software}: {list_nodes(nodes, defect)}"
 
 
 def list_nodes(nodes: Iterable[Node], defect: Defect) -> str:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.defects import defect, entry
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.remedy_need import Need, remedy_need, survey
-from webhook.core.defects.defect import Defect
+from webhook.core.defects.defect import Defect, DefectStatus
 
 PARTLY = {
     "kubelet": "1.37.0",
@@ -42,10 +42,12 @@ def test_survey_sorts_nodes_by_what_they_have_of_a_defect() -> None:
     found = survey(
         (*nodes(OLD, NEW, LATER), Node.read("n3", {}, OLD, "v1.37.0")), crio(partly=PARTLY)
     )
-    assert [node.name for node in found.affected] == ["n0"]
-    assert [node.name for node in found.not_affected] == ["n1"]
-    assert [node.name for node in found.unverified] == ["n2"]
-    assert [node.name for node in found.partly] == ["n3"]
+    assert {status: [node.name for node in found[status]] for status in DefectStatus} == {
+        DefectStatus.AFFECTED: ["n0"],
+        DefectStatus.NOT_AFFECTED: ["n1"],
+        DefectStatus.UNVERIFIED: ["n2"],
+        DefectStatus.PARTLY_AFFECTED: ["n3"],
+    }
 
 
 def test_nodes_with_a_defect_of_the_kubelet_are_named_with_its_release() -> None:
