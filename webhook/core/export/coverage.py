@@ -12,6 +12,7 @@ from webhook.core.constants import (
     LABEL_POLICY,
     SYSTEM_NAMESPACE_PREFIXES,
 )
+from webhook.core.policy.cluster_webhooks import not_protected
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector
 from webhook.core.types import Json
@@ -50,7 +51,7 @@ def match_conditions(policy: SettlePolicy, own_namespace: str | None) -> dict[st
     inits, key_bytes = "object.spec.?initContainers.orValue([])", "size(bytes(key))"
     value_bytes = "size(bytes(object.metadata.annotations[key]))"
     return {
-        "not-protected": _not_protected(policy, own_namespace),
+        "not-protected": not_protected(_named_protected(policy), own_namespace),
         "not-mirror": f'!{annotations}[?"{ANNOTATION_MIRROR}"].hasValue()',
         "not-windows": _NOT_WINDOWS,
         "not-opted-out": f'{annotations}[?"{ANNOTATION_SKIP}"].orValue("").trim() != "true"',
@@ -58,15 +59,6 @@ def match_conditions(policy: SettlePolicy, own_namespace: str | None) -> dict[st
         "space-for-annotations": f"{annotations}.orValue({{}})\n"
         f".map(key, {key_bytes} + {value_bytes}).sum() <= {_MAX_ANNOTATIONS_BYTES}",
     }
-
-
-def _not_protected(policy: SettlePolicy, own_namespace: str | None) -> str:
-    named = sorted(_named_protected(policy))
-    tests = [f"request.namespace.startsWith({quote(each)})" for each in SYSTEM_NAMESPACE_PREFIXES]
-    if own_namespace:
-        tests.append(f"request.namespace == {quote(own_namespace)}")
-    condition = f"!{any_of(*tests)}"
-    return f"{condition} || request.namespace in {quoted_list(named)}" if named else condition
 
 
 def _named_protected(policy: SettlePolicy) -> frozenset[str]:

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
+from webhook.core.cel import any_of, quote, quoted_list
 from webhook.core.constants import (
     ANNOTATION_MIRROR,
     ANNOTATION_SETTLED,
@@ -181,7 +182,7 @@ def _match_conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[
     Earlier charts gave the opt-in webhook three conditions with podsettle's names. They are left
     out, because the API server refuses two conditions with one name.
     """
-    expressions = {**_CONDITIONS, _NOT_PROTECTED_NAME: _not_protected(named)}
+    expressions = {**_CONDITIONS, _NOT_PROTECTED_NAME: not_protected(named)}
     inherited = [
         condition
         for condition in opt_in.get("matchConditions") or ()
@@ -193,14 +194,14 @@ def _match_conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[
     ]
 
 
-def _not_protected(named: frozenset[str]) -> str:
-    """Return the CEL expression that excludes system namespaces other than `named`.
+def not_protected(named: Iterable[str], own_namespace: str | None = None) -> str:
+    """Return the CEL expression that excludes `own_namespace` and system namespaces but `named`.
 
     A label selector cannot match a prefix, but a match condition can (KEP-3716).
     """
-    prefixes = " || ".join(
-        f'request.namespace.startsWith("{p}")' for p in SYSTEM_NAMESPACE_PREFIXES
-    )
+    tests = [f"request.namespace.startsWith({quote(each)})" for each in SYSTEM_NAMESPACE_PREFIXES]
+    if own_namespace:
+        tests.append(f"request.namespace == {quote(own_namespace)}")
     protected = sorted(name for name in named if name.startswith(SYSTEM_NAMESPACE_PREFIXES))
-    names = ", ".join(f'"{name}"' for name in protected)
-    return f"!({prefixes})" + (f" || request.namespace in [{names}]" if names else "")
+    exception = f" || request.namespace in {quoted_list(protected)}" if protected else ""
+    return f"!{any_of(*tests)}{exception}"
