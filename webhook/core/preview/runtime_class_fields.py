@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.remedies.runtime_class_rejection import same_quantities
+from webhook.core.remedies.runtime_class_rejection import conflict_with
 
 _MAX_TOLERATIONS = 100
 """The maximum number of tolerations that are compared with each other. A client can send any
@@ -101,8 +101,7 @@ def _class_fields(spec: _Spec, classes: Mapping[str, RuntimeClassInfo]) -> Class
             "does not exist, the API server refuses the pod"
         )
         return ClassFields(note=note)
-    refusal = _refusal(found, selector, overhead)
-    if refusal:
+    if refusal := conflict_with(found, overhead, selector):
         return ClassFields(refusal=f"the API server refuses the pod: {refusal}")
     fields = dict(_changed_fields(found, selector, tolerations, overhead))
     note = f"RuntimeClass {name!r} adds {', '.join(fields)} before the webhook is called"
@@ -118,22 +117,6 @@ def with_fields(pod: Any, fields: Mapping[str, Any]) -> Any:
         members = _decode_fields(pod)
         spec = _decode_fields(members["spec"])
     return {**members, "spec": {**(spec or members["spec"]), **fields}}
-
-
-def _refusal(
-    runtime_class: RuntimeClassInfo, selector: Mapping[str, Any], overhead: Mapping[str, Any]
-) -> str:
-    """Return why a pod with these fields cannot have a RuntimeClass. Empty if it can."""
-    if overhead and not same_quantities(overhead, runtime_class.overhead):
-        return f"its overhead is not that of RuntimeClass {runtime_class.name!r}"
-    for key, value in runtime_class.node_selector.items():
-        current = selector.get(key, value)
-        if current != value:
-            return (
-                f"RuntimeClass {runtime_class.name!r} wants nodeSelector {key}={value}, the pod "
-                f"has {current}"
-            )
-    return ""
 
 
 def _changed_fields(

@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from webhook.core.cel import all_of
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import ClusterView
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
@@ -54,17 +55,8 @@ def rejection_reason(
         return Reason.RUNTIME_CLASS_CONFLICT, message
     if runtime_class is None:
         return Reason.RUNTIME_CLASS_MISSING, f"RuntimeClass {class_name!r} does not exist"
-    if pod.overhead and not same_quantities(pod.overhead, runtime_class.overhead):
-        message = f"the pod's overhead is not that of RuntimeClass {class_name!r}"
-        return Reason.RUNTIME_CLASS_CONFLICT, message
-    for key, value in runtime_class.node_selector.items():
-        current = (pod.node_selector or {}).get(key, value)
-        if current != value:
-            message = (
-                f"RuntimeClass {class_name!r} wants nodeSelector {key}={value}, "
-                f"the pod has {current}"
-            )
-            return Reason.RUNTIME_CLASS_CONFLICT, message
+    if conflict := conflict_with(runtime_class, pod.overhead or {}, pod.node_selector or {}):
+        return Reason.RUNTIME_CLASS_CONFLICT, conflict
     if pod.node_name and runtime_class.node_selector:
         # The kubelet of that node refuses a pod whose nodeSelector it does not match.
         message = (
@@ -113,7 +105,23 @@ def require_handler(class_name: str, cluster: ClusterView) -> None:
         )
 
 
-def same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def conflict_with(
+    runtime_class: RuntimeClassInfo, overhead: Mapping[str, Any], selector: Mapping[str, Any]
+) -> str:
+    """Return why the API server refuses a pod with these fields and the class, or an empty text."""
+    if overhead and not _same_quantities(overhead, runtime_class.overhead):
+        return f"the pod's overhead is not that of RuntimeClass {runtime_class.name!r}"
+    for key, value in runtime_class.node_selector.items():
+        current = selector.get(key, value)
+        if current != value:
+            return (
+                f"RuntimeClass {runtime_class.name!r} wants nodeSelector {key}={value}, the pod "
+                f"has {current}"
+            )
+    return ""
+
+
+def _same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two maps of quantities are equal. `1` and `1000m` are the same quantity."""
     return one.keys() == other.keys() and all(
         _amount(one[key]) == _amount(other[key]) for key in one

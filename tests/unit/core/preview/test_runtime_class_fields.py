@@ -63,7 +63,7 @@ def test_class_that_restricts_pods_to_windows_counts(kind: str) -> None:
     [
         ({"nodeSelector": {"pool": "x"}},
          "RuntimeClass 'kata' wants nodeSelector pool=kata, the pod has x"),
-        ({"overhead": {"cpu": "1"}}, "its overhead is not that of RuntimeClass 'kata'"),
+        ({"overhead": {"cpu": "1"}}, "the pod's overhead is not that of RuntimeClass 'kata'"),
     ],
 )  # fmt: skip
 def test_pod_that_the_api_server_refuses_is_unchanged(fields: Json, message: str) -> None:
