@@ -237,8 +237,8 @@ def _namespaces_in(documents: Iterable[Document], namespace: str | None) -> set[
         return {namespace}
     namespaces = set()
     for document in documents:
-        for found in find_objects(document.value):
-            metadata = found.value.get("metadata") if isinstance(found.value, Mapping) else None
+        for value, _ in find_objects(document.value):
+            metadata = value.get("metadata") if isinstance(value, Mapping) else None
             name = metadata.get("namespace") if isinstance(metadata, Mapping) else None
             if isinstance(name, str) and name:
                 namespaces.add(name)

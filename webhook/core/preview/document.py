@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 ValuePath: TypeAlias = tuple[str | int, ...]
+"""The keys and indices that lead from a document to a value."""
 
 
 class DocumentError(Exception):

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeAlias
 
-Steps: TypeAlias = tuple[str | int, ...]
-"""The keys and indices that lead from a document to a value."""
+from webhook.core.preview.document import ValuePath
 
 
-class FoundObject(NamedTuple):
-    """A value where an object is expected, and where it was found in its document."""
+def find_objects(document: object, steps: ValuePath = ()) -> Iterator[tuple[object, ValuePath]]:
+    """Yield the objects of a document in their order, each with its path.
 
-    value: object
-    steps: Steps
-
-
-def find_objects(document: object, steps: Steps = ()) -> Iterator[FoundObject]:
-    """Yield the objects of a document in their order. A list without items yields nothing.
-
-    A List whose `items` are no list is yielded itself, because it cannot be read.
+    A list without items yields nothing. A List whose `items` are no list is yielded itself, because
+    it cannot be read.
     """
     if isinstance(document, Mapping):
         kind, items = document.get("kind"), document.get("items")
@@ -33,4 +25,4 @@ def find_objects(document: object, steps: Steps = ()) -> Iterator[FoundObject]:
                     item = {"apiVersion": document.get("apiVersion"), "kind": inner_kind, **item}
                 yield from find_objects(item, (*steps, "items", index))
             return
-    yield FoundObject(document, steps)
+    yield document, steps

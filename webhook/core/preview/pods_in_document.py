@@ -18,7 +18,8 @@ from webhook.core.preview.controller_fields import (
     fill_in_nulls,
     with_generated_fields,
 )
-from webhook.core.preview.list_items import Steps, find_objects
+from webhook.core.preview.document import ValuePath
+from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.unsupported_kinds import alternative_to, pods_selector, with_article
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class PassedOver:
     """Empty if the object has no kind."""
     name: str
     namespace: str | None
-    steps: Steps
+    steps: ValuePath
     """Where the object was found in its document."""
     message: str
     """Why there is no pod, and what to preview instead."""
@@ -123,7 +124,9 @@ def policies_in(document: object) -> dict[str, SettlePolicy]:
     return policies
 
 
-def _find_policy_errors(document: Mapping[str, Any], object_steps: Steps) -> Iterator[PassedOver]:
+def _find_policy_errors(
+    document: Mapping[str, Any], object_steps: ValuePath
+) -> Iterator[PassedOver]:
     """Yield one object for each error in a policy, or one for a policy that the preview uses."""
     # Imported here, because the imports of the model take longer than most previews, and few texts
     # contain a policy.
@@ -151,7 +154,7 @@ class _NoPodError(Exception):
 
 
 def _find_pod(
-    document: Mapping[str, Any], template_path: str | None, object_steps: Steps
+    document: Mapping[str, Any], template_path: str | None, object_steps: ValuePath
 ) -> Workload | PassedOver:
     """Return the pod of one object, or why there is none."""
     kind = document.get("kind")
@@ -175,7 +178,7 @@ def _find_pod(
 
 
 def _template_steps(
-    document: Mapping[str, Any], kind: str, template_path: str | None, object_steps: Steps
+    document: Mapping[str, Any], kind: str, template_path: str | None, object_steps: ValuePath
 ) -> tuple[str, ...]:
     """Return the steps to the pod template of an object, or none if the object is a pod.
 
@@ -219,16 +222,16 @@ def _group_of(document: Mapping[str, Any]) -> str:
     return str(document.get("apiVersion") or "").rpartition("/")[0]
 
 
-def _missing_message(steps: Steps, kind: str, object_steps: Steps) -> str:
+def _missing_message(steps: ValuePath, kind: str, object_steps: ValuePath) -> str:
     return f"{json_path((*object_steps, *steps))} of this {kind} is missing or not a mapping"
 
 
 def _no_template_message(
     document: Mapping[str, Any],
     kind: str,
-    object_steps: Steps,
+    object_steps: ValuePath,
     steps: tuple[str, ...] | None,
-    template_steps: Steps | None,
+    template_steps: ValuePath | None,
 ) -> str:
     """Return why no pod is shown for an object of a kind that podsettle does not know.
 
@@ -252,12 +255,12 @@ def _no_template_message(
     return f"{unknown}; give the template path, which may be {path}"
 
 
-def _find_template(document: Mapping[str, Any]) -> Steps | None:
+def _find_template(document: Mapping[str, Any]) -> ValuePath | None:
     """Return the steps to the topmost value with the shape of a pod template, or None.
 
     Takes time in proportion to the size of the object.
     """
-    unvisited: list[tuple[Steps, Any]] = [
+    unvisited: list[tuple[ValuePath, Any]] = [
         ((key,), inner) for key, inner in document.items() if key not in ("metadata", "status")
     ]
     for steps, value in unvisited:
@@ -280,7 +283,7 @@ _MAX_TEMPLATE_DEPTH = 10
 """The maximum depth of the search, in keys and indices. Custom resources have up to seven."""
 
 
-def _first_missing(document: Mapping[str, Any], steps: Steps) -> Steps:
+def _first_missing(document: Mapping[str, Any], steps: ValuePath) -> ValuePath:
     """Follow steps into a document, and return those to the first value that is not a mapping.
 
     The result is empty if all values on the path are mappings.
@@ -293,7 +296,7 @@ def _first_missing(document: Mapping[str, Any], steps: Steps) -> Steps:
     return ()
 
 
-def _subject(object_steps: Steps) -> str:
+def _subject(object_steps: ValuePath) -> str:
     return json_path(object_steps) or "the document"
 
 
@@ -323,7 +326,7 @@ def _pod_from_template(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_workload(
-    document: Mapping[str, Any], kind: str, object_steps: Steps, pod: dict[str, Any]
+    document: Mapping[str, Any], kind: str, object_steps: ValuePath, pod: dict[str, Any]
 ) -> Workload:
     """Add the fields of the pod's controller, and return the pod as a workload."""
     notes = []

@@ -17,8 +17,8 @@ import msgspec
 from webhook.core.json_path import json_path
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.validation_errors import ManifestProblem
-from webhook.core.preview.document import Document, DocumentError
-from webhook.core.preview.list_items import Steps, find_objects
+from webhook.core.preview.document import Document, DocumentError, ValuePath
+from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.yaml_documents import (
     SEVERAL_DOCUMENTS,
     iterate_documents,
@@ -56,7 +56,7 @@ class TextObject:
     """An object of a text, with its place."""
 
     def __init__(
-        self, source: str, steps: Steps, header: _Header, part: Document | _JsonItem
+        self, source: str, steps: ValuePath, header: _Header, part: Document | _JsonItem
     ) -> None:
         """`part` is the object itself, and `steps` lead to it in the text."""
         self.source = source
@@ -94,7 +94,7 @@ class TextObject:
         """The line where the object begins."""
         return self._part.line(()) if isinstance(self._part, Document) else self._part.line
 
-    def problem(self, path: Steps, message: str) -> ManifestProblem:
+    def problem(self, path: ValuePath, message: str) -> ManifestProblem:
         """Return a problem of the value at a path in the object. Raises DocumentError."""
         line = self.document.line(path)
         return ManifestProblem(self.source, line, message, json_path((*self._steps, *path)))
@@ -169,7 +169,7 @@ def _objects_of(item: _JsonItem, header: _Header) -> Iterator[TextObject]:
         yield _parsed(document.inner(inner_steps, value), (*steps, *inner_steps))
 
 
-def _parsed(document: Document, steps: Steps) -> TextObject:
+def _parsed(document: Document, steps: ValuePath) -> TextObject:
     value = document.value
     named = value if isinstance(value, Mapping) else {}
     kind, api_version = named.get("kind"), named.get("apiVersion")
