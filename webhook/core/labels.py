@@ -23,11 +23,11 @@ Matcher: TypeAlias = Callable[[Labels], bool]
 _NAME_PATTERN = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LABEL_KEY_PATTERN = f"^({OBJECT_NAME.pattern}/)?{_NAME_PATTERN}$"
 LABEL_VALUE_PATTERN = f"^({_NAME_PATTERN})?$"
-_KEY = TextPattern(LABEL_KEY_PATTERN, "is not a label key")
+LABEL_KEY = TextPattern(LABEL_KEY_PATTERN, "is not a label key")
 _VALUE = TextPattern(LABEL_VALUE_PATTERN, "is not a label value")
 _INT64 = re.compile("[-+]?[0-9]{1,18}")
 
-LabelKey = Annotated[str, _KEY]
+LabelKey = Annotated[str, LABEL_KEY]
 LabelValue = Annotated[str, _VALUE]
 
 
@@ -52,7 +52,7 @@ def parse_labels(pairs: Iterable[str]) -> dict[str, str]:
         key, separator, value = pair.partition("=")
         if not separator:
             raise ValueError(f"label {pair!r} is not of the form key=value")
-        labels[_KEY.check(key)] = _VALUE.check(value)
+        labels[LABEL_KEY.check(key)] = _VALUE.check(value)
     return labels
 
 

@@ -59,6 +59,29 @@ class TextPattern:
             raise ValueError(f"{text!r} {self._problem}")
         return text
 
+    def add_key_rules(self, schema: Json) -> None:
+        """Add the CEL rules of a mapping with such keys and texts as values to its schema.
+
+        Without `nullable`, the API server would silently drop an entry whose value is null. The
+        entry would then have no effect, although its author wrote it. The second rule rejects it.
+        """
+        for values in schema["patternProperties"].values():
+            values["nullable"] = True
+        is_key = f"key.matches(r'{self._schema['pattern']}')"
+        schema["x-kubernetes-validations"] = [
+            {
+                "rule": f"self.all(key, {is_key})",
+                "message": f"has a key that {self._problem}",
+                "messageExpression": f"self.filter(key, !{is_key})[0] + ' {self._problem}'",
+            },
+            {
+                "rule": "self.all(key, type(self[key]) == string)",
+                "message": "has a key whose value is empty, should be a string",
+                "messageExpression": "self.filter(key, type(self[key]) != string)[0]"
+                " + ' is empty, should be a string'",
+            },
+        ]
+
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:

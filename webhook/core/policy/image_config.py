@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -16,10 +16,8 @@ HOST_PATTERN = f"^([a-z0-9][-a-z0-9.]{{0,252}}|{_ADDRESS}){_PORT}$"
 GLOB_PATTERN = rf"^([-a-z0-9.*]{{1,253}}|{_ADDRESS})(:([0-9]{{1,5}}|\*))?$"
 MIRROR_PATTERN = HOST_PATTERN.replace("$", "(/[a-z0-9][-a-z0-9._/]{0,199})?$")
 
-RegistryHost = Annotated[
-    str,
-    TextPattern(HOST_PATTERN, "is not a registry: write it as registry.example or host:5000"),
-]
+_HOST = TextPattern(HOST_PATTERN, "is not a registry: write it as registry.example or host:5000")
+RegistryHost = Annotated[str, _HOST]
 RegistryGlob = Annotated[
     str,
     TextPattern(
@@ -33,29 +31,6 @@ Mirror = Annotated[
 
 _MAX_ENTRIES = 100
 """The maximum number of registries, and of mirrors. It bounds the cost of the CRD's CEL rules."""
-
-
-def _add_mirror_rules(schema: dict[str, Any]) -> None:
-    # Without `nullable`, the API server would silently drop an entry whose mirror is null, and
-    # podsettle would ask the registry itself. `nullable` keeps the entry, and the second rule
-    # rejects it.
-    for values in schema["patternProperties"].values():
-        values["nullable"] = True
-    schema["x-kubernetes-validations"] = [
-        {
-            "rule": f"self.all(key, key.matches(r'{HOST_PATTERN}'))",
-            "message": "has a key that is not a registry",
-            "messageExpression": f"self.filter(key, !key.matches(r'{HOST_PATTERN}'))[0]"
-            " + ' is not a registry'",
-        },
-        {
-            "rule": "self.all(key, type(self[key]) == string)",
-            "message": "has a registry whose mirror is empty, should be a string",
-            "messageExpression": "self.filter(key, type(self[key]) != string)[0]"
-            " + ' is empty, should be a string'",
-        },
-    ]
-
 
 _NO_REGISTRY = "lookup: Registry needs registries or mirrors: podsettle asks no others"
 
@@ -93,7 +68,7 @@ class ImageConfigSettings(StrictModel):
         max_length=_MAX_ENTRIES,
         description="Registries that podsettle asks instead of others. A mirror is a host, "
         "optionally with a path to put before the image's path. It needs no entry in registries.",
-        json_schema_extra=_add_mirror_rules,
+        json_schema_extra=_HOST.add_key_rules,
     )
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.labels import (
-    LABEL_KEY_PATTERN,
+    LABEL_KEY,
     LabelKey,
     Labels,
     LabelValue,
@@ -81,24 +81,7 @@ class Requirement(StrictModel):
 def _add_label_rules(schema: dict[str, Any]) -> None:
     # An API server refuses a CRD whose CEL rules could cost too much. The limit bounds their cost.
     schema["maxProperties"] = 1000
-    # The API server drops entries that are null unless they are nullable. The selector would then
-    # match more than its author wrote.
-    for values in schema["patternProperties"].values():
-        values["nullable"] = True
-    schema["x-kubernetes-validations"] = [
-        {
-            "rule": f"self.all(key, key.matches('{LABEL_KEY_PATTERN}'))",
-            "message": "has a key that is not a label key",
-            "messageExpression": f"self.filter(key, !key.matches('{LABEL_KEY_PATTERN}'))[0]"
-            " + ' is not a label key'",
-        },
-        {
-            "rule": "self.all(key, type(self[key]) == string)",
-            "message": "has a key whose value is empty, should be a string",
-            "messageExpression": "self.filter(key, type(self[key]) != string)[0]"
-            " + ' is empty, should be a string'",
-        },
-    ]
+    LABEL_KEY.add_key_rules(schema)
 
 
 class LabelSelector(StrictModel):
