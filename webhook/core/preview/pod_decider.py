@@ -15,7 +15,6 @@ from webhook.core.admission.summary import summary_of
 from webhook.core.cluster.view import Namespace
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.labels import Labels
-from webhook.core.patch.self_check import Operation
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.policy_matches import PolicyMatch, match_policies, shown_outcomes
@@ -34,8 +33,6 @@ class PodDecision:
     decision: Decision
     outcomes: tuple[Outcome, ...]
     """The outcomes for people (`shown_outcomes`)."""
-    operations: tuple[Operation, ...]
-    """The operations of the patch."""
     labels: Labels | None
     """The labels of the pod. None if the pod cannot be decoded."""
     policies: tuple[str, ...]
@@ -106,7 +103,7 @@ class PodDecision:
                 for outcome in self.outcomes
             ],
             "warnings": warnings_for(self.outcomes),
-            "patch": self.operations,
+            "patch": self.decision.operations,
         }
 
 
@@ -163,7 +160,6 @@ class PodDecider:
             namespace,
             decision,
             outcomes,
-            decision.operations,
             labels,
             plan.policies if plan else (),
             self._policies,

@@ -43,7 +43,7 @@ class Preview:
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations of the patch."""
-        return self.decided.operations
+        return self.decision.operations
 
     @property
     def before(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def preview_all(
         chosen_namespace = namespace or workload.namespace or default_namespace
         decided = decider.decide(workload.created_pod, chosen_namespace, images)
         workload = workload.with_spec_fields(decided.class_fields)
-        yield Preview(workload, decided, patched(workload.pod, decided.operations))
+        yield Preview(workload, decided, patched(workload.pod, decided.decision.operations))
 
 
 def render(preview: Preview) -> PodPreview:
