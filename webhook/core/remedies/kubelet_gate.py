@@ -77,7 +77,8 @@ def apply(
     if start_gate is not None:
         patch.replace_inserted(START_GATE, _merged_gate(start_gate, timeout))
     else:
-        gate = _gate_container(pod, settings, context, patch)
+        gate = gate_container(KUBELET_GATE, pod, context, patch)
+        gate |= {"args": ["wait-kubelet", "--timeout", timeout], "env": [HOST_IP_VARIABLE]}
         patch.put_init_container(gate, service_mesh.redirect_index(pod))
     message = f"held until the kubelet has a certificate, for up to {timeout}"
     yield Outcome(Reason.APPLIED, changed=True, message=message)
@@ -89,17 +90,6 @@ def _merged_gate(start_gate: dict[str, Any], timeout: str) -> dict[str, Any]:
         **start_gate,
         "name": KUBELET_GATE,
         "args": [*start_gate["args"], _WITH_TARGETS_OPTION, timeout],
-        "env": [HOST_IP_VARIABLE],
-    }
-
-
-def _gate_container(
-    pod: PodFacts, settings: KubeletGate, context: Context, patch: PodPatch
-) -> dict[str, Any]:
-    """Return the init container that waits for the kubelet's certificate."""
-    return {
-        **gate_container(KUBELET_GATE, pod, context, patch),
-        "args": ["wait-kubelet", "--timeout", format_duration(settings.timeout)],
         "env": [HOST_IP_VARIABLE],
     }
 
