@@ -10,6 +10,7 @@ from typing import NamedTuple
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, DefectStatus
 from webhook.core.defects.versions import (
+    DOCKER_HUB_RUNTIMES,
     IMAGE_VOLUMES_LOCKED_ON,
     IMAGE_VOLUMES_ON_BY_DEFAULT,
     Runtime,
@@ -18,7 +19,6 @@ from webhook.core.defects.versions import (
     parse_runtime,
     parse_version,
     supports_restart_rules,
-    takes_short_names_from_docker_hub,
 )
 from webhook.core.labels import compile_requirement
 from webhook.core.pod import NodeSelectorTerm, SpecFields
@@ -221,9 +221,7 @@ class Nodes:
         It does if every node that the pod could land on does. If no known node fits, return False.
         """
         fitting = self._fitting(pod)
-        return bool(fitting) and all(
-            takes_short_names_from_docker_hub(pool.runtime) for pool in fitting
-        )
+        return bool(fitting) and all(p.runtime.name in DOCKER_HUB_RUNTIMES for p in fitting)
 
     def architectures(self, pod: SpecFields) -> frozenset[str]:
         """Return the architectures of the nodes that a pod could land on.

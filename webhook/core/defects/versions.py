@@ -72,7 +72,7 @@ SELINUX_CHANGE_POLICY_ON_BY_DEFAULT = Version(1, 33)
 # The runtimes that take an image whose name has no registry from Docker Hub: containerd
 # (`ParseDockerRef`) and Docker. CRI-O goes by the aliases and the search list in the node's
 # registries.conf (containers/image `pkg/shortnames`).
-_DOCKER_HUB_RUNTIMES = frozenset({"containerd", "docker"})
+DOCKER_HUB_RUNTIMES = frozenset({"containerd", "docker"})
 
 # The first runtime releases that mount image volumes: cri-o PR 8317, containerd PR 10579.
 _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
@@ -81,11 +81,6 @@ _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
 def supports_restart_rules(kubelet: Version | None) -> bool:
     """Return whether a kubelet follows `restartPolicyRules`. An older one ignores them."""
     return kubelet is not None and kubelet >= RESTART_RULES_ON_BY_DEFAULT
-
-
-def takes_short_names_from_docker_hub(runtime: Runtime) -> bool:
-    """Return whether a runtime certainly takes an image without a registry from Docker Hub."""
-    return runtime.name in _DOCKER_HUB_RUNTIMES
 
 
 def mounts_image_volumes(
