@@ -27,7 +27,8 @@ class Version(NamedTuple):
     final: bool = True
 
     def __str__(self) -> str:
-        return f"{self.major}.{self.minor}.{self.patch}"
+        release = f"{self.major}.{self.minor}.{self.patch}"
+        return release if self.final else f"{release} pre-release"
 
 
 def parse_version(text: str) -> Version | None:
@@ -46,7 +47,7 @@ class Runtime(NamedTuple):
     version: Version | None
 
     def __str__(self) -> str:
-        return f"{self.name} {'.'.join(map(str, self.version[:3])) if self.version else '?'}"
+        return f"{self.name} {self.version or '?'}"
 
 
 def parse_runtime(text: str) -> Runtime:

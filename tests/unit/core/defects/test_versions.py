@@ -44,6 +44,14 @@ def test_a_version_is_parsed_from_the_start_of_a_text(text: str, version: Versio
     assert parse_version(text) == version
 
 
+def test_a_pre_release_is_not_named_as_its_release() -> None:
+    assert str(parse_runtime("cri-o://1.36.0-rc.1")) == "cri-o 1.36.0 pre-release"
+    assert [str(parse_version(text)) for text in ("v1.36.0-rc.1", "v1.36.0")] == [
+        "1.36.0 pre-release",
+        "1.36.0",
+    ]
+
+
 def test_a_pre_release_sorts_before_its_release() -> None:
     assert Version(1, 35, 9) < Version(1, 36, 0, final=False) < Version(1, 36, 0)
 
