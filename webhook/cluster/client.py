@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -47,6 +49,9 @@ log = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder(Json).decode
 # The time limit for a request and its response, except for watches and streams.
 _TIMEOUT_SECONDS = 10.0
+# The minimum pause before a retry for which the API server asks, also with `Retry-After: 0`.
+_MIN_PAUSE_SECONDS = 1
+_SECONDS = re.compile("[0-9]{1,9}")
 # aiohttp needs this time to close TLS connections. The number is from the section "Graceful
 # Shutdown" of its client documentation.
 _CLOSE_SECONDS = 0.25
@@ -291,7 +296,7 @@ class ApiServer:
         if response.status in (403, 404) and not is_of_api_server(content):
             error = f"{response.status}: {status_message(content)}"
             raise Unreachable(
-                f"{request}: {error}; the response has no kind; is {self.url} an API server?"
+                f"{request}: {error}; the response is no Status; is {self.url} an API server?"
             )
         if response.status >= 300:
             raise ApiError(response.status, status_message(content))
@@ -314,6 +319,9 @@ class ApiServer:
         body begins. The connection of a response of which the block leaves a part unread is
         aborted: aiohttp would end TLS first, and a peer that answers late, or no more, would keep
         the socket open for up to 30 s.
+
+        A request is sent again when the API server asks for it with Retry-After, if that is within
+        these limits and _TIMEOUT_SECONDS.
         """
         if not isinstance(timeout, aiohttp.ClientTimeout):
             if self._request_timeout is not None:
@@ -321,9 +329,15 @@ class ApiServer:
             timeout = aiohttp.ClientTimeout(total=timeout)
         headers = CIMultiDict(self._access.headers)
         headers.extend({"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"})
+        limits = filter(None, (_TIMEOUT_SECONDS, timeout.total, answer_seconds))
+        last_retry = time.monotonic() + min(limits)
         try:
             async with asyncio.timeout(answer_seconds):
                 response = await self._send(method, path, body, headers, timeout)
+                while time.monotonic() + (pause := _retry_after(response)) < last_retry:
+                    response.release()
+                    await asyncio.sleep(pause)
+                    response = await self._send(method, path, body, headers, timeout)
             async with response:
                 try:
                     yield response
@@ -389,6 +403,15 @@ class ApiServer:
                 raise
             log.warning("%s: new certificates are not used: %s", self.title, error)
         return self._clients[-1]
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float:
+    """Return the seconds after which the request has to be sent again. Infinite if never."""
+    text = response.headers.get("Retry-After", "")
+    # client-go retries after the same statuses, and ignores a date too.
+    if (response.status != 429 and response.status < 500) or not _SECONDS.fullmatch(text):
+        return math.inf
+    return max(int(text), _MIN_PAUSE_SECONDS)
 
 
 def _clock_behind(date: str | None) -> timedelta:

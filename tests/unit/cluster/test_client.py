@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -252,7 +253,8 @@ async def test_message_of_an_error_response_is_cut() -> None:
 
 @pytest.mark.parametrize("status", [403, 404])
 @pytest.mark.parametrize(
-    "body", ["<html>default backend - 404</html>", "[]", '{"code":"Forbidden"}']
+    "body",
+    ["<html>default backend - 404</html>", "[]", '{"code":"Forbidden"}', '{"kind":"Error"}'],
 )
 async def test_object_is_missing_or_forbidden_only_if_an_api_server_says_so(
     status: int, body: str
@@ -261,7 +263,7 @@ async def test_object_is_missing_or_forbidden_only_if_an_api_server_says_so(
         return web.Response(text=body, status=status)
 
     async with serving_answers(answer) as server:
-        with pytest.raises(Unreachable, match=f"GET /things: {status}: .* has no kind; is http"):
+        with pytest.raises(Unreachable, match=f"GET /things: {status}: .* is no Status; is http"):
             await server.request("GET", "/things")
 
 
@@ -272,6 +274,47 @@ async def test_path_that_no_api_has_is_missing() -> None:
     async with serving_answers(answer) as server:
         with pytest.raises(ApiError, match="404: 404 page not found"):
             await server.request("GET", "/things")
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "sent"),
+    [
+        *((429, "0", 2), (429, "1", 2), (503, "1", 2), (500, "1", 2)),
+        *((429, "11", 1), (429, "", 1), (429, "-1", 1), (429, "9" * 5000, 1), (503, "²", 1)),
+        *((503, "Wed, 21 Oct 2026 07:28:00 GMT", 1), (404, "1", 1), (409, "1", 1)),
+    ],
+)
+async def test_request_is_sent_again_when_the_server_asks_for_it_soon(
+    status: int, retry_after: str, sent: int
+) -> None:
+    received = 0
+
+    async def answer(_request: web.Request) -> web.Response:
+        nonlocal received
+        received += 1
+        if received > 1:
+            return web.json_response({"kind": "ThingList"})
+        refusal = {"kind": "Status", "message": "later"}
+        return web.json_response(refusal, status=status, headers={"Retry-After": retry_after})
+
+    async with serving_answers(answer) as server:
+        if sent == 2:
+            assert await server.request("GET", "/things") == {"kind": "ThingList"}
+        else:
+            with pytest.raises(ApiError, match=f"{status}: later"):
+                await server.request("GET", "/things")
+        assert received == sent
+
+
+async def test_retries_that_the_server_asks_for_end_with_the_time_limit() -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.Response(status=429, headers={"Retry-After": "1"})
+
+    async with serving_answers(refuse) as server:
+        began = time.monotonic()
+        with pytest.raises(ApiError, match="429"):
+            await server.request("GET", "/things", timeout=1.9)
+        assert 1 <= time.monotonic() - began < 1.9
 
 
 async def test_redirects_without_an_end_are_named() -> None:
