@@ -225,7 +225,10 @@ class DynamicSource:
         contents = await self._store.read()
         self._was_writer = is_writer
         if contents is None:
-            raise StoreError(f"{self._store.title} does not exist; `helm upgrade` creates it again")
+            raise StoreError(
+                f"{self._store.title} does not exist; `helm upgrade`, or a sync of the tool that "
+                "deploys the chart, creates it again"
+            )
         stored = Authority.read(contents)
         self._set_stored(stored)
         if not self._may_write():
