@@ -317,15 +317,21 @@ def test_webhook_has_no_match_conditions(values: str) -> None:
     assert webhook["reinvocationPolicy"] == "IfNeeded"
 
 
-def test_release_namespace_is_excluded_with_an_empty_list() -> None:
-    rendered = template(*set_flags({"webhook.excludedNamespaces": []}))
+@pytest.mark.parametrize("namespace", ["podsettle-system", "admission", "kube-system"])
+@pytest.mark.parametrize("others", [[], ["kube-system", "kube-public"]])
+def test_release_namespace_is_the_last_one_that_is_excluded(
+    others: list[str], namespace: str
+) -> None:
+    """A kustomization that changes the namespace replaces it by its index."""
+    flags = set_flags({"webhook.excludedNamespaces": others, "namespaceOverride": namespace})
+    rendered = template(*flags)
     (configuration,) = (
         each
         for each in yaml.safe_load_all(rendered)
         if each and each["kind"] == "MutatingWebhookConfiguration"
     )
     excluded = configuration["webhooks"][0]["namespaceSelector"]["matchExpressions"][2]
-    assert excluded["values"] == [NAMESPACE]
+    assert excluded["values"] == [*(each for each in others if each != namespace), namespace]
 
 
 def test_helm_template_prints_no_test_pod_by_default() -> None:
