@@ -205,6 +205,10 @@ class PodPatch:
         self._mounted_paths.add(path)
         self._edited_containers.add((where, index))
 
+    def adds_mount(self, where: ContainerList, index: int) -> bool:
+        """Return whether the patch mounts the helper's volume in a container."""
+        return f"/spec/{where}/{index}/volumeMounts" in self._mounted_paths
+
     def add_volume(self, volume: dict[str, Any]) -> None:
         """Append a volume."""
         self._unchecked.add(Edit.VOLUME)

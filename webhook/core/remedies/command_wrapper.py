@@ -109,8 +109,10 @@ class CommandWrapping:
         self._helper = HelperDelivery(pod, delivery, context, patch)
         self._images: ImageCommands | None = None
         self._wrapped_by_helper: list[_Target] = []
-        self._lost: list[ContainerFacts | None] = []
-        """The containers to which the helper is delivered again. None if that is impossible."""
+        self._judged: set[tuple[ContainerList, int]] = set()
+        """The containers that are wrapped by the helper, or start it without having it."""
+        self._restored: ContainerFacts | None = None
+        """The first container to which the helper is delivered again."""
 
     def wrap(self, where: ContainerList, index: int, container: ContainerFacts) -> Outcome:
         """Wrap a container by the cheapest delivery that works, and return the outcome.
@@ -153,19 +155,22 @@ class CommandWrapping:
         if blocked is not None:
             return blocked
         self._wrapped_by_helper.append(target)
+        self._judged.add((where, index))
         self._put(target, wrapper.helper_command)
-        if not container.mounts_over_helper:
+        if not container.mounts_over_helper and not self._patch.adds_mount(where, index):
             self._patch.add_mount(where, index, _HELPER_MOUNT)
         image = self._pod.helper_image or self._context.cluster.linger_image
         return _applied_outcome(target, f"wrapped by the helper from {image}")
 
-    def settled(self, container: ContainerFacts, effect: str) -> Outcome:
+    def settled(
+        self, where: ContainerList, index: int, container: ContainerFacts, effect: str
+    ) -> Outcome:
         """Return the outcome for a container that has the wrapper already.
 
         `effect` is what that wrapper does, if it is not what the settings say. If the wrapper
         starts a helper that nothing delivers any more, the helper is delivered again.
         """
-        if not self._helper.is_lost_to(container):
+        if not self._helper.is_lost_to(where, index, container):
             return Outcome(Reason.ALREADY_SETTLED, container=container.name, effect=effect)
         reason = self._helper.blocked_reason()
         outcome = (
@@ -173,10 +178,14 @@ class CommandWrapping:
             if reason is not None
             else self._too_old(container)
         )
-        self._lost.append(container if outcome is None else None)
+        self._judged.add((where, index))
         if outcome is not None:
             return outcome
+        self._restored = self._restored or container
         message = f"given the init container {HELPER} again, which copies the helper"
+        if not container.mounts_over_helper:
+            message = f"given the mount of {HELPER} again, which holds the helper"
+            self._patch.add_mount(where, index, _HELPER_MOUNT)
         return Outcome(
             Reason.APPLIED,
             container=container.name,
@@ -202,17 +211,19 @@ class CommandWrapping:
         `keep_alive` returns the helper's options for an init container that copies it, up to and
         including `--`. Without them, that container ends at once.
 
-        Return the outcomes of containers that the settings do not select, if nothing else delivers
-        the helper that they start.
+        Return the outcomes of containers that the settings do not select, and that start a helper
+        that they do not have.
         """
         wrapped, helper = self._wrapped_by_helper, self._helper
-        outcomes: Sequence[Outcome] = ()
-        if not wrapped and not self._lost and helper.is_missing:
-            every = (*(self._pod.init_containers or ()), *(self._pod.containers or ()))
-            outcomes = [self.settled(each, "") for each in every if helper.is_lost_to(each)]
-        template = wrapped[0].container if wrapped else next(filter(None, self._lost), None)
+        outcomes = [
+            self.settled(where, index, each, "")
+            for where, index, each in selected_containers(self._pod, _any_name, _any_name)
+            if each.starts_helper
+            and (where, index) not in self._judged
+            and helper.is_lost_to(where, index, each)
+        ]
         helper.inject(
-            template,
+            wrapped[0].container if wrapped else self._restored,
             {each.container_index for each in wrapped if each.container_list == "initContainers"},
             keep_alive,
         )
@@ -260,7 +271,7 @@ _TOO_LATE = (
     "a program of its own in front of it"
 )
 _NOT_DELIVERED = (
-    f"the container's wrapper starts the helper, but the init container {HELPER} that copies it is "
+    f"the container's wrapper starts the helper, but the init container or the mount {HELPER} is "
     "missing, and podsettle cannot add it again: the container cannot start"
 )
 
@@ -289,6 +300,10 @@ def selected_containers(
         for index, container in enumerate(pod.containers or ()):
             if wants_container(container.name):
                 yield "containers", index, container
+
+
+def _any_name(_: str) -> bool:
+    return True
 
 
 def starts_wrapper(strings: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from webhook.core.constants import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.defects.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.received_command import ContainerList
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context
 from webhook.core.remedies.injected_container import injected_container
@@ -89,6 +90,16 @@ class HelperDelivery:
         # podsettle's volume has one of these sources. The API server refuses one with both.
         if volume is not None and (volume.empty_dir is None) is (volume.image is None):
             return Reason.NAME_CONFLICT
+        if (
+            volume is not None
+            and volume.image is not None
+            and volume.image.reference != context.cluster.linger_image
+            and not any(
+                each.starts_helper
+                for each in (*(pod.init_containers or ()), *(pod.containers or ()))
+            )
+        ):
+            return Reason.NAME_CONFLICT  # Earlier calls have wrapped nothing: the image is another.
         if self._delivery == "ImageVolume":
             server = context.cluster.server_version
             if (server and server < IMAGE_VOLUMES_ON_BY_DEFAULT) or (
@@ -117,9 +128,17 @@ class HelperDelivery:
             and self._patch.inserted_init_container(HELPER) is None
         )
 
-    def is_lost_to(self, container: ContainerFacts) -> bool:
-        """Return whether a container starts the helper from a volume that lacks it."""
-        return container.starts_helper and container.mounts_over_helper and self.is_missing
+    def is_lost_to(self, where: ContainerList, index: int, container: ContainerFacts) -> bool:
+        """Return whether a container starts the helper without a mount, or from an empty volume.
+
+        Whether the pod has the volume does not count: this decision may add it for another
+        container, and the next call would find a loss that this one did not.
+        """
+        if not container.starts_helper or container.omits_command_and_mounts:
+            return False
+        if container.mounts_over_helper:
+            return self.is_missing
+        return not self._patch.adds_mount(where, index)
 
     def missing(self, feature: HelperFeature) -> str:
         """Return why the helper must not be used with an option, or an empty text if it may be.

@@ -170,7 +170,7 @@ def apply(
         if layer is not None:
             # The pod's author or another policy may have chosen the limits.
             effect = "" if _has_limits_of(settings, layer) else "given the limits of its wrapper"
-            yield wrapping.settled(container, effect)
+            yield wrapping.settled(container_list, index, container, effect)
             continue
         if reason is None and settings.label is not None:
             if needed is None:

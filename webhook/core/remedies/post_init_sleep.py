@@ -154,7 +154,7 @@ def apply(
             # The pod's author or another policy may have chosen the durations.
             has_durations = _has_durations_of(settings, container)
             effect = "" if has_durations else "kept alive for as long as its wrapper says"
-            yield wrapping.settled(container, effect)
+            yield wrapping.settled(container_list, index, container, effect)
         elif reason is not None:
             yield Outcome(reason, container=container.name)
         else:

@@ -91,7 +91,8 @@ def change_policy(document: Json) -> Decision:
 
 
 CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
-SETTLED = container("prepare", "/podsettle/linger", "--", "/entrypoint")
+MOUNT = {"name": "podsettle-linger", "mountPath": "/podsettle"}
+SETTLED = container("prepare", "/podsettle/linger", "--", "/entrypoint", volumeMounts=[MOUNT])
 AUDIT = view(policy(action="Audit"))
 OLD = view(policy(remedies={"postInitSleep": {"delivery": "ImageVolume"}}), server=Version(1, 33))
 QUAY = {"lookup": "Registry", "registries": ["quay.io"]}

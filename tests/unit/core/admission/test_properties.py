@@ -172,6 +172,30 @@ def test_a_container_added_between_two_calls_keeps_the_changes_allowed(
 @examples(300)
 @given(
     document=PODS,
+    lost=st.sets(st.sampled_from(["volumes", "initContainers", 0, 1, 2])),
+    seen=VIEWS,
+    options=SETTINGS,
+)
+def test_a_copy_that_lacks_parts_of_the_helper_is_changed_once(
+    document: Json, lost: set[Any], seen: Snapshot, options: OperatorSettings
+) -> None:
+    spec = ask(document, seen, options).after["spec"]
+    for key in lost & {"volumes", "initContainers"}:
+        spec[key] = [each for each in spec.get(key) or [] if each["name"] != HELPER]
+    for position in lost - {"volumes", "initContainers"}:
+        for each in (spec["containers"] + (spec.get("initContainers") or []))[position::3]:
+            mounts = each.get("volumeMounts") or []
+            each["volumeMounts"] = [mount for mount in mounts if mount["name"] != HELPER]
+    between = {"metadata": document["metadata"], "spec": spec}
+    second = ask(between, seen, options)
+    event("patched again" if second.operations else "nothing to do")
+    assert list(forbidden(between, second.after)) == []
+    assert ask(second.after, seen, options).operations == []
+
+
+@examples(300)
+@given(
+    document=PODS,
     replicas=st.lists(st.sampled_from(["old", "new"]), min_size=3, max_size=6),
     seen=VIEWS,
     options=SETTINGS,

@@ -36,6 +36,7 @@ from webhook.core.reasons import Reason
 
 LABELS = {"tekton.dev/taskRun": "build", "tier": "x"}
 QUICK = container("prepare", "/x")
+MOUNT = {"name": "podsettle-linger", "mountPath": "/podsettle"}
 FIXED = [node("fixed", "cri-o://1.36.0")]
 
 
@@ -175,8 +176,8 @@ def test_covering_policies_come_first_and_the_number_of_policies_is_bounded() ->
          [Reason.NO_CONTAINER_SELECTED]),
         (pod(QUICK), "postInitSleep", {"containers": ["*"]},
          [Reason.NOT_NEEDED, Reason.LONG_RUNNING]),
-        (pod(container("prepare", "/podsettle/linger", "--", "/x")), "postInitSleep", {},
-         [Reason.ALREADY_SETTLED]),
+        (pod(container("prepare", "/podsettle/linger", "--", "/x", volumeMounts=[MOUNT])),
+         "postInitSleep", {}, [Reason.ALREADY_SETTLED]),
         (pod(), "skipSELinuxRelabel", {}, [Reason.NO_PERSISTENT_VOLUME]),
         (pod(annotations={"podsettle.dev/skip": "postInitSleep"}), "postInitSleep", {},
          [Reason.POD_OPTED_OUT]),

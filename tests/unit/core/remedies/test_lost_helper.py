@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import product
 from typing import Any
 
@@ -108,6 +109,30 @@ def test_copy_with_the_helper_in_an_image_volume_lacks_nothing() -> None:
     assert reasons(decision) == ["main: AlreadySettled", "side: AlreadySettled"]
 
 
+@pytest.mark.parametrize("selected", ["*", "side", "debugger-*"])
+@pytest.mark.parametrize("lost", ["mount", "everything"])
+@pytest.mark.parametrize("delivery", ["Binary", "ImageVolume"])
+@pytest.mark.parametrize("remedies", REMEDIES, ids="-".join)
+def test_containers_that_lost_their_mount_get_it_again(
+    remedies: Json, delivery: str, lost: str, selected: str
+) -> None:
+    original = settled(remedies, delivery=delivery)
+    copy = deepcopy(original)
+    del copy["spec"]["containers"][0]["volumeMounts"]
+    if lost == "everything":
+        del copy["spec"]["containers"][1]["volumeMounts"], copy["spec"]["volumes"]
+        copy["spec"]["initContainers"] = copy["spec"]["initContainers"][-1:]
+    asked = seen(
+        {name: {**each, "containers": [selected]} for name, each in remedies.items()},
+        delivery=delivery,
+    )
+    decision = decide_pod(copy, asked)
+    assert "main: Applied" in reasons(decision)
+    after = patched(copy, decision)
+    assert after["spec"] == original["spec"]
+    assert decide_pod(after, asked).operations == ()
+
+
 COMMANDS: tuple[list[str] | None, ...] = (
     None,
     ["/x"],
@@ -153,6 +178,16 @@ def pod_with(position: int, command: list[str] | None, image: str, volume: Json 
     if volume is not None:
         spec["volumes"] = [{"name": HELPER, **volume}]
     return {"metadata": {"name": "p"}, "spec": spec}
+
+
+@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
+def test_image_volume_from_which_no_container_starts_the_helper_is_another_one(
+    delivery: str,
+) -> None:
+    document = pod_with(0, None, IMAGE, {"image": {"reference": "registry.example/other:1"}})
+    document["spec"]["initContainers"] = [container("early", "/early")]
+    decided = decide_pod(document, wrapping(delivery, NAMES[-1], [MODERN]))
+    assert {"early: NameConflict", "main: NameConflict"} <= {*reasons(decided)}
 
 
 def delivered_image(pod: Json) -> str:

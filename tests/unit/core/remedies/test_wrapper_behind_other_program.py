@@ -155,7 +155,7 @@ def test_text_that_only_names_the_wrapper_is_none(args: list[str]) -> None:
 def test_wrapper_behind_many_strings_is_read_in_bounded_time() -> None:
     (wrapped,) = mutate_pod(before(PROGRAM), seen(SLEEP))["spec"]["containers"]
     args = [*(["x", "/podsettle/linger", "podsettle"] * 10_000), *strings_of(wrapped)]
-    document = before(container("a", "/x", args=args))
+    document = before(container("a", "/x", args=args, volumeMounts=wrapped["volumeMounts"]))
     assert reasons(decide_pod(document, seen(SLEEP)))[0] == "prepare: AlreadySettled"
 
 
