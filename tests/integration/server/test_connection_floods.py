@@ -1,13 +1,14 @@
 """Clients that open many connections or handshakes to either port of a server process, over TLS.
 
-Each test names the limit that ends the abuse, as a keyword of `limited_server`. All other timeouts
-are an hour. Reviews of other clients are answered meanwhile, and the memory of the process stays
-below the chart's limit. A limit that also applies to those clients is seconds, because a busy
-machine can stop them for that long.
+A timeout that ends the abuse is a keyword of `limited_server`. All other timeouts are an hour, and
+the tests without a keyword share a server. Reviews of other clients are answered meanwhile, and the
+memory of the process stays below the chart's limit. A limit that also applies to those clients is
+seconds, because a busy machine can stop them for that long.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,14 +22,14 @@ from tests.support.connection_flood import (
     renewing_connections,
 )
 from tests.support.limited_server import MIB, limited_server, peak_memory_bytes
+from tests.support.process import RunningServer
 from tests.support.review_load import WHOLE, sending_reviews
 from tests.support.waiting import await_that
 from webhook.server.limits import DEFAULT_LIMITS
 
 pytestmark = pytest.mark.slow
 
-CONNECTIONS = 3 * DEFAULT_LIMITS.max_connections
-FILES = CONNECTIONS + 1000
+FILES = 3 * DEFAULT_LIMITS.max_connections + 1000
 """The limit on the test's own open files."""
 USUAL_FILES = 1024
 """The limit with which many systems start a process. The server has to raise it."""
@@ -36,6 +37,14 @@ OTHERS = 2
 """The connections of the clients that send reviews meanwhile."""
 LAST = WHOLE.replace(b"Host: x", b"Host: x\r\nConnection: close")
 BOTH_PORTS = pytest.mark.parametrize("web", [False, True], ids=["reviews", "web"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with ExitStack() as stack:
+        with file_limit(USUAL_FILES):
+            found = stack.enter_context(limited_server(tmp_path_factory.mktemp("certs")))
+        yield found
 
 
 def _head(path: str, headers: int, length: int) -> bytes:
@@ -48,28 +57,30 @@ def _head(path: str, headers: int, length: int) -> bytes:
 
 
 @BOTH_PORTS
-def test_idle_connections_are_ended_by_the_connection_limit(tmp_path: Path, web: bool) -> None:
+def test_idle_connections_are_ended_by_the_connection_limit(
+    server: RunningServer, web: bool
+) -> None:
     """The connection whose last answer is the oldest is closed for a new one."""
     limit = DEFAULT_LIMITS.max_web_connections if web else DEFAULT_LIMITS.max_connections
-    with ExitStack() as stack:
-        with file_limit(USUAL_FILES):
-            server = stack.enter_context(limited_server(tmp_path))
-        stack.enter_context(file_limit(FILES))
-        others = stack.enter_context(sending_reviews(server))
-        idle = stack.enter_context(flood(server, web=web))
-        idle.open_tls(3 * limit, b"" if web else WHOLE)
+    with (
+        file_limit(FILES),
+        sending_reviews(server) as others,
+        flood(server, web=web) as idle,
+    ):
+        idle.open_tls(2 * limit, b"" if web else WHOLE)
         idle.await_open(limit)
         left = idle.open()
         assert len(left) >= limit - OTHERS
-        assert left[0] >= 2 * limit
+        assert left[0] >= limit
         others.await_answers()
         with server.client() as client:
             assert client.get("/version" if web else "/livez").status_code == 200
 
 
-def test_connections_that_clients_do_not_close_are_ended_by_their_limit(tmp_path: Path) -> None:
+def test_connections_that_clients_do_not_close_are_ended_by_their_limit(
+    server: RunningServer,
+) -> None:
     with (
-        limited_server(tmp_path) as server,
         file_limit(FILES),
         sending_reviews(server) as others,
         flood(server) as closing,
@@ -86,12 +97,11 @@ def test_connections_that_clients_do_not_close_are_ended_by_their_limit(tmp_path
     ids=["too long heads", "longest heads"],
 )
 def test_long_heads_occupy_little_memory_and_delay_no_review(
-    tmp_path: Path, web: bool, headers: int, length: int
+    server: RunningServer, web: bool, headers: int, length: int
 ) -> None:
     """On a busy machine, the bar for the delay follows the slowest review without a flood."""
     head = _head("/" if web else "/livez", headers, length)
     with (
-        limited_server(tmp_path) as server,
         file_limit(FILES),
         sending_reviews(server) as others,
         flood(server, web=web) as half_open,
@@ -139,11 +149,10 @@ def test_idle_connections_to_the_web_port_are_ended_by_their_lifetime(tmp_path: 
     "first", [b"", b"\x16\x03\x01\x40\x00", client_hello()], ids=["silent", "record", "hello"]
 )
 def test_half_open_handshakes_are_limited_by_their_number(
-    tmp_path: Path, first: bytes, web: bool
+    server: RunningServer, first: bytes, web: bool
 ) -> None:
     limit = DEFAULT_LIMITS.max_web_handshakes if web else DEFAULT_LIMITS.max_handshakes
     with (
-        limited_server(tmp_path) as server,
         file_limit(FILES),
         sending_reviews(server) as others,
         flood(server, web=web) as half_open,
@@ -154,9 +163,8 @@ def test_half_open_handshakes_are_limited_by_their_number(
 
 
 @BOTH_PORTS
-def test_bytes_that_are_not_tls_end_their_connection(tmp_path: Path, web: bool) -> None:
+def test_bytes_that_are_not_tls_end_their_connection(server: RunningServer, web: bool) -> None:
     with (
-        limited_server(tmp_path) as server,
         sending_reviews(server) as others,
         flood(server, web=web) as clients,
     ):
@@ -167,9 +175,8 @@ def test_bytes_that_are_not_tls_end_their_connection(tmp_path: Path, web: bool) 
 
 
 @BOTH_PORTS
-def test_garbage_after_the_handshake_ends_its_connection(tmp_path: Path, web: bool) -> None:
+def test_garbage_after_the_handshake_ends_its_connection(server: RunningServer, web: bool) -> None:
     with (
-        limited_server(tmp_path) as server,
         sending_reviews(server) as others,
         flood(server, web=web) as clients,
     ):
@@ -181,11 +188,10 @@ def test_garbage_after_the_handshake_ends_its_connection(tmp_path: Path, web: bo
 
 
 @BOTH_PORTS
-def test_handshakes_without_end_do_not_keep_out_reviews(tmp_path: Path, web: bool) -> None:
+def test_handshakes_without_end_do_not_keep_out_reviews(server: RunningServer, web: bool) -> None:
     with (
-        limited_server(tmp_path) as server,
         sending_reviews(server) as others,
         renewing_connections(server, clients=4, web=web) as counts,
     ):
-        await_that(lambda: sum(counts) > 1000, "a thousand handshakes are complete")
+        await_that(lambda: sum(counts) > 300, "handshakes are complete")
         others.await_answers()
