@@ -28,7 +28,7 @@ from webhook.server.limits import DEFAULT_LIMITS
 
 pytestmark = pytest.mark.slow
 
-BLOCKS, BLOCK_STREAMS = (12 if IS_LONG else 4), 1000
+BLOCKS, BLOCK_STREAMS = (12 if IS_LONG else 2), 1000
 """Each fault of the protocol shows in the first block."""
 
 
