@@ -29,12 +29,17 @@ CLIENT_COMMANDS = sorted(set(main.list_commands(click.Context(main))) - SERVER_C
 def environment(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment in which pip installed the wheel without an extra."""
     directory = tmp_path_factory.mktemp("client")
-    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
     wheels = downloaded_wheels(Path(sys.executable), ["client"])
-    install = ["install", "--quiet", "--no-compile", "--no-index", "--find-links", str(wheels)]
     wheel = next(distributions.glob("*.whl"))
-    subprocess.run([directory / "bin/python", "-m", "pip", *install, wheel], check=True)
+    install = ["install", "--quiet", "--no-compile", "--no-index", "--find-links", str(wheels)]
+    subprocess.run([*pip_of(directory / "bin"), *install, wheel], check=True)
     return directory / "bin"
+
+
+def pip_of(environment: Path) -> list[str | Path]:
+    """Return the pip of the tests for another environment: to install one there takes seconds."""
+    return [sys.executable, "-m", "pip", "--python", environment / "python"]
 
 
 def run(environment: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -45,8 +50,8 @@ def run(environment: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_install_without_an_extra_has_no_package_of_the_server(environment: Path) -> None:
-    listed = run(environment, "python", "-m", "pip", "list", "--format", "json")
-    installed = {canonicalize_name(each["name"]) for each in json.loads(listed.stdout)}
+    listed = subprocess.check_output([*pip_of(environment), "list", "--format", "json"])
+    installed = {canonicalize_name(each["name"]) for each in json.loads(listed)}
     assert "podsettle" in installed
     assert installed.isdisjoint(canonicalize_name(each.name) for each in EXTRA)
 
