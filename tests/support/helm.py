@@ -67,6 +67,18 @@ def objects(values: str = "default") -> list[Json]:
     return [document for document in yaml.safe_load_all(_rendered(values)) if document]
 
 
+def rendered(values: Mapping[str, object] | None = None, *flags: str | Path) -> list[Json]:
+    """Return the rendered objects with each value set by its path."""
+    made = yaml.safe_load_all(template(*set_flags(values or {}), *flags))
+    return [document for document in made if document]
+
+
+def only(kind: str, made: list[Json]) -> Json:
+    """Return the only object of a kind."""
+    (found,) = (each for each in made if each["kind"] == kind)
+    return found
+
+
 def named(kind: str, name: str, values: str = "default") -> Json:
     """Return the rendered object with a kind and a name."""
     (found,) = [

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.support.helm import (
-    NAMESPACE,
-    VALUES,
-    named,
-    objects,
-    template,
-)
+from tests.support.helm import NAMESPACE, VALUES, named, objects, only, rendered, template
 
 
 def test_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> None:
     """OpenShift's user workload monitoring rejects paths in the Prometheus pod."""
     for values in ("openshift", "everything"):
-        (monitor,) = (each for each in objects(values) if each["kind"] == "ServiceMonitor")
+        monitor = only("ServiceMonitor", objects(values))
         (endpoint,) = monitor["spec"]["endpoints"]
         assert endpoint["port"] == "web"
         assert "bearerTokenFile" not in endpoint
@@ -32,7 +24,7 @@ def test_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> N
 
 
 def test_scrape_token_grants_access_to_metrics_only() -> None:
-    (monitor,) = (each for each in objects("openshift") if each["kind"] == "ServiceMonitor")
+    monitor = only("ServiceMonitor", objects("openshift"))
     credentials = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
     secret = named("Secret", credentials["name"], "openshift")
     assert secret["type"] == "kubernetes.io/service-account-token"
@@ -65,8 +57,8 @@ def test_pull_secrets_are_readable_only_in_the_configured_namespaces() -> None:
     """The cases are: in no namespace, in every namespace, in some namespaces."""
 
     def bound(*flags: str, name: str = "podsettle") -> set[tuple[str, str | None]]:
-        made = [each for each in yaml.safe_load_all(template(*flags)) if each]
-        (account,) = (each["metadata"] for each in made if each["kind"] == "ServiceAccount")
+        made = rendered(None, *flags)
+        account = only("ServiceAccount", made)["metadata"]
         granted = [
             each for each in made if each.get("roleRef", {}).get("name") == f"{name}-pull-secrets"
         ]
@@ -89,12 +81,7 @@ def test_pull_secrets_are_readable_only_in_the_configured_namespaces() -> None:
 
 def test_network_policy_allows_egress_only_to_the_configured_ports() -> None:
     def egress(*flags: str) -> set[int] | None:
-        (policy,) = (
-            each
-            for each in yaml.safe_load_all(template(*flags))
-            if each and each["kind"] == "NetworkPolicy"
-        )
-        spec = policy["spec"]
+        spec = only("NetworkPolicy", rendered(None, *flags))["spec"]
         assert ("Egress" in spec["policyTypes"]) is ("egress" in spec)
         if "egress" not in spec:
             return None
@@ -158,14 +145,9 @@ TEST_POD = {
 def test_network_policy_admits_only_the_given_clients_to_each_port(
     values: Any, reviews: Any, web: Any, with_test_pod: bool
 ) -> None:
-    flags = [f"--set-json=networkPolicy.{key}={json.dumps(value)}" for key, value in values.items()]
-    flags += ["--set=port=10443,webPort=10444"]
-    flags += ["--set=helmTest.enabled=true"] if with_test_pod else []
-    (policy,) = (
-        each
-        for each in yaml.safe_load_all(template(*flags))
-        if each and each["kind"] == "NetworkPolicy"
-    )
+    given = {f"networkPolicy.{key}": value for key, value in values.items()}
+    given |= {"port": 10443, "webPort": 10444, "helmTest.enabled": with_test_pod}
+    policy = only("NetworkPolicy", rendered(given))
     found = {rule["ports"][0]["port"]: rule for rule in policy["spec"]["ingress"]}
     assert all(len(rule["ports"]) == 1 for rule in policy["spec"]["ingress"])
     if reviews and with_test_pod:

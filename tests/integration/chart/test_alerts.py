@@ -11,7 +11,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from docs.generate import example_metrics
-from tests.support.helm import NAMESPACE, Json, named, set_flags, template
+from tests.support.helm import NAMESPACE, Json, named, only, rendered
 from tests.support.paths import DOCS
 from tests.support.promql import (
     API_SERVER_LABELS,
@@ -42,14 +42,7 @@ def groups() -> Json:
 
 
 def _rule(values: Json) -> Json:
-    flags = set_flags(values)
-    (rule,) = (
-        each
-        for each in yaml.safe_load_all(template(*flags))
-        if each and each["kind"] == "PrometheusRule"
-    )
-    found: Json = rule
-    return found
+    return only("PrometheusRule", rendered(values))
 
 
 def series(name: str, values: str, **labels: str) -> Json:

@@ -8,11 +8,10 @@ import subprocess
 from itertools import combinations
 
 import pytest
-import yaml
 from prometheus_client import generate_latest
 
 from docs.generate import example_metrics
-from tests.support.helm import NAMESPACE, Json, named, objects, set_flags, template
+from tests.support.helm import NAMESPACE, Json, named, objects, only, rendered
 from tests.support.promql import (
     API_SERVER_LABELS,
     DASHBOARD,
@@ -97,11 +96,7 @@ def test_panels_do_not_overlap_and_have_different_ids() -> None:
 
 def test_dashboard_is_installed_only_with_its_value() -> None:
     assert not [each for each in objects() if each["kind"] == "ConfigMap"]
-    (made,) = (
-        each
-        for each in yaml.safe_load_all(template(*set_flags({"grafanaDashboard.enabled": True})))
-        if each and each["kind"] == "ConfigMap"
-    )
+    made = only("ConfigMap", rendered({"grafanaDashboard.enabled": True}))
     assert made["metadata"]["namespace"] == NAMESPACE
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert "annotations" not in made["metadata"]

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tests.support.helm import Json, arguments_of, container_of, named, objects, set_flags, template
+from tests.support.helm import (
+    Json,
+    arguments_of,
+    container_of,
+    named,
+    objects,
+    only,
+    rendered,
+)
 from tests.support.paths import CHART
 
 
@@ -27,9 +35,7 @@ def test_helper_image_gets_podsettles_tag_unless_it_has_one(
     values: Json, image: str | None
 ) -> None:
     """A helper of another version may not support the command line in the pods."""
-    made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
-    (deployment,) = (each for each in made if each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]
+    pod = only("Deployment", rendered(values))["spec"]["template"]
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     wanted = image and image.replace("VERSION", version)
     assert arguments_of(pod).get("--linger-image") == wanted
@@ -59,10 +65,8 @@ def test_global_registry_replaces_the_registry_of_every_image(
             "lingerImage": f"{image}{tag}",
             "helmTest.enabled": True,
         }
-        made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
-        (deployment,) = (each for each in made if each["kind"] == "Deployment")
-        pod = deployment["spec"]["template"]
-        (test_pod,) = (each for each in made if each["kind"] == "Pod")
+        made = rendered(values)
+        pod, test_pod = only("Deployment", made)["spec"]["template"], only("Pod", made)
         assert container_of(pod)["image"] == container_of(test_pod)["image"] == f"{pulled}:v1"
         assert arguments_of(pod)["--linger-image"] == f"{pulled}{tag or ':v1'}"
 
@@ -70,15 +74,13 @@ def test_global_registry_replaces_the_registry_of_every_image(
 def test_tag_may_have_a_digest_which_the_helper_image_does_not_get() -> None:
     tag = f"v1@sha256:{'0' * 64}"
     values = {"image": {"repository": "r.example/a", "tag": tag}, "lingerImage": "r.example/linger"}
-    made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
-    (deployment,) = (each for each in made if each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]
+    pod = only("Deployment", rendered(values))["spec"]["template"]
     assert container_of(pod)["image"] == f"r.example/a:{tag}"
     assert arguments_of(pod)["--linger-image"] == "r.example/linger:v1"
 
 
 def test_image_pull_secrets_combine_the_chart_and_the_global_values() -> None:
-    (deployment,) = (each for each in objects("everything") if each["kind"] == "Deployment")
+    deployment = only("Deployment", objects("everything"))
     wanted = [{"name": "registry"}, {"name": "mirror"}, {"name": "other"}]
     assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == wanted
     assert named("Pod", "settle-test", "everything")["spec"]["imagePullSecrets"] == wanted

@@ -21,6 +21,8 @@ from tests.support.helm import (
     container_of,
     named,
     objects,
+    only,
+    rendered,
     run,
     set_flags,
     template,
@@ -100,10 +102,7 @@ def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
     assert pod.items() >= (common | {"team": "platform"}).items()
 
     def selectors(values: Json) -> list[Json]:
-        rendered = yaml.safe_load_all(
-            template("--values", VALUES["everything"], *set_flags(values))
-        )
-        return list(_selectors(list(rendered)))
+        return list(_selectors(rendered(values, "--values", VALUES["everything"])))
 
     assert len(selectors({})) == 6
     assert selectors({}) == selectors({"commonLabels": {"another": "one"}})
@@ -160,8 +159,7 @@ def test_default_values_render_no_further_environment_and_no_volumes() -> None:
 
 
 def test_extra_ca_can_come_from_a_secret() -> None:
-    made = yaml.safe_load_all(template("--set=extraCA.secret=company-ca"))
-    (pod,) = (each["spec"]["template"] for each in made if each and each["kind"] == "Deployment")
+    pod = only("Deployment", rendered({"extraCA.secret": "company-ca"}))["spec"]["template"]
     assert pod["spec"]["volumes"] == [{"name": "extra-ca", "secret": {"secretName": "company-ca"}}]
     assert container_of(pod)["env"] == [
         OWN_NAMESPACE,
@@ -188,8 +186,8 @@ def test_every_namespaced_object_is_in_the_release_namespace(values: str) -> Non
 
 def test_values_everything_render_every_template() -> None:
     """The exceptions are Secrets for another certificate source or another way to scrape."""
-    rendered = template("--values", VALUES["everything"])
-    sources = set(re.findall(r"^# Source: podsettle/(.+)$", rendered, re.MULTILINE))
+    text = template("--values", VALUES["everything"])
+    sources = set(re.findall(r"^# Source: podsettle/(.+)$", text, re.MULTILINE))
     every = {str(path.relative_to(CHART)) for path in TEMPLATES if path.suffix == ".yaml"}
     assert every - sources == {"templates/metrics-reader.yaml", "templates/secret.yaml"}
     assert [each["kind"] for each in objects() if each["kind"] == "Secret"]
@@ -243,8 +241,7 @@ def test_references_between_objects_are_consistent(values: str) -> None:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_podsettle_accepts_the_rendered_arguments(values: str) -> None:
-    (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
-    _, *flags = container_of(deployment["spec"]["template"])["args"]
+    _, *flags = container_of(only("Deployment", objects(values))["spec"]["template"])["args"]
     serve.make_context("serve", flags, **main.context_settings)
 
 
@@ -257,9 +254,7 @@ def test_podsettle_accepts_the_rendered_arguments(values: str) -> None:
     ],
 )
 def test_docs_url_reaches_podsettle_as_it_is(url: str) -> None:
-    rendered = yaml.safe_load_all(template(*set_flags({"docsUrl": url})))
-    (deployment,) = (each for each in rendered if each and each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]
+    pod = only("Deployment", rendered({"docsUrl": url}))["spec"]["template"]
     assert arguments_of(pod)["--docs-url"] == url
     _, *flags = container_of(pod)["args"]
     context = serve.make_context("serve", flags, **main.context_settings)
@@ -271,9 +266,7 @@ def test_spread_constraint_without_a_label_selector_counts_the_replicas() -> Non
     own = {"matchLabels": {"app": "other"}}
     constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     constraints = [constraint, {**constraint, "labelSelector": own}]
-    flags = set_flags({"topologySpreadConstraints": constraints})
-    made = [each for each in yaml.safe_load_all(template(*flags)) if each]
-    (deployment,) = (each for each in made if each["kind"] == "Deployment")
+    deployment = only("Deployment", rendered({"topologySpreadConstraints": constraints}))
     replicas = deployment["spec"]["selector"]
     assert deployment["spec"]["template"]["spec"]["topologySpreadConstraints"] == [
         {**constraint, "labelSelector": replicas},
@@ -289,17 +282,14 @@ def test_service_links_are_disabled() -> None:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_termination_grace_period_exceeds_the_drain_limit(values: str) -> None:
-    (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]
+    pod = only("Deployment", objects(values))["spec"]["template"]
     limit = int(arguments_of(pod)["--drain-limit"].removesuffix("s"))
     assert pod["spec"]["terminationGracePeriodSeconds"] > limit
 
 
 @pytest.mark.parametrize("values", VALUES)
 def test_webhook_excludes_the_release_namespace(values: str) -> None:
-    (configuration,) = (
-        each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
-    )
+    configuration = only("MutatingWebhookConfiguration", objects(values))
     for webhook in configuration["webhooks"]:
         excluded = webhook["namespaceSelector"]["matchExpressions"][2]
         assert (excluded["key"], excluded["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
@@ -309,10 +299,7 @@ def test_webhook_excludes_the_release_namespace(values: str) -> None:
 @pytest.mark.parametrize("values", VALUES)
 def test_webhook_has_no_match_conditions(values: str) -> None:
     """For a single match condition, the API server converts every pod."""
-    (configuration,) = (
-        each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
-    )
-    (webhook,) = configuration["webhooks"]
+    (webhook,) = only("MutatingWebhookConfiguration", objects(values))["webhooks"]
     assert "matchConditions" not in webhook
     assert webhook["reinvocationPolicy"] == "IfNeeded"
 
@@ -323,13 +310,8 @@ def test_release_namespace_is_the_last_one_that_is_excluded(
     others: list[str], namespace: str
 ) -> None:
     """A kustomization that changes the namespace replaces it by its index."""
-    flags = set_flags({"webhook.excludedNamespaces": others, "namespaceOverride": namespace})
-    rendered = template(*flags)
-    (configuration,) = (
-        each
-        for each in yaml.safe_load_all(rendered)
-        if each and each["kind"] == "MutatingWebhookConfiguration"
-    )
+    made = rendered({"webhook.excludedNamespaces": others, "namespaceOverride": namespace})
+    configuration = only("MutatingWebhookConfiguration", made)
     excluded = configuration["webhooks"][0]["namespaceSelector"]["matchExpressions"][2]
     assert excluded["values"] == [*(each for each in others if each != namespace), namespace]
 
@@ -380,7 +362,7 @@ def test_releases_with_different_names_share_no_object() -> None:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_names_that_yaml_reads_as_numbers_stay_texts(tmp_path: Path, values: str) -> None:
-    def rendered(name: str) -> str:
+    def objects_of(name: str) -> str:
         chart = copytree(CHART, tmp_path / name)
         metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
         # As with an alias in a parent chart.
@@ -397,15 +379,14 @@ def test_names_that_yaml_reads_as_numbers_stay_texts(tmp_path: Path, values: str
         assert done.returncode == 0, done.stderr
         return json.dumps(list(yaml.safe_load_all(done.stdout)))
 
-    assert rendered("a17").replace("a17", "017") == rendered("017")
+    assert objects_of("a17").replace("a17", "017") == objects_of("017")
 
 
 @pytest.mark.parametrize("path", ["replicas", "autoscaling.maxReplicas"])
 def test_number_that_helm_reads_as_a_float_is_rendered_as_an_integer(path: str) -> None:
     """From files, all numbers are floats, which Go prints as 1e+07."""
-    flags = set_flags({path: 10_000_000, "autoscaling.enabled": path != "replicas"})
-    documents = yaml.safe_load_all(template(*flags))
-    specs = [each["spec"] for each in documents if each and "spec" in each]
+    made = rendered({path: 10_000_000, "autoscaling.enabled": path != "replicas"})
+    specs = [each["spec"] for each in made if "spec" in each]
     key = path.rpartition(".")[2]
     assert [each[key] for each in specs if key in each] == [10_000_000]
 

@@ -257,7 +257,6 @@ WRONG: list[tuple[Json, str, str]] = [
         "/extraVolumeMounts/1/mountPath",
         "there is already a mount at /tmp/",
     ),
-    ({"log.level": "trace"}, "/log/level", "'debug', 'info', 'warning', 'error'"),
     ({"log.format": None}, "/log", "missing property 'format'"),
     ({"drain.quiet": None}, "/drain", "missing property 'quiet'"),
     ({"serviceMonitor.interval": "1m 30s"}, "/serviceMonitor/interval", "does not match"),
