@@ -38,13 +38,17 @@ def wrapper_index(strings: Sequence[str], start: int = 0) -> int | None:
     """
     indices = [
         index
-        for index in (_helper_index(strings, start), _shell_index(strings, start))
+        for index in (helper_index(strings, start), _shell_index(strings, start))
         if index is not None
     ]
     return min(indices, default=None)
 
 
-def _helper_index(strings: Sequence[str], start: int) -> int | None:
+def helper_index(strings: Sequence[str], start: int = 0) -> int | None:
+    """Return the index from `start` on of the helper's path before an option, or None.
+
+    The path can also be an argument of another program.
+    """
     while True:
         try:
             index = strings.index(HELPER_PATH, start)

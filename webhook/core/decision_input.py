@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import astuple, replace
 
-from webhook.core.command_line import traps_interrupt, wrapper_index
+from webhook.core.command_line import helper_index, traps_interrupt, wrapper_index
 from webhook.core.constants import (
     ANNOTATION_SKIP,
     ANNOTATION_SKIPPED,
@@ -329,7 +329,7 @@ def _container_facts(container: Container) -> ContainerFacts:
         or (command and len(command) > 2 and (HELPER_PATH in command or SCRIPT_NAME in command))
     ):
         inner_wrapper = _inner_wrapper(container)
-        starts_helper = starts_helper or HELPER_PATH in inner_wrapper
+        starts_helper = starts_helper or helper_index(inner_wrapper) is not None
     elif command:
         command = command[:1]
     read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)

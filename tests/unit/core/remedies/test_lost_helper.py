@@ -213,3 +213,10 @@ def test_second_call_changes_nothing_and_the_named_image_delivers_the_helper(
             for outcome in decided.outcomes:
                 _, named, image = outcome.message.partition("wrapped by the helper from ")
                 assert not named or image == delivered_image(after), brought
+
+
+def test_path_of_the_helper_as_an_argument_of_a_program_starts_no_helper() -> None:
+    copies = container("main", "sh", "-c", "true", args=["cp", "/linger", HELPER_PATH])
+    after = mutate_pod(pod(containers=[copies]), seen(LIMITS))
+    assert after["spec"]["containers"][0]["command"] != copies["command"]
+    assert mutate_pod(after, seen(LIMITS)) == after
