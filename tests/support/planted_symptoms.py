@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH
+from webhook.core.constants import HELPER_MOUNT, HELPER_PATH
 from webhook.inspect.findings import Certainty
 
 Json = dict[str, Any]
@@ -414,9 +414,13 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_SLOW_MOUNT, "empty", spec=_changed(_SLOW_MOUNT.spec, ("volumes",), [_EMPTY]))
     wrapped = {
         "command": [HELPER_PATH, "--", "sh", "-c", "true"],
-        "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],
+        "volumeMounts": [{"name": _EMPTY["name"], "mountPath": HELPER_MOUNT}],
     }
-    settled = _changed(_UNSETTLED.spec, ("initContainers",), [{**init("setup"), **wrapped}])
+    settled = {
+        **_UNSETTLED.spec,
+        "initContainers": [{**init("setup"), **wrapped}],
+        "volumes": [_EMPTY],
+    }
     for suffix, key, text, spec in (
         ("applied", "podsettle.dev/applied", "covered/postInitSleep", settled),
         ("skip", "podsettle.dev/skip", "true", _UNSETTLED.spec),
