@@ -99,7 +99,7 @@ class HelperDelivery:
                 for each in (*(pod.init_containers or ()), *(pod.containers or ()))
             )
         ):
-            return Reason.NAME_CONFLICT  # Earlier calls have wrapped nothing: the image is another.
+            return Reason.NAME_CONFLICT  # No container uses it, so no earlier call has added it.
         if self._delivery == "ImageVolume":
             server = context.cluster.server_version
             if (server and server < IMAGE_VOLUMES_ON_BY_DEFAULT) or (
