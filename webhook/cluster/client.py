@@ -1,7 +1,8 @@
 """A client of the API server that sends and receives JSON, based on `kubernetes.aio`.
 
-`kubernetes.aio` provides the HTTP session. podsettle does not use the library's typed models. They
-take much memory, and they drop fields that are newer than the library.
+`kubernetes.aio` provides the HTTP session and finds the API server of a pod's cluster. podsettle
+does not use the library's typed models. They take much memory, and they drop fields that are newer
+than the library.
 """
 
 from __future__ import annotations

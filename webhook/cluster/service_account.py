@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config
 
 from webhook.cluster.errors import NoClusterError
 from webhook.cluster.own_pod import SERVICE_ACCOUNT, own_namespace
@@ -16,13 +19,15 @@ def from_service_account() -> Access:
     It uses no proxy. HTTPS_PROXY is for registries, and a company's proxy cannot reach the address
     of a Service.
     """
+    configuration = Configuration()
     try:
-        host, port = (os.environ[f"KUBERNETES_SERVICE_{each}"] for each in ("HOST", "PORT"))
+        load_incluster_config(configuration)
         return Access(
-            f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
-            ca=FileOrData(SERVICE_ACCOUNT / "ca.crt"),
+            configuration.host,
+            ca=FileOrData(Path(str(configuration.ssl_ca_cert))),
+            # Unlike the token of the configuration, it stays in use if its file cannot be read.
             credentials=StoredCredentials("service account", token_file=SERVICE_ACCOUNT / "token"),
             namespace=own_namespace(),
         )
-    except (KeyError, OSError, CredentialsError) as error:
+    except (ConfigException, OSError, ValueError, CredentialsError) as error:
         raise NoClusterError(f"no cluster found: {error}") from None

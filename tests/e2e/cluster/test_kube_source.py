@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
@@ -273,6 +274,13 @@ async def test_connection_to_the_own_cluster_uses_no_proxy(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     monkeypatch.setattr(service_account, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr(
+        service_account,
+        "load_incluster_config",
+        InClusterConfigLoader(  # type: ignore[no-untyped-call]
+            str(tmp_path / "token"), str(tmp_path / "ca.crt")
+        ).load_and_set,
+    )
     monkeypatch.setattr(service_account, "own_namespace", lambda: "default")
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("NO_PROXY", raising=False)
