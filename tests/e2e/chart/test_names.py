@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from tests.support.helm import IMAGES, run, set_flags
 from tests.support.kube.cluster import KubeCluster
-from tests.support.paths import CHART
-from tests.support.policy_objects import install_crd
+from tests.support.kube.custom_resources import await_crd
+from tests.support.paths import CHART, CRD
 from tools.kube_versions import chosen
+from webhook.core.policy.crd import CRD_NAME
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,10 @@ POLICY = {"name": "1e3", "spec": {"remedies": {"postInitSleep": {}}}}
 
 @pytest.fixture(scope="module")
 def crd(cluster: KubeCluster) -> KubeCluster:
-    install_crd(cluster)
+    # Another module of this worker may have created it.
+    applied = cluster.kubectl("apply", "--server-side", "-f", CRD)
+    assert applied.returncode == 0, applied.stderr
+    await_crd(cluster, CRD_NAME)
     return cluster
 
 
