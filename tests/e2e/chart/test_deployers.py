@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
 EXCLUDED_BY_ARGO_CD = {"Lease", "Event", "Endpoints", "EndpointSlice"}
-ROUNDS = 15
+ROUNDS = 5
 """Of self-heal. Each takes some seconds."""
 
 Json = dict[str, Any]

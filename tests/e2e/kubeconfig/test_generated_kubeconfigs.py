@@ -16,7 +16,7 @@ from tests.support.kubeconfig_oracle import Case, World, credential, encoded
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 250
+EXAMPLES = 100
 NAMES = st.sampled_from(["one", "two"])
 # The ways to write a document.
 TEXTS: list[Callable[[Any], str]] = [
