@@ -1,9 +1,8 @@
 #!/bin/sh
 # Software: cryptography 46.0.3 of Python (x509.verification), and Go 1.26's crypto/x509.
-# Guess, written before the run: both verify a chain whose keys are all Ed25519, as an issuer of
-#   cert-manager can make them. Python's verifier either knows this kind of key or it does not.
-# Behaviour: Go verifies it. Python's verifier refuses it for the authority's key. An Ed25519 key
-#   of the server's certificate is no hindrance where the authority has an RSA key.
+# Guess, written before the run: both verify a chain whose keys are all Ed25519.
+# Behaviour: Go verifies it. Python's verifier refuses the authority's key. Below an authority with
+#   an RSA key, it takes an Ed25519 key of the server.
 # Seen on 2026-11-29: the lines below.
 # Needs Go 1.26 or later, Python 3.11 or later and PyPI. Ends with 1 if it is another one.
 set -eu

@@ -22,7 +22,6 @@ import (
 	"fmt"
 
 	"finding/credentialprovider"
-
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/authn/kubernetes"
 	"github.com/google/go-containerregistry/pkg/name"
