@@ -70,20 +70,27 @@ machine:
 """,
 }
 
+_DEFAULT_NR_OPEN = 1_048_576
+"""The kernel's default of fs.nr_open. systemd raises it, and Talos does not."""
+_ABOVE_NR_OPEN = (
+    "No container starts on a node whose sysctl fs.nr_open is below the hard limit. Talos has the "
+    f"kernel's default, {_DEFAULT_NR_OPEN}, unless machine.sysctls raises it."
+)
+
 
 def volatile_document(distribution: Distribution, drop_in: str) -> str:
     """Return the YAML document that has the effect of a drop-in."""
     table = re.sub(r"\Aversion = \d+\n+", "", drop_in)
     document = _VOLATILE[distribution].format(table=textwrap.indent(table, " " * 6))
-    return _comment(distribution) + document
+    return _comment(_APPLY[distribution]) + document
 
 
 def open_files_document(distribution: Distribution, soft: int, hard: int) -> str:
     """Return the YAML document that gives every container these limits on open files."""
-    return _comment(distribution) + _OPEN_FILES[distribution].format(soft=soft, hard=hard)
+    warning = _comment(_ABOVE_NR_OPEN) if hard > _DEFAULT_NR_OPEN else ""
+    document = _OPEN_FILES[distribution].format(soft=soft, hard=hard)
+    return _comment(_APPLY[distribution]) + warning + document
 
 
-def _comment(distribution: Distribution) -> str:
-    return (
-        textwrap.fill(_APPLY[distribution], 98, initial_indent="# ", subsequent_indent="# ") + "\n"
-    )
+def _comment(text: str) -> str:
+    return textwrap.fill(text, 98, initial_indent="# ", subsequent_indent="# ") + "\n"

@@ -13,7 +13,9 @@ _MAX_OPEN_FILES = 2_147_483_584
 """The largest value of fs.nr_open (`sysctl_nr_open_max` in fs/file.c of Linux)."""
 
 _CAVEATS = (
-    "/etc/systemd/system/UNIT.d/99-podsettle-open-files.conf, on each node:",
+    # systemd applies drop-ins in the order of their names. `systemctl edit` writes override.conf,
+    # and AKS set_ulimits.conf.
+    "/etc/systemd/system/UNIT.d/zz-podsettle-open-files.conf, on each node:",
     "",
     "The limits are those of the runtime itself too, and of every container that it starts from "
     "then on. Commands of kubectl exec, of exec probes and of hooks get them too.",
@@ -23,11 +25,19 @@ _CAVEATS = (
     "To apply it: systemctl daemon-reload && systemctl restart UNIT. Running containers keep their "
     "limits.",
 )
-_BASE_RUNTIME_SPEC = (
-    "Limits in a base runtime spec take precedence, such as those of EKS with Amazon Linux 2023 "
-    "and of Talos: --for prints these. A node has one if this command prints a file: containerd "
-    "config dump | grep base_runtime_spec"
-)
+_PRECEDENCE = {
+    "containerd.service": (
+        "Limits in a base runtime spec take precedence, such as those of EKS with Amazon Linux "
+        "2023 and of Talos: --for prints these. Elsewhere, change RLIMIT_NOFILE in the file that "
+        "this command prints (kubespray: containerd_base_runtime_spec_rlimit_nofile): containerd "
+        "config dump | grep base_runtime_spec"
+    ),
+    # `getSpecGen` in server/container_create_linux.go.
+    "crio.service": (
+        "Limits of CRI-O's own configuration take precedence. If this command prints any, change "
+        "default_ulimits there: crio status config | grep nofile="
+    ),
+}
 
 
 class LimitsError(ValueError):
@@ -54,8 +64,7 @@ def caveats(unit: str) -> Iterator[str]:
     """Yield the path of the drop-in for a unit such as `crio.service`, and what to know of it."""
     for paragraph in _CAVEATS:
         yield paragraph.replace("UNIT", unit)
-    if unit == "containerd.service":
-        yield _BASE_RUNTIME_SPEC
+    yield _PRECEDENCE[unit]
 
 
 def unit_drop_in(soft: int, hard: int) -> str:

@@ -385,12 +385,20 @@ def test_node_selector_may_have_an_empty_value() -> None:
     assert made["scheduling"] == {"nodeSelector": {"node-role.kubernetes.io/worker": ""}}
 
 
-@pytest.mark.parametrize("runtime", ["crio", "containerd"])
-def test_open_files_are_limited_by_a_drop_in_for_the_unit_of_the_runtime(runtime: str) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "precedence"), [("crio", "default_ulimits"), ("containerd", "base_runtime_spec")]
+)
+def test_open_files_are_limited_by_a_drop_in_for_the_unit_of_the_runtime(
+    runtime: str, precedence: str
+) -> None:
     text = printed(runtime, "--open-files", "1024:524288")
     path, _, rest = text.partition(", on each node:\n")
-    assert path == f"# /etc/systemd/system/{runtime}.service.d/99-podsettle-open-files.conf"
+    directory, _, name = path.rpartition("/")
+    assert directory == f"# /etc/systemd/system/{runtime}.service.d"
+    # Drop-ins of `systemctl edit` and AKS, which systemd has to apply before this one.
+    assert name > max("override.conf", "set_ulimits.conf")
     assert f"systemctl restart {runtime}.service" in rest
+    assert precedence in rest
     parser = ConfigParser()
     parser.read_string(text)
     assert {name: dict(parser[name]) for name in parser.sections()} == {

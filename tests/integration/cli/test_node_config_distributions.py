@@ -40,6 +40,13 @@ def test_limits_on_open_files_are_in_the_base_runtime_spec() -> None:
     assert machine["baseRuntimeSpecOverrides"] == {"process": LIMITS}
 
 
+def test_limit_above_the_default_of_the_kernel_is_warned_of() -> None:
+    """runc fails for it (EPERM of setrlimit), so no container starts."""
+    for hard, warned in ((1_048_576, False), (1_048_577, True)):
+        text = printed("containerd", "--open-files", f"65536:{hard}", "--for", "talos")
+        assert ("fs.nr_open" in text) == warned
+
+
 def test_unknown_distribution_is_refused_with_the_known_ones() -> None:
     assert "'k3s' is not one of 'eks', 'talos'" in refused(*VOLATILE, "k3s")
 
