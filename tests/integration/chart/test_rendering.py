@@ -265,10 +265,15 @@ def test_spread_constraint_without_a_label_selector_counts_the_replicas() -> Non
     """Otherwise it would count no pod, and spread nothing."""
     own = {"matchLabels": {"app": "other"}}
     constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-    constraints = [constraint, {**constraint, "labelSelector": own}]
+    constraints = [
+        constraint,
+        {**constraint, "labelSelector": None},
+        {**constraint, "labelSelector": own},
+    ]
     deployment = only("Deployment", rendered({"topologySpreadConstraints": constraints}))
     replicas = deployment["spec"]["selector"]
     assert deployment["spec"]["template"]["spec"]["topologySpreadConstraints"] == [
+        {**constraint, "labelSelector": replicas},
         {**constraint, "labelSelector": replicas},
         {**constraint, "labelSelector": own},
     ]
