@@ -141,7 +141,9 @@ def _namespace_selector(
         # otherwise the platform would add them again after each write of podsettle.
         deepcopy(expression)
         for expression in _namespace_expressions(opt_in)
-        if expression["key"] not in (LABEL_POLICY, LABEL_ENABLED, LABEL_NAMESPACE_NAME)
+        if expression["key"] != LABEL_POLICY
+        and expression not in selector["matchExpressions"]
+        and not _excludes_by_name(expression)
     ]
     selector["matchExpressions"] += _match_expressions(requirements)
     return selector
@@ -160,12 +162,16 @@ def _namespace_expressions(webhook: Mapping[str, Any]) -> list[Json]:
     return expressions
 
 
+def _excludes_by_name(expression: Json) -> bool:
+    return (expression["key"], expression["operator"]) == (LABEL_NAMESPACE_NAME, "NotIn")
+
+
 def _excluded_namespaces(opt_in: Mapping[str, Any]) -> frozenset[str]:
     """Return the namespaces that the operator excludes by name."""
     return frozenset(
         value
         for expression in _namespace_expressions(opt_in)
-        if expression["key"] == LABEL_NAMESPACE_NAME and expression["operator"] == "NotIn"
+        if _excludes_by_name(expression)
         for value in expression["values"]
     )
 

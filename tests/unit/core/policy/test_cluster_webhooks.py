@@ -132,6 +132,27 @@ def test_every_cluster_webhook_keeps_the_operators_object_selector() -> None:
     assert theirs["matchExpressions"] == [TEAM]
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a"]},
+        {"key": "podsettle.dev/enabled", "operator": "In", "values": ["true"]},
+    ],
+    ids=lambda theirs: theirs["key"],
+)
+def test_cluster_webhook_keeps_what_a_platform_adds_to_the_namespace_selector(
+    theirs: dict[str, Any],
+) -> None:
+    selector = ENTRY["namespaceSelector"]
+    expressions = [*selector["matchExpressions"], theirs]
+    made = only(
+        selecting({}), entry={**ENTRY, "namespaceSelector": {"matchExpressions": expressions}}
+    )
+    before = only(selecting({}))["namespaceSelector"]["matchExpressions"]
+    assert made["namespaceSelector"]["matchExpressions"] == [*before, theirs]
+
+
 def test_excluded_namespace_is_included_if_a_policy_names_it() -> None:
     named = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
     everywhere, made = made_for(selecting(named), selecting({}, "all")).values()
