@@ -25,6 +25,7 @@ from webhook.cluster.reader import ClusterReader, path_of
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.core.pod import DECODE_ERRORS
+from webhook.core.printable import list_first
 from webhook.core.types import Json
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.objects import Event, LivePod, NamedObject, SigningRequest
@@ -305,8 +306,7 @@ class DumpReader:
         names = [each or "one without a name" for each in self._numbers(group, kind).keys() - known]
         if known and not names:
             return Area(resource, Looked.LOOKED_AT)
-        why = f"not valid: {', '.join(sorted(names)[:_MAX_NAMES])}" if names else _ABSENT
-        why += f" and {len(names) - _MAX_NAMES} more" * (len(names) > _MAX_NAMES)
+        why = f"not valid: {list_first(sorted(names), _MAX_NAMES)}" if names else _ABSENT
         return Area(resource, Looked.PARTLY if known else Looked.NOT_LOOKED_AT, why)
 
     async def named(self, group: str, kind: str, name: str, namespace: str | None) -> list[Json]:

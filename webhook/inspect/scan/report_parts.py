@@ -164,15 +164,13 @@ def _merge(group: Finding, finding: Finding) -> Finding:
     evidence = group.evidence
     if len(evidence) + len(finding.evidence) <= MAX_EVIDENCE:
         evidence = (*evidence, *(each for each in finding.evidence if each not in evidence))
-    first = [each for each in (group.first_seen, finding.first_seen) if each is not None]
-    last = [each for each in (group.last_seen, finding.last_seen) if each is not None]
     return replace(
         group,
         count=group.count + finding.count,
         certainty=min(group.certainty, finding.certainty, key=_ORDER.index),
         evidence=evidence,
-        first_seen=min(first, default=None),
-        last_seen=max(last, default=None),
+        first_seen=min(filter(None, (group.first_seen, finding.first_seen)), default=None),
+        last_seen=max(filter(None, (group.last_seen, finding.last_seen)), default=None),
     )
 
 

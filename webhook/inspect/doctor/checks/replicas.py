@@ -88,9 +88,8 @@ async def check_readiness(installed: Installed) -> AsyncIterator[Finding]:
         for section in [check if check in {*_NOTE_IS_FAULT, "certificate"} else "readiness"]
     ]
     findings += _not_ready(pods, explained)
-    for finding in findings or [
-        State.OK(f"{len(pods)} replicas are ready, and pass their own checks")
-    ]:
+    fine = State.OK(f"{len(pods)} replicas are ready, and pass their own checks")
+    for finding in findings or [fine]:
         yield finding
     expiries = [each.certificate_expires for each in answers if isinstance(each, Readiness)]
     if expiries and "certificate" not in {check for check, _, _ in found}:

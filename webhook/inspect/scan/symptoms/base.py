@@ -79,8 +79,7 @@ class Case(NamedTuple):
 
     def event(self, *signs: Sign) -> Event | None:
         """Return the first event of the pod that matches one of the signs, or None."""
-        found = (each for sign in signs for each in self.events if matches(sign, each))
-        return next(found, None)
+        return next((each for sign in signs for each in self.events if matches(sign, each)), None)
 
     @property
     def statuses(self) -> Iterator[tuple[str, ContainerStatus]]:

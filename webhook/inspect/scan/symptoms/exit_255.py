@@ -11,7 +11,7 @@ the finding is only possible.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from webhook.core.constants import GATES, HELPER
 from webhook.core.decision_input import wrapped_command_of
@@ -19,7 +19,6 @@ from webhook.core.durations import format_duration
 from webhook.core.pod import Container, is_sidecar
 from webhook.core.remedies.post_init_sleep import is_kept_alive, kept_alive_ms
 from webhook.inspect.findings import Certainty, Finding, FoundContainer
-from webhook.inspect.objects import StateDetails
 from webhook.inspect.scan.symptoms.base import Case, symptom_of
 
 _LOST_EXIT_CODE = 255
@@ -36,11 +35,10 @@ _KILLED_PODS = ("Evicted", "DeadlineExceeded", "Preempting", "Terminated")
 
 def find(case: Case) -> Iterator[Finding]:
     """Yield a finding for each container whose exit code the runtime may have lost."""
-    for container, path, ended in _ended(case):
+    for container, path, started, finished in _ended(case):
         init, command = path.startswith(_INIT), wrapped_command_of(container)
         kept_alive = container.name == HELPER or is_kept_alive(command)
-        started, finished = ended.started_at, ended.finished_at
-        lifetime = round((finished - started).total_seconds()) if started and finished else 0
+        lifetime = round((finished - started).total_seconds())
         sentence = (
             f"{'init container' if init else 'container'} {container.name} ended with exit code "
             f"255 within {max(lifetime, 1)} s of its start on node {case.pod.spec.node_name}"
@@ -53,7 +51,7 @@ def find(case: Case) -> Iterator[Finding]:
                 "255, or `minLifetime` is too short"
             )
         evidence = (
-            case.evidence(f"{path}.exitCode", str(ended.exit_code), finished),
+            case.evidence(f"{path}.exitCode", str(_LOST_EXIT_CODE), finished),
             case.evidence(f"{path}.startedAt", f"{lifetime} s before finishedAt", started),
         )
         found = FoundContainer(container.name, init, kept_alive)
@@ -62,8 +60,8 @@ def find(case: Case) -> Iterator[Finding]:
         yield from case.on_node(finding)
 
 
-def _ended(case: Case) -> Iterator[tuple[Container, str, StateDetails]]:
-    """Yield the containers that ended quickly, and the paths of these states."""
+def _ended(case: Case) -> Iterator[tuple[Container, str, datetime, datetime]]:
+    """Yield the containers that ended quickly, each with the path, begin and end of this state."""
     spec = case.pod.spec
     if case.pod.status.reason in _KILLED_PODS:
         return
@@ -84,7 +82,7 @@ def _ended(case: Case) -> Iterator[tuple[Container, str, StateDetails]]:
             container = next((known for known in containers or () if known.name == each.name), None)
             # Sidecars and gates do not end soon after their start.
             if container and not (is_sidecar(container) or container.name in GATES):
-                yield container, f"{path}.{field}.terminated", ended
+                yield container, f"{path}.{field}.terminated", begin, end
             break
 
 
