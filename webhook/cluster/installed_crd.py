@@ -7,8 +7,8 @@ Deployment before the CRD would wait forever, because no new replica would becom
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
@@ -57,11 +57,9 @@ class InstalledCrd:
         note = self._note() or self._reflector.problem
         return Check("crd", True, note, logged=bool(note))
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Watch the CRD while the block runs."""
-        async with supervise(self._reflector.run):
-            yield
+        return supervise(self._reflector.run)
 
     def _note(self) -> str:
         return crd_note(self.difference) if self.difference is not None else ""

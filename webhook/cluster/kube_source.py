@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -159,12 +159,10 @@ class KubernetesSource:
         """The last valid state of each policy, by name."""
         return self._valid
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the view up to date while the block runs."""
         runs = [reflector.run for reflector in self.reflectors.values()]
-        async with supervise(*runs, self._watch_version):
-            yield
+        return supervise(*runs, self._watch_version)
 
     async def fetch_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
         """Request a namespace from the API server if the view does not contain it.

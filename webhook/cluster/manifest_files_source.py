@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -105,11 +105,9 @@ class ManifestsSource:
         # The command that starts the server has printed the first problems.
         yield Check("manifests", ready=True, note=note, logged=bool(note))
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Watch the files while the block runs."""
-        async with supervise(self.watch):
-            yield
+        return supervise(self.watch)
 
     async def fetch_namespace(self, _name: str, _client: str, _seconds: float) -> NamespaceLookup:
         """Find nothing, because the view already contains all namespaces of the files."""

@@ -12,28 +12,14 @@ from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import API_VERSION, GROUP
 from webhook.core.types import Json
 
-_ROOTS = {
-    "": "/api/v1",
-    "admissionregistration.k8s.io": "/apis/admissionregistration.k8s.io/v1",
-    "apiextensions.k8s.io": "/apis/apiextensions.k8s.io/v1",
-    "apps": "/apis/apps/v1",
-    "authorization.k8s.io": "/apis/authorization.k8s.io/v1",
-    "autoscaling": "/apis/autoscaling/v2",
-    "batch": "/apis/batch/v1",
-    "certificates.k8s.io": "/apis/certificates.k8s.io/v1",
-    "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
-    "discovery.k8s.io": "/apis/discovery.k8s.io/v1",
-    GROUP: f"/apis/{API_VERSION}",
-}
+_API_VERSIONS = {"": "v1", "autoscaling": "autoscaling/v2", GROUP: API_VERSION}
+"""The API versions by group, except those that are `GROUP/v1`."""
 
 
-def path_of(right: Right, version: str = "") -> str:
-    """Return the path of the API server that a right is about.
-
-    `version` is another version of the API than the one that podsettle usually reads.
-    """
-    root = _ROOTS[right.group]
-    parts = [f"{root.rpartition('/')[0]}/{version}" if version else root]
+def path_of(right: Right) -> str:
+    """Return the path of the API server that a right is about."""
+    api_version = _API_VERSIONS.get(right.group, f"{right.group}/v1")
+    parts = ["/apis" if right.group else "/api", api_version]
     if right.namespace is not None:
         parts += ["namespaces", quote(right.namespace, safe="")]
     parts.append(right.resource)
@@ -49,16 +35,16 @@ class ClusterReader:
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
-        self._read: dict[tuple[Right, str, str], Json | NotAllowedError | None] = {}
+        self._read: dict[tuple[Right, str], Json | NotAllowedError | None] = {}
 
-    async def get(self, right: Right, query: str = "", version: str = "") -> Json | None:
+    async def get(self, right: Right, query: str = "") -> Json | None:
         """Return the object or the list that a right is about, or None if it does not exist.
 
         Raises NotAllowedError, and ApiError and Unreachable for other failures.
         """
-        key = (right, query, version)
+        key = (right, query)
         if key not in self._read:
-            self._read[key] = await self._request(right, query, version)
+            self._read[key] = await self._request(right, query)
         found = self._read[key]
         if isinstance(found, NotAllowedError):
             raise found
@@ -69,10 +55,8 @@ class ClusterReader:
         items = (await self.get(right, query) or {}).get("items") or []
         return [*map(named_object, items if isinstance(items, list) else [items])]
 
-    async def _request(
-        self, right: Right, query: str, version: str
-    ) -> Json | NotAllowedError | None:
-        path = path_of(right, version) + (f"?{query}" if query else "")
+    async def _request(self, right: Right, query: str) -> Json | NotAllowedError | None:
+        path = path_of(right) + (f"?{query}" if query else "")
         try:
             answer = await self.server.request("GET", path)
         except ApiError as error:

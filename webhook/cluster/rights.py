@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.core.types import Json
 
 Permission: TypeAlias = Literal["allowed", "denied", "not known"]
 
-_REVIEWS_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 # The resources among those that podsettle reads that belong to no namespace.
 _CLUSTER_SCOPED = frozenset({
     "certificatesigningrequests",
@@ -49,18 +49,13 @@ class Right(NamedTuple):
 
     def __str__(self) -> str:
         """Return the right for people, such as `list pods in all namespaces`."""
-        if self.resource.startswith("/"):
-            return f"{self.verb} {self.resource}"
-        text = f"{self.verb} {self.resource}"
-        if self.name:
-            text += f"/{self.name}"
-        if self.subresource:
-            text += f"/{self.subresource}"
-        if self.resource in _CLUSTER_SCOPED:
-            return text
-        return text + (
-            f" in namespace {self.namespace}" if self.namespace else " in all namespaces"
-        )
+        where = f" in namespace {self.namespace}" if self.namespace else " in all namespaces"
+        names = filter(None, (self.resource, self.name, self.subresource))
+        return f"{self.verb} {'/'.join(names)}{where * self._is_namespaced}"
+
+    @property
+    def _is_namespaced(self) -> bool:
+        return not self.resource.startswith("/") and self.resource not in _CLUSTER_SCOPED
 
     @property
     def command(self) -> tuple[tuple[str, ...]]:
@@ -69,11 +64,11 @@ class Right(NamedTuple):
         words = [self.verb, resource + (f"/{self.name}" if self.name else "")]
         if self.subresource:
             words.append(f"--subresource={self.subresource}")
-        if not self.resource.startswith("/") and self.resource not in _CLUSTER_SCOPED:
+        if self._is_namespaced:
             words += ["-n", self.namespace] if self.namespace else ["-A"]
         return (("kubectl", "auth", "can-i", *words),)
 
-    def review_attributes(self) -> dict[str, Any]:
+    def review_attributes(self) -> Json:
         """Return the attributes of the right in the spec of a SelfSubjectAccessReview."""
         if self.resource.startswith("/"):
             return {"nonResourceAttributes": {"verb": self.verb, "path": self.resource}}
@@ -99,13 +94,19 @@ async def access_to(server: ApiServer, rights: Iterable[Right]) -> Mapping[Right
 
 
 async def _ask(server: ApiServer, right: Right) -> Permission:
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": right.review_attributes(),
-    }
     try:
-        answer = await server.request("POST", _REVIEWS_PATH, review)
+        review = await create_review(server, "SelfSubjectAccessReview", right.review_attributes())
     except (ApiError, Unreachable):
         return "not known"
-    return "allowed" if (answer.get("status") or {}).get("allowed") else "denied"
+    return "allowed" if (review.get("status") or {}).get("allowed") else "denied"
+
+
+async def create_review(server: ApiServer, kind: str, spec: Json) -> Json:
+    """Create a review object. Return it with the status that the API server fills in.
+
+    Raises ApiError and Unreachable.
+    """
+    group = "authentication" if kind == "TokenReview" else "authorization"
+    api_version = f"{group}.k8s.io/v1"
+    body = {"apiVersion": api_version, "kind": kind, "spec": spec}
+    return await server.request("POST", f"/apis/{api_version}/{kind.lower()}s", body)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 
 from webhook.cluster.client import ApiServer
@@ -69,11 +69,9 @@ class StatusWriter:
         for observed in (source, crd):
             observed.observers.append(self._write_requested.set)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Write the statuses while the block runs."""
-        async with supervise(self._write_forever):
-            yield
+        return supervise(self._write_forever)
 
     async def _write_forever(self) -> None:
         """Write the statuses after each change, and after a failed attempt."""

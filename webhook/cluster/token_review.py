@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 from time import monotonic
-from typing import Any
 
 import msgspec
 
@@ -21,6 +20,8 @@ from webhook.cluster.access_decision import Access, AccessDecision
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.fair_slots import FIRST, FairSlots, NoSlotError
+from webhook.cluster.rights import create_review
+from webhook.core.types import Json
 from webhook.limited_log import LimitedLog
 from webhook.single_flight import SingleFlightCache
 
@@ -50,17 +51,13 @@ class _Status(msgspec.Struct):
     """The status of a TokenReview or of a SubjectAccessReview."""
 
     authenticated: bool = False
-    user: dict[str, Any] = {}
+    user: Json = {}
     error: str = ""
     allowed: bool = False
 
 
 class _Review(msgspec.Struct):
     status: _Status
-
-
-_TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
-_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class ClusterAuthorizer:
@@ -136,7 +133,7 @@ class ClusterAuthorizer:
     async def _request_decision(self, token: str, verb: str, path: str) -> AccessDecision:
         """Send a TokenReview, and a SubjectAccessReview if the token is valid."""
         # Without `audiences`, the API server accepts only tokens for itself.
-        review = await self._review(_TOKEN_REVIEWS, "TokenReview", {"token": token})
+        review = await self._review("TokenReview", {"token": token})
         if not review.authenticated:
             return AccessDecision(Access.UNAUTHENTICATED, review.error)
         user = review.user
@@ -147,20 +144,14 @@ class ClusterAuthorizer:
             "groups": user.get("groups", []),
             "extra": user.get("extra", {}),
         }
-        access = await self._review(_ACCESS_REVIEWS, "SubjectAccessReview", spec)
+        access = await self._review("SubjectAccessReview", spec)
         if access.allowed:
             return AccessDecision(Access.GRANTED)
         return AccessDecision(Access.FORBIDDEN, f"{spec['user']!r} may not {verb} {path}")
 
-    async def _review(self, path: str, kind: str, spec: dict[str, Any]) -> _Status:
-        """Create a review object, and return the status that the API server fills in.
-
-        Raises msgspec.ValidationError.
-        """
-        group = path.split("/")[2]
-        body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
-        answer = await self._server.request("POST", path, body)
-        return msgspec.convert(answer, _Review).status
+    async def _review(self, kind: str, spec: Json) -> _Status:
+        """Return the status of a new review object. Raises msgspec.ValidationError."""
+        return msgspec.convert(await create_review(self._server, kind, spec), _Review).status
 
     def _cache_key(self, token: str, verb: str, path: str) -> bytes:
         return blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
@@ -101,11 +101,9 @@ class WebhookConfiguration:
         """Whether the configuration exists."""
         return self.name in self._reflector.objects
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Watch the configuration and keep podsettle's fields up to date while the block runs."""
-        async with supervise(self._reflector.run, self._reconcile_forever):
-            yield
+        return supervise(self._reflector.run, self._reconcile_forever)
 
     def request_sync(self) -> None:
         """Request an update of the configuration, because one of its inputs has changed."""

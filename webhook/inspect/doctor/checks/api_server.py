@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from webhook.cluster.errors import ApiError, status_message
-from webhook.cluster.reader import path_of
-from webhook.cluster.rights import Right, access_to
+from webhook.cluster.rights import Right, access_to, create_review
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import ANNOTATION_SKIP, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK
@@ -76,18 +75,14 @@ async def _is_allowed(installed: Installed, right: Right) -> bool:
     # The API server adds these groups when the account authenticates, but not here.
     accounts = "system:serviceaccounts"
     groups = [accounts, f"{accounts}:{namespace}", "system:authenticated"]
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": account, "groups": groups, **right.review_attributes()},
-    }
+    spec = {"user": account, "groups": groups, **right.review_attributes()}
     try:
-        answer = await installed.server.request("POST", path_of(_REVIEW), review)
+        review = await create_review(installed.server, "SubjectAccessReview", spec)
     except ApiError as error:
         if error.status == 403:
             raise NotAllowedError(_REVIEW) from None
         raise
-    return bool((answer.get("status") or {}).get("allowed"))
+    return bool((review.get("status") or {}).get("allowed"))
 
 
 async def check_configuration(installed: Installed) -> AsyncIterator[Finding]:
