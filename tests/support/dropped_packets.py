@@ -49,11 +49,11 @@ async def _watch(cluster: KubeCluster) -> None:
             await eventually(lambda: before in namespaces.objects)
             print("watching", flush=True)
             _drop(port)
-            await eventually(lambda: not namespaces.connected)
+            await eventually(lambda: namespaces.problem)
             print("noticed", flush=True)
             _pass()
             after = cluster.namespace("after-")
-            await eventually(lambda: after in namespaces.objects and namespaces.connected)
+            await eventually(lambda: after in namespaces.objects and not namespaces.problem)
             print("resumed", flush=True)
 
 

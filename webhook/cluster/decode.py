@@ -140,11 +140,9 @@ def _known_handlers(names: list[str]) -> frozenset[str] | None:
     return _shared_set(tuple(names))
 
 
-# Kubelets choose the entries, which take up to 2 MB together.
-@lru_cache(100)
-def _shared_set(handlers: tuple[str, ...]) -> frozenset[str]:
-    """Return a set that all nodes with these handlers share, because few nodes differ in them."""
-    return frozenset(handlers)
+# Nodes with the same handlers share a set, because few nodes differ in them. Kubelets choose the
+# entries, which take up to 2 MB together.
+_shared_set = lru_cache(100)(frozenset[str])
 
 
 def read_runtime_class(document: object) -> RuntimeClassInfo:

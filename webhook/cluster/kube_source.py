@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -68,14 +69,16 @@ class KubernetesSource:
         """The selectors of the webhooks that the policies in force need."""
         self._server = server
         self._version: Version | None = None
-        self._valid: dict[str, SettlePolicy] = {}
+        self.policies_in_force: Mapping[str, SettlePolicy] = {}
         """The last valid state of each policy, by name."""
+        self._valid: dict[tuple[str, str], SettlePolicy] = {}
+        """The same by name and uid. A new object can have the name of a deleted one."""
         self._invalid: dict[str, PolicyObject] = {}
         """The policies whose current state has problems, by name."""
-        self._uids_of_valid: dict[str, str] = {}
         self._synced = False
         self._rebuild_scheduled = self._nodes_scheduled = False
-        self._nodes_stale = self._policies_stale = self._namespaces_stale = False
+        self._stale: set[str] = set()
+        """The kinds with an object that has changed since they were processed."""
         self._nodes_due_at = 0.0
         """When nodes may be processed again, by the clock of the event loop."""
         # The key is a client and a namespace. If all clients shared one, a client could request a
@@ -97,14 +100,14 @@ class KubernetesSource:
             server,
             "/api/v1/namespaces",
             read_namespace,
-            self._on_namespaces_changed,
+            partial(self._on_change, "namespaces"),
             metadata_only=True,
         )
         self.policies = Reflector(
             server,
             f"/apis/{API_VERSION}/settlepolicies",
             self._read_policy,
-            self._on_policies_changed,
+            partial(self._on_change, "settlepolicies"),
             not_found_hint="the CRD is not installed; run: "
             "kubectl apply --server-side -f charts/podsettle/crds",
         )
@@ -153,11 +156,6 @@ class KubernetesSource:
     def problems(self) -> tuple[ManifestProblem, ...]:
         """The current problems of policies. The last valid state of each policy is in force."""
         return policy_problems(self.policies.objects.values())
-
-    @property
-    def policies_in_force(self) -> Mapping[str, SettlePolicy]:
-        """The last valid state of each policy, by name."""
-        return self._valid
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the view up to date while the block runs."""
@@ -212,7 +210,7 @@ class KubernetesSource:
         version = str(document["metadata"].get("resourceVersion"))
         if not self.namespaces.add(name, read_namespace(document), version):
             return NamespaceLookup.MISSING
-        self._namespaces_stale = True
+        self._stale.add("namespaces")
         self._rebuild()
         return NamespaceLookup.FOUND
 
@@ -236,16 +234,12 @@ class KubernetesSource:
             self._process_nodes()
 
     def _process_nodes(self) -> None:
-        self._nodes_scheduled, self._nodes_stale = False, True
+        self._nodes_scheduled = False
         self._nodes_due_at = asyncio.get_running_loop().time() + NODES_INTERVAL_SECONDS
-        self._schedule_rebuild()
+        self._on_change("nodes")
 
-    def _on_namespaces_changed(self) -> None:
-        self._namespaces_stale = True
-        self._schedule_rebuild()
-
-    def _on_policies_changed(self) -> None:
-        self._policies_stale = True
+    def _on_change(self, kind: str) -> None:
+        self._stale.add(kind)
         self._schedule_rebuild()
 
     def _rebuild(self) -> None:
@@ -260,16 +254,14 @@ class KubernetesSource:
             server_version=self._version,
         )
         # What can be thousands of objects is processed only after it has changed.
-        if self._namespaces_stale:
-            self._namespaces_stale = False
+        stale, self._stale = self._stale, set()
+        if "namespaces" in stale:
             view = replace(view, namespaces=dict(self.namespaces.objects))
-        if self._nodes_stale:
-            self._nodes_stale = False
+        if "nodes" in stale:
             nodes = Nodes(self.nodes.objects.values())
             if nodes != view.nodes:  # They are often equal after the reflector lists again.
                 view = replace(view, nodes=nodes)
-        if self._policies_stale:
-            self._policies_stale = False
+        if "settlepolicies" in stale:
             self._update_valid_policies()
             view = replace(view, policies=PolicySet(self._valid.values()))
             self.webhook_selectors = webhook_selectors(self._valid.values())
@@ -281,21 +273,19 @@ class KubernetesSource:
     def _update_valid_policies(self) -> None:
         """Update the last valid state of each policy, and log new problems."""
         policies = self.policies.objects
-        previous, uids = self._valid, self._uids_of_valid
-        self._valid, self._uids_of_valid = {}, {}
-        for name, policy in policies.items():
-            # A new object can have the name of a deleted one, whose state must not apply to it.
-            is_same_object = uids.get(name) == policy.uid
-            valid = policy.policy or (previous.get(name) if is_same_object else None)
-            if valid is not None:
-                self._valid[name], self._uids_of_valid[name] = valid, policy.uid
+        self._valid = {
+            (name, each.uid): valid
+            for name, each in policies.items()
+            if (valid := each.policy or self._valid.get((name, each.uid))) is not None
+        }
+        self.policies_in_force = {name: valid for (name, _), valid in self._valid.items()}
         self.statuses = {name: self.statuses[name] for name in policies if name in self.statuses}
         invalid = {name: policy for name, policy in policies.items() if policy.problems}
         for name in self._invalid.keys() - invalid.keys():
             log.info("%s/%s: %s", KIND, name, "valid again" if name in policies else "deleted")
         for name, policy in invalid.items():
             if self._invalid.get(name) != policy:
-                condition = accepted(policy.problems, name in self._valid)
+                condition = accepted(policy.problems, name in self.policies_in_force)
                 log.error("%s/%s: %s", KIND, name, condition.message)
         self._invalid = invalid
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
@@ -73,7 +74,7 @@ class LeaderElector:
         self._owner_path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         self._lease = f"Lease {namespace}/{name}"
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
-        self._server = server
+        self._request = partial(server.request, timeout=timings.request_timeout_seconds)
         self._identity = identity
         self._timings = timings
         self._renewed_at: float | None = None
@@ -132,7 +133,6 @@ class LeaderElector:
 
         Raises ApiError and Unreachable.
         """
-        timeout = self._timings.request_timeout_seconds
         if not (self.is_leader and self._last_object):
             self._last_object = await self._read_or_create()
         spec: Json = self._last_object.get("spec") or {}
@@ -161,7 +161,7 @@ class LeaderElector:
             new_spec["acquireTime"] = renew_time
             new_spec["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
         body = {**self._last_object, "spec": new_spec}
-        self._last_object = await self._server.request("PUT", self._path, body, timeout=timeout)
+        self._last_object = await self._request("PUT", self._path, body)
         self._last_spec = self._last_object["spec"]
         # `now` was read before the request. Other replicas measure from when they read the renewed
         # Lease, which is later. Therefore they always wait longer than this replica writes.
@@ -169,9 +169,8 @@ class LeaderElector:
 
     async def _read_or_create(self) -> Json:
         """Return the Lease, and create it first if it is missing. Raises ApiError, Unreachable."""
-        timeout = self._timings.request_timeout_seconds
         try:
-            return await self._server.request("GET", self._path, timeout=timeout)
+            return await self._request("GET", self._path)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -187,15 +186,14 @@ class LeaderElector:
         owners = [{**kind, "name": owner["name"], "uid": owner["uid"]}] if owner else []
         directory, _, name = self._path.rpartition("/")
         body = {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec}
-        created = await self._server.request("POST", directory, body, timeout=timeout)
+        created = await self._request("POST", directory, body)
         log.info("leader election: %s did not exist, and was created", self._lease)
         return created
 
     async def _owner(self) -> Json:
         """Return the metadata of the Deployment. Empty if podsettle does not run as this one."""
-        timeout = self._timings.request_timeout_seconds
         try:
-            deployment = await self._server.request("GET", self._owner_path, timeout=timeout)
+            deployment = await self._request("GET", self._owner_path)
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
@@ -211,12 +209,12 @@ class LeaderElector:
         timeout = self._timings.release_timeout_seconds
         try:
             # Read the Lease again, because the API server may have executed a cancelled request.
-            lease = await self._server.request("GET", self._path, timeout=timeout)
+            lease = await self._request("GET", self._path, timeout=timeout)
             if lease["spec"].get("holderIdentity") == self._identity:
                 # The duration is one second, as in client-go, because the API server rejects zero.
                 spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
                 body = {**lease, "spec": spec}
-                await self._server.request("PUT", self._path, body, timeout=timeout)
+                await self._request("PUT", self._path, body, timeout=timeout)
         except (ApiError, Unreachable) as error:
             log.warning(
                 "leader election: could not release %s; it will expire: %s", self._lease, error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +19,10 @@ from webhook.cluster.manifest_loader import (
     ManifestsError,
     duplicates,
     files_of,
-    first_by_kind,
     read_manifest,
     view_of,
 )
 from webhook.cluster.source import Check, NamespaceLookup
-from webhook.core.constants import KIND
-from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.tasks import supervise
@@ -58,10 +55,6 @@ class ManifestsSource:
         self._poll_interval_seconds = poll_interval_seconds
         self.paths = paths
         self.view = Snapshot()
-        self.policies_in_force: Mapping[str, SettlePolicy] = {}
-        """The last valid state of each policy, by name."""
-        self.generation = 0
-        """The number of changes of `view` so far."""
         self._files: dict[Path, _LoadedFile] = {}
         self._duplicates: tuple[ManifestProblem, ...] = ()
         self._new_problems: list[ManifestProblem] = []
@@ -154,9 +147,7 @@ class ManifestsSource:
         """Create a new view from all files. Of duplicate objects, the first counts."""
         objects = [item for file in self._files.values() for item in file.objects]
         self._duplicates = duplicates(objects)
-        self.policies_in_force = first_by_kind(objects)[KIND]
         self.view = view_of(objects)
-        self.generation += 1
 
 
 def _signature(path: Path) -> _Signature | None:

@@ -116,21 +116,15 @@ def load_objects(
 
 def view_of(objects: Iterable[ManifestObject]) -> Snapshot:
     """Return the cluster that manifests describe. Of duplicate objects, the first counts."""
-    by_kind = first_by_kind(objects)
-    return Snapshot(
-        policies=PolicySet(by_kind[KIND].values()),
-        namespaces=by_kind["Namespace"],
-        runtime_classes=by_kind["RuntimeClass"],
-        nodes=Nodes(by_kind["Node"].values()),
-    )
-
-
-def first_by_kind(objects: Iterable[ManifestObject]) -> dict[str, dict[str, Any]]:
-    """Return podsettle's models by kind and name. Of duplicate objects, the first counts."""
-    found: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
+    models: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
     for item in objects:
-        found[item.kind].setdefault(item.name, item.model)
-    return found
+        models[item.kind].setdefault(item.name, item.model)
+    return Snapshot(
+        policies=PolicySet(models[KIND].values()),
+        namespaces=models["Namespace"],
+        runtime_classes=models["RuntimeClass"],
+        nodes=Nodes(models["Node"].values()),
+    )
 
 
 def duplicates(objects: Iterable[ManifestObject]) -> tuple[ManifestProblem, ...]:

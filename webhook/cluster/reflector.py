@@ -106,8 +106,6 @@ class Reflector(Generic[T]):
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
         """An event that is set after the first list."""
-        self.connected = False
-        """Whether the last request to the API server succeeded."""
         self.problem = ""
         """Why the last request failed. It is empty if the request succeeded."""
         self._server = server
@@ -268,15 +266,15 @@ class Reflector(Generic[T]):
             return None
 
     def _mark_failed(self, problem: str) -> None:
-        if self.connected or not self.problem:
+        if not self.problem:
             effect = "the last state stays in force" if self.synced.is_set() else "not ready"
             log.warning("watch %s: %s; %s", self._path, problem, effect)
-        self.connected, self.problem = False, problem
+        self.problem = problem
 
     def _mark_connected(self) -> None:
-        if not self.connected and self.problem:
+        if self.problem:
             log.info("watch %s: connected again", self._path)
-        self.connected, self.problem = True, ""
+        self.problem = ""
 
     def _accept(self, suffix: str) -> str:
         """Return the Accept header. `suffix` is "List" for a list, and empty for a watch."""

@@ -84,13 +84,8 @@ class Controller:
     def checks(self) -> Iterator[Check]:
         """Return all readiness checks of the replica."""
         yield from self.source.checks()
-        certificates = self.certificates
-        yield Check(
-            "certificate",
-            certificates.ready,
-            certificates.problem,
-            certificates.problem_is_logged,
-        )
+        serving = self.certificates
+        yield Check("certificate", serving.ready, serving.problem, serving.problem_is_logged)
         if self.webhook_configuration is not None:
             yield _registration_check(self.webhook_configuration, self._trust_check)
         yield self._crd.check()
@@ -98,7 +93,7 @@ class Controller:
         joined, problem = self.elector.joined, self.elector.problem
         waiting = "" if joined else "the Lease has not been read yet"
         yield Check("lease", joined, problem or waiting, logged=bool(problem))
-        yield _logged_check("status", self.status.problem)
+        yield Check("status", True, self.status.problem, logged=bool(self.status.problem))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -125,11 +120,6 @@ class Controller:
             return []
         webhooks = self.webhook_configuration.webhooks
         return [(webhook.host, webhook.bundle) for webhook in webhooks]
-
-
-def _logged_check(name: str, problem: str) -> Check:
-    """Return a check that always passes, with the problem that a component logs."""
-    return Check(name, True, problem, logged=bool(problem))
 
 
 def _registration_check(configuration: WebhookConfiguration, trust_check: TrustCheck) -> Check:

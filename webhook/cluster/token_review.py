@@ -98,7 +98,7 @@ class ClusterAuthorizer:
         """
         if not token or len(token) > _MAX_TOKEN_BYTES or not token.isascii():
             return AccessDecision(Access.UNAUTHENTICATED, "malformed bearer token")
-        key = self._cache_key(token, verb, path)
+        key = blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()
         return await self._decisions.get(
             key, lambda: self._decide(key, token, verb, path, client), client
         )
@@ -152,6 +152,3 @@ class ClusterAuthorizer:
     async def _review(self, kind: str, spec: Json) -> _Status:
         """Return the status of a new review object. Raises msgspec.ValidationError."""
         return msgspec.convert(await create_review(self._server, kind, spec), _Review).status
-
-    def _cache_key(self, token: str, verb: str, path: str) -> bytes:
-        return blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()

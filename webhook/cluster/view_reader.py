@@ -20,12 +20,13 @@ from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError
 from webhook.cluster.policy_object import policy_problems, read_policy
 from webhook.cluster.raw_responses import named_object
+from webhook.cluster.reader import path_of
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import Unread
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.view import Namespace
-from webhook.core.constants import API_VERSION, GROUP, OBJECT_NAME
+from webhook.core.constants import GROUP, OBJECT_NAME
 from webhook.core.defects.versions import parse_version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
@@ -40,9 +41,8 @@ NOT_INSTALLED = "podsettle is not installed"
 
 
 class _Resource(NamedTuple):
-    """Where the objects of a kind are, and how they are read."""
+    """The API group of a kind, and how its objects are read."""
 
-    path: str
     group: str
     read: Callable[[Json], Any]
     effect: str
@@ -51,24 +51,10 @@ class _Resource(NamedTuple):
 
 
 _RESOURCES: dict[str, _Resource] = {
-    "settlepolicies": _Resource(
-        f"/apis/{API_VERSION}/settlepolicies",
-        GROUP,
-        read_policy,
-        "only the policies in the input count",
-    ),
-    "namespaces": _Resource(
-        "/api/v1/namespaces", "", read_namespace, "they count as unknown", metadata_only=True
-    ),
-    "runtimeclasses": _Resource(
-        "/apis/node.k8s.io/v1/runtimeclasses",
-        "node.k8s.io",
-        read_runtime_class,
-        "each one counts as missing",
-    ),
-    "nodes": _Resource(
-        "/api/v1/nodes", "", read_node, "remedies with `when: NodesNeedIt` are treated as needed"
-    ),
+    "settlepolicies": _Resource(GROUP, read_policy, "only the policies in the input count"),
+    "namespaces": _Resource("", read_namespace, "they count as unknown", metadata_only=True),
+    "runtimeclasses": _Resource("node.k8s.io", read_runtime_class, "each one counts as missing"),
+    "nodes": _Resource("", read_node, "remedies with `when: NodesNeedIt` are treated as needed"),
 }
 
 
@@ -92,13 +78,6 @@ class ReadView:
     """When each policy was created, by name."""
     lists_namespaces: bool = True
     """Whether the view has all namespaces. Else it has only those that the caller named."""
-
-    def has_read(self, kind: Kind) -> bool:
-        """Return whether the view contains the objects of a kind.
-
-        Of namespaces, these may be only those that the caller needs.
-        """
-        return all(unread.resource != kind for unread in self.unread)
 
 
 async def read_view(
@@ -183,9 +162,10 @@ class _Reading:
 
     async def _list_pages(self, kind: Kind) -> dict[str, Any]:
         resource = _RESOURCES[kind]
+        path = path_of(Right("list", resource.group, kind))
         accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
         objects: dict[str, Any] = {}
-        pages = self._server.pages(resource.path, accept, timeout=self._timeout_seconds)
+        pages = self._server.pages(path, accept, timeout=self._timeout_seconds)
         async for page in pages:
             for item in page.items:
                 name = item["metadata"]["name"]

@@ -12,7 +12,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
@@ -117,11 +117,9 @@ class WebhookConfiguration:
     async def _reconcile_forever(self) -> None:
         """Update the configuration after each request and at a regular interval."""
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_SYNC_INTERVAL_SECONDS):
                     await self._sync_requested.wait()
-            except TimeoutError:
-                pass
             self._sync_requested.clear()
             problem = await self._sync()
             if problem and problem != self.problem:

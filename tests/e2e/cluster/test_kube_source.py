@@ -204,12 +204,12 @@ async def test_view_is_up_to_date_after_a_restart_of_the_api_server(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     own_cluster.kill_apiserver()
-    await eventually(lambda: not source.namespaces.connected)
+    await eventually(lambda: source.namespaces.problem)
     assert source.view.namespace("default") is not None
     own_cluster.start_apiserver()
     name = own_cluster.namespace("after-restart-")
     await eventually(lambda: source.view.namespace(name))
-    await eventually(lambda: all(r.connected for r in source.reflectors.values()))
+    await eventually(lambda: not any(r.problem for r in source.reflectors.values()))
 
 
 async def test_expired_resource_version_leads_to_a_new_list(
@@ -316,7 +316,7 @@ async def test_watches_of_a_silent_api_server_end_with_their_source(
     async with await ApiServer.connect() as server:
         source = KubernetesSource(server)
         async with source.running():
-            await eventually(lambda: all(r.connected for r in source.reflectors.values()))
+            await eventually(lambda: source.synced)
             # After a list, a reflector is connected too. Only a watch shows later objects.
             counts = {kind: len(r.objects) for kind, r in source.reflectors.items()}
             name = own_cluster.namespace("silent-")
@@ -356,7 +356,7 @@ async def test_broken_watches_resume(own_cluster: KubeCluster, tcp_proxy: TcpPro
                 tcp_proxy.cut()
                 name = own_cluster.namespace("after-cut-")
                 await eventually(lambda: source.view.namespace(name))  # noqa: B023
-            await eventually(lambda: all(r.connected for r in source.reflectors.values()))
+            await eventually(lambda: not any(r.problem for r in source.reflectors.values()))
 
 
 async def test_missing_crd_is_named_with_the_command_that_installs_it(

@@ -51,7 +51,7 @@ async def test_half_an_hour_without_events_is_no_error(
             before = tcp_proxy.accepted
 
             def is_over() -> bool:
-                assert classes.connected
+                assert not classes.problem
                 return tcp_proxy.accepted - before >= silences
 
             await eventually(is_over)
@@ -84,14 +84,14 @@ async def test_api_server_that_stops_answering_is_an_error(
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(answer_seconds=2, silent_seconds=0.5))
         async with supervise(classes.run):
-            await eventually(lambda: classes.synced.is_set() and classes.connected)
+            await eventually(lambda: classes.synced.is_set() and not classes.problem)
             tcp_proxy.frozen = True
             tcp_proxy.freeze()
-            await eventually(lambda: not classes.connected)
+            await eventually(lambda: classes.problem)
             assert "no answer in time; the last state stays in force" in warnings(caplog)[-1]
             tcp_proxy.frozen = False
             create_class(own_cluster, "after-stop")
-            await eventually(lambda: "after-stop" in classes.objects and classes.connected)
+            await eventually(lambda: "after-stop" in classes.objects and not classes.problem)
 
 
 async def test_proxy_that_closes_silent_watches_is_no_error(
