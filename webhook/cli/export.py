@@ -14,14 +14,14 @@ from webhook.cli.commented_yaml import as_comment, objects_yaml
 from webhook.cli.echo import echo_message, echo_text, emit
 from webhook.cli.open_cluster import open_cluster, read_cluster_if_any
 from webhook.cli.options import InputError, ViewChoice, output_option, view_options
-from webhook.cluster.manifest_loader import SUFFIXES, duplicates, load_manifest
+from webhook.cluster.manifest_loader import SUFFIXES, duplicates, load_objects
 from webhook.core.constants import KIND
 from webhook.core.export.native_policies import API_VERSIONS, Export
 from webhook.core.export.native_policies import export as export_policies
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.document import DocumentError
-from webhook.core.preview.text_objects import TextObject
+from webhook.core.preview.text_objects import TextObject, iterate_objects
 from webhook.inspect.cluster_flags import Command, kubectl, podsettle
 from webhook.inspect.known_cluster import KnownCluster
 
@@ -136,15 +136,17 @@ def _policies_of_stdin(view: ViewChoice) -> tuple[KnownCluster, tuple[str, ...]]
     """
     problems: list[ManifestProblem] = []
 
-    def refuse_other_kinds(item: TextObject) -> None:
-        if item.kind != KIND:
-            metadata = item.document.value.get("metadata")
-            name = metadata.get("name") if isinstance(metadata, Mapping) else None
-            message = f"{item.kind}/{name or '(unnamed)'}: only SettlePolicies can be exported"
-            problems.append(ManifestProblem(item.source, item.line, message))
+    def refuse_other_kinds() -> Iterator[TextObject]:
+        for item in iterate_objects(sys.stdin.buffer.read(), "stdin"):
+            if item.kind not in ("", KIND):
+                metadata = item.document.value.get("metadata")
+                name = metadata.get("name") if isinstance(metadata, Mapping) else None
+                message = f"{item.kind}/{name or '(unnamed)'}: only SettlePolicies can be exported"
+                problems.append(ManifestProblem(item.source, item.line, message))
+            yield item
 
     try:
-        objects, wrong = load_manifest(sys.stdin.buffer.read(), "stdin", refuse_other_kinds)
+        objects, wrong = load_objects(refuse_other_kinds())
     except DocumentError as error:
         raise InputError(f"export: {error}") from None
     problems += (*wrong, *duplicates(each for each in objects if each.kind == KIND))

@@ -57,7 +57,6 @@ class ManifestsSource:
         self.view = Snapshot()
         self._files: dict[Path, _LoadedFile] = {}
         self._duplicates: tuple[ManifestProblem, ...] = ()
-        self._new_problems: list[ManifestProblem] = []
         self._path_problems: tuple[ManifestProblem, ...] = ()
 
     @property
@@ -72,7 +71,6 @@ class ManifestsSource:
         Raises ManifestsError.
         """
         paths = files_of(self.paths)
-        previous_problems = set(self.problems)
         present = set(paths)
         changed = [path for path in self._files if path not in present]
         self._files = {path: self._files.get(path) or _LoadedFile() for path in paths}
@@ -84,7 +82,6 @@ class ManifestsSource:
                 changed.append(path)
         if changed:
             self._rebuild()
-            self._new_problems = [p for p in self.problems if p not in previous_problems]
         return bool(changed)
 
     @property
@@ -114,6 +111,7 @@ class ManifestsSource:
         """
         while True:
             await asyncio.sleep(self._poll_interval_seconds)
+            known = set(self.problems)
             try:
                 # To read thousands of files takes seconds, so a thread does it.
                 changed = await asyncio.to_thread(self.refresh)
@@ -129,7 +127,7 @@ class ManifestsSource:
                 log.info("manifests: %s can be read again", self.title)
             self._path_problems = ()
             if changed:
-                for problem in self._new_problems:
+                for problem in (each for each in self.problems if each not in known):
                     log.error("manifests: %s%s", problem, self._effect(problem))
                 log.info("manifests: changed; %d policies in force", len(self.view.policies))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,48 +70,21 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
 def read_manifest(path: Path) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
     """Return the objects and the problems of a file. Ignore objects of other kinds."""
     try:
-        return parse_manifest(path.read_bytes(), str(path))
+        return load_objects(iterate_objects(path.read_bytes(), str(path)))
     except OSError as error:
         return [], (ManifestProblem(str(path), 0, error.strerror or str(error)),)
-
-
-def parse_manifest(
-    text: bytes, source: str
-) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
-    """Return the objects and the problems of a text. `source` names the text in problems."""
-    try:
-        return load_manifest(text, source)
     except DocumentError as error:
         # The text may be cut off, so none of its objects is used.
         return [], (ManifestProblem(error.source, error.line, error.message),)
 
 
-def load_manifest(
-    text: bytes, source: str, on_object: Callable[[TextObject], object] | None = None
-) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
-    """Return the objects and the problems of a text. Raises DocumentError.
-
-    `on_object` gets every object with a kind, also those of kinds that podsettle does not read.
-    """
-    return load_objects(iterate_objects(text, source), on_object)
-
-
 def load_objects(
-    items: Iterable[TextObject], on_object: Callable[[TextObject], object] | None = None
+    items: Iterable[TextObject],
 ) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
     """Return the objects and the problems of the items of a text. Raises DocumentError."""
-    objects: list[ManifestObject] = []
-    problems: list[ManifestProblem] = []
-    for item in items:
-        if on_object is not None and item.kind:
-            on_object(item)
-        try:
-            loaded = _load_object(item)
-        except _ProblemsError as error:
-            problems.extend(error.problems)
-        else:
-            objects.extend([loaded] if loaded else [])
-    return objects, tuple(problems)
+    found = [each for item in items for each in _load_object(item)]
+    problems = (each for each in found if isinstance(each, ManifestProblem))
+    return [each for each in found if isinstance(each, ManifestObject)], tuple(problems)
 
 
 def view_of(objects: Iterable[ManifestObject]) -> Snapshot:
@@ -140,14 +113,6 @@ def duplicates(objects: Iterable[ManifestObject]) -> tuple[ManifestProblem, ...]
     return tuple(problems)
 
 
-class _ProblemsError(Exception):
-    """An object that cannot be used, with its problems."""
-
-    def __init__(self, *problems: ManifestProblem) -> None:
-        super().__init__()
-        self.problems = problems
-
-
 # The kinds that podsettle reads in addition to SettlePolicy, with the function that converts each.
 READERS: dict[str, Callable[[object], Any]] = {
     "Namespace": read_namespace,
@@ -159,30 +124,31 @@ READERS: dict[str, Callable[[object], Any]] = {
 _API_GROUPS = {"RuntimeClass": "node.k8s.io"}
 
 
-def _load_object(item: TextObject) -> ManifestObject | None:
-    """Convert an object. Return None for other kinds. Raises _ProblemsError and DocumentError."""
-    kind = item.kind
+def _load_object(item: TextObject) -> Iterator[ManifestObject | ManifestProblem]:
+    """Yield the model of an object or its problems. Yield nothing for other kinds.
+
+    Raises DocumentError.
+    """
+    kind, group = item.kind, item.api_version.rpartition("/")[0]
     if not kind:
-        raise _ProblemsError(item.problem((), "is not a Kubernetes object: no kind"))
-    if kind == "List":
-        raise _ProblemsError(item.problem(("items",), "is no list"))
-    if kind != KIND and KIND.casefold() in kind.casefold():
-        message = f"is {kind!r}; did you mean {KIND}?"
-        raise _ProblemsError(item.problem(("kind",), message))
-    if kind == KIND:
+        yield item.problem((), "is not a Kubernetes object: no kind")
+    elif kind == "List":
+        yield item.problem(("items",), "is no list")
+    elif kind == KIND:
         try:
             policy = parse_policy(item.document.value)
         except InvalidPolicyError as error:
-            raise _ProblemsError(*(item.problem(p.path, p.message) for p in error.errors)) from None
-        return ManifestObject(kind, policy.metadata.name, policy, item.source, item.line)
-    if item.api_version.startswith(f"{GROUP}/"):
-        message = f"is {kind!r}; the only kind of {GROUP} is {KIND}"
-        raise _ProblemsError(item.problem(("kind",), message))
-    group = item.api_version.rpartition("/")[0]
-    if kind not in READERS or group not in ("", _API_GROUPS.get(kind, "")):
-        return None
-    try:
-        model = READERS[kind](item.value)
-    except DECODE_ERRORS as error:
-        raise _ProblemsError(item.problem((), f"{kind}: {error}")) from None
-    return ManifestObject(kind, model.name, model, item.source, item.line)
+            yield from (item.problem(each.path, each.message) for each in error.errors)
+        else:
+            yield ManifestObject(kind, policy.metadata.name, policy, item.source, item.line)
+    elif KIND.casefold() in kind.casefold():
+        yield item.problem(("kind",), f"is {kind!r}; did you mean {KIND}?")
+    elif item.api_version.startswith(f"{GROUP}/"):
+        yield item.problem(("kind",), f"is {kind!r}; the only kind of {GROUP} is {KIND}")
+    elif kind in READERS and group in ("", _API_GROUPS.get(kind, "")):
+        try:
+            model = READERS[kind](item.value)
+        except DECODE_ERRORS as error:
+            yield item.problem((), f"{kind}: {error}")
+        else:
+            yield ManifestObject(kind, model.name, model, item.source, item.line)

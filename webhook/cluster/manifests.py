@@ -23,7 +23,6 @@ from webhook.cluster.manifest_loader import (
     ManifestObject,
     duplicates,
     files_of,
-    load_manifest,
     load_objects,
     view_of,
 )
@@ -31,7 +30,7 @@ from webhook.cluster.progress import OnProgress, ignore_progress
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.document import DocumentError
-from webhook.core.preview.text_objects import Json, TextObject, iterate_item
+from webhook.core.preview.text_objects import Json, TextObject, iterate_item, iterate_objects
 
 STDIN = Path("-")
 _STDIN_TITLE = "stdin"
@@ -179,12 +178,15 @@ def _load(
     text = stream.read()
     lines = text.count(b"\n") + 1
 
-    def keep(item: TextObject) -> None:
-        if item.is_parsed:  # Others take no time.
-            on_progress(title, item.line, lines)
-        objects.setdefault(item.kind, StoredObjects()).append(_encoded(item))
+    def items() -> Iterator[TextObject]:
+        for item in iterate_objects(text, title):
+            if item.kind:
+                if item.is_parsed:  # Others take no time.
+                    on_progress(title, item.line, lines)
+                objects.setdefault(item.kind, StoredObjects()).append(_encoded(item))
+            yield item
 
-    return load_manifest(text, title, keep)
+    return load_objects(items())
 
 
 def _is_list_of_kubectl(stream: IO[bytes], size: int) -> bool:

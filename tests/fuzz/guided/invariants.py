@@ -17,12 +17,15 @@ from tests.fuzz.targets import SEEN, TARGETS
 from tests.support.factories import SETTINGS, review, view
 from tests.support.forbidden_changes import forbidden
 from tests.support.reviews import PODS, load_pod
-from webhook.cluster.manifest_loader import parse_manifest
+from webhook.cluster.manifest_loader import load_objects
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.constants import KIND
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.policy.webhook_selectors import webhook_selectors
+from webhook.core.preview.document import DocumentError
+from webhook.core.preview.text_objects import iterate_objects
 from webhook.kubeconfig.access import from_kubeconfig
 from webhook.kubeconfig.document import KubeconfigError
 from webhook.kubeconfig.paths import KubeconfigPaths
@@ -51,7 +54,10 @@ def check_review(body: bytes) -> None:
 
 def check_policies(body: bytes) -> None:
     """Each policy has a problem or is in force, and a policy in force denies no pod."""
-    objects, problems = parse_manifest(body, "body")
+    try:
+        objects, problems = load_objects(iterate_objects(body, "body"))
+    except DocumentError as error:
+        objects, problems = [], (ManifestProblem(error.source, error.line, error.message),)
     for problem in problems:
         assert str(problem)
     policies = [each.model for each in objects if each.kind == KIND]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.factories import namespace, policy_document
-from webhook.cluster.manifest_loader import parse_manifest, read_manifest
+from webhook.cluster.manifest_loader import read_manifest
 
 INVALID = "kind: SettlePolicy\napiVersion: podsettle.dev/v1alpha1\nmetadata: {name: a}\nspec: {}\n"
 
@@ -18,6 +18,13 @@ def document(name: str) -> str:
 
 
 POLICY = document("a")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in the current directory, so that problems name it `f`."""
+    monkeypatch.chdir(tmp_path)
+    return Path("f")
 
 
 @pytest.mark.parametrize(
@@ -37,9 +44,10 @@ POLICY = document("a")
     ],
 )  # fmt: skip
 def test_objects_of_a_list_and_no_kinds_of_other_groups_are_loaded(
-    text: str, names: list[tuple[str, str]]
+    text: str, names: list[tuple[str, str]], file: Path
 ) -> None:
-    found, problems = parse_manifest(text.encode(), "f")
+    file.write_text(text)
+    found, problems = read_manifest(file)
     assert [(each.kind, each.name) for each in found] == names
     assert problems == ()
 
@@ -80,20 +88,22 @@ def test_objects_of_a_list_and_no_kinds_of_other_groups_are_loaded(
         (f"{POLICY}---\nkind: 5\n---\na: {{\n", "not YAML"),
     ],
 )
-def test_problem_has_the_file_the_line_and_the_cause(text: str, problem: str) -> None:
-    found, problems = parse_manifest(text.encode(), "f")
+def test_problem_has_the_file_the_line_and_the_cause(text: str, problem: str, file: Path) -> None:
+    file.write_text(text)
+    found, problems = read_manifest(file)
     assert problem in str(problems[0])
     assert {each.kind for each in found} <= {"Namespace"}
 
 
-def test_all_documents_of_a_text_report_their_problems() -> None:
+def test_all_documents_of_a_text_report_their_problems(file: Path) -> None:
     text = document("a") + "---\n" + INVALID + "---\nkind: Namespace\n---\n" + document("b")
-    found, problems = parse_manifest(text.encode(), "f")
+    file.write_text(text)
+    found, problems = read_manifest(file)
     assert [f.name for f in found] == ["a", "b"]
     assert len(problems) == 2
 
 
-def test_missing_file_is_a_problem(tmp_path: Path) -> None:
-    found, (problem,) = read_manifest(tmp_path / "gone.yaml")
+def test_missing_file_is_a_problem(file: Path) -> None:
+    found, (problem,) = read_manifest(file)
     assert found == []
-    assert str(problem) == f"{tmp_path / 'gone.yaml'}: No such file or directory"
+    assert str(problem) == "f: No such file or directory"

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.support.factories import policy, policy_document
-from webhook.cluster.manifest_loader import parse_manifest
+from webhook.cluster.manifest_loader import load_objects
 from webhook.core.policy.model import is_policy, parse_policy
 from webhook.core.policy.validation_errors import InvalidPolicyError, ManifestProblem
+from webhook.core.preview.text_objects import iterate_objects
 
 HEAD = """\
 apiVersion: podsettle.dev/v1alpha1
@@ -23,7 +24,7 @@ GLOBS = "  remedies:\n    postInitSleep:\n      initContainers:\n        - "
 
 
 def problems(text: str) -> tuple[ManifestProblem, ...]:
-    found, problems = parse_manifest(text.encode(), "p.yaml")
+    found, problems = load_objects(iterate_objects(text.encode(), "p.yaml"))
     assert not (found and problems)
     return problems
 
