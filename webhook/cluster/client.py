@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import urlencode
 
@@ -34,7 +33,7 @@ from webhook.cluster.errors import (
     status_message,
 )
 from webhook.cluster.own_pod import in_cluster
-from webhook.cluster.raw_responses import Page, RawAnswer, decode_page
+from webhook.cluster.raw_responses import Page, RawAnswer, decode_page, server_time
 from webhook.cluster.rest_client import RestClient, TlsIdentity
 from webhook.cluster.service_account import from_service_account
 from webhook.cluster.watch import WatchLimits, lines_until_silent
@@ -377,7 +376,8 @@ class ApiServer:
                 response: aiohttp.ClientResponse = wrapper.response
                 milliseconds = round((time.monotonic() - began) * 1000)
                 log.debug("%s %s %d in %d ms", method, url, response.status, milliseconds)
-                self.clock_behind = _clock_behind(response.headers.get("Date"))
+                now = datetime.now(UTC)
+                self.clock_behind = max((server_time(response.headers) or now) - now, timedelta(0))
                 # kubectl also asks its plugin after a 401, but fails this request.
                 if response.status != 401 or is_repeated or not await credentials.renew(credential):
                     return response
@@ -413,12 +413,3 @@ def _retry_after(response: aiohttp.ClientResponse) -> float:
     if (response.status != 429 and response.status < 500) or not _SECONDS.fullmatch(text):
         return math.inf
     return max(int(text), _MIN_PAUSE_SECONDS)
-
-
-def _clock_behind(date: str | None) -> timedelta:
-    """Return how far the clock is behind the `Date` of a response. 0 if there is no valid date."""
-    try:
-        behind = parsedate_to_datetime(date or "") - datetime.now(UTC)
-    except (TypeError, ValueError):
-        return timedelta(0)
-    return max(behind, timedelta(0))

@@ -89,8 +89,7 @@ class FairSlots:
                         await slots.acquire()
                         held.append(slots)
             except TimeoutError:
-                message = f"requests before it took more than {seconds:.2g} s"
-                raise NoSlotError(message) from None
+                raise NoSlotError(f"requests before it took more than {seconds:.2g} s") from None
             free_at = loop.time() + self._min_seconds
             yield
         finally:

@@ -33,7 +33,7 @@ class InstalledCrd:
 
     def __init__(self, server: ApiServer) -> None:
         self.observers: list[Callable[[], None]] = []
-        self._logged_note = ""
+        self._note = ""
         self._reflector = Reflector(
             server,
             _PATH,
@@ -54,22 +54,19 @@ class InstalledCrd:
 
     def check(self) -> Check:
         """Return a check that always passes, with a note if the CRD differs."""
-        note = self._note() or self._reflector.problem
+        note = self._note or self._reflector.problem
         return Check("crd", True, note, logged=bool(note))
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Watch the CRD while the block runs."""
         return supervise(self._reflector.run)
 
-    def _note(self) -> str:
-        return crd_note(self.difference) if self.difference is not None else ""
-
     def _on_change(self) -> None:
-        note = self._note()
-        if note and note != self._logged_note:
+        note = crd_note(self.difference) if self.difference is not None else ""
+        if note and note != self._note:
             log.warning("%s", note)
-        elif self._logged_note and not note:
+        elif self._note and not note:
             log.info("crd: ok again")
-        self._logged_note = note
+        self._note = note
         for observer in self.observers:
             observer()

@@ -17,8 +17,8 @@ from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.fair_slots import FairSlots, NoSlotError
 from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
-from webhook.cluster.raw_responses import named_object
-from webhook.cluster.reflector import METADATA_ONLY, Reflector
+from webhook.cluster.reader import read_metadata
+from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import API_VERSION, DNS_LABEL_NAME, KIND
@@ -191,22 +191,15 @@ class KubernetesSource:
         """
         try:
             async with self._fetch_slots.slot(client, seconds * FETCH_QUEUE_SHARE):
-                document = named_object(
-                    await self._server.request(
-                        "GET",
-                        f"/api/v1/namespaces/{name}",
-                        accept=METADATA_ONLY.format(list=""),
-                        timeout=_FETCH_TIMEOUT_SECONDS,
-                    )
-                )
+                path = f"/api/v1/namespaces/{name}"
+                document = await read_metadata(self._server, path, _FETCH_TIMEOUT_SECONDS)
         except NoSlotError as error:
             self._log_failed_fetch(name, client, f"too many look-ups: {error}")
             return NamespaceLookup.REFUSED
         except (ApiError, Unreachable) as error:
-            is_missing = isinstance(error, ApiError) and error.status == 404
-            failure = NamespaceLookup.MISSING if is_missing else NamespaceLookup.FAILED
             self._log_failed_fetch(name, client, str(error))
-            return failure
+            is_missing = isinstance(error, ApiError) and error.status == 404
+            return NamespaceLookup.MISSING if is_missing else NamespaceLookup.FAILED
         version = str(document["metadata"].get("resourceVersion"))
         if not self.namespaces.add(name, read_namespace(document), version):
             return NamespaceLookup.MISSING

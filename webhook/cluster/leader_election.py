@@ -81,7 +81,6 @@ class LeaderElector:
         self._last_object: Json = {}
         self._last_spec: Json = {}
         self._spec_changed_at = 0.0
-        self._kept_by = ""
 
     @property
     def is_leader(self) -> bool:
@@ -107,8 +106,7 @@ class LeaderElector:
         while True:
             was_leader = self.is_leader
             try:
-                await self._acquire_or_renew()
-                problem, self.joined = self._kept_by, True
+                problem, self.joined = await self._acquire_or_renew(), True
                 if self.problem and not problem:
                     log.info("leader election: %s: ok again", self._lease)
             except (ApiError, Unreachable) as error:
@@ -128,10 +126,10 @@ class LeaderElector:
             jitter = random.uniform(1.0, 1.2)  # noqa: S311
             await asyncio.sleep(self._timings.retry_period_seconds * jitter)
 
-    async def _acquire_or_renew(self) -> None:
+    async def _acquire_or_renew(self) -> str:
         """Write the Lease if this replica holds it, or if it is free or expired.
 
-        Raises ApiError and Unreachable.
+        Return who keeps it without a renewal, or an empty text. Raises ApiError and Unreachable.
         """
         if not (self.is_leader and self._last_object):
             self._last_object = await self._read_or_create()
@@ -143,13 +141,12 @@ class LeaderElector:
         is_holder = holder == self._identity
         duration = spec.get("leaseDurationSeconds") or self._timings.lease_duration_seconds
         unchanged = now - self._spec_changed_at
-        self._kept_by = ""
         if holder and not is_holder and unchanged < duration:
             self._renewed_at = None
             # A leader renews much earlier. This one is gone, or a person has written the Lease.
             if unchanged > self._timings.lease_duration_seconds:
-                self._kept_by = f"{holder} holds it for {duration:.0f} s, and does not renew it"
-            return
+                return f"{holder} holds it for {duration:.0f} s, and does not renew it"
+            return ""
         renew_time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         new_spec = {
             **spec,
@@ -166,6 +163,7 @@ class LeaderElector:
         # `now` was read before the request. Other replicas measure from when they read the renewed
         # Lease, which is later. Therefore they always wait longer than this replica writes.
         self._spec_changed_at = self._renewed_at = now
+        return ""
 
     async def _read_or_create(self) -> Json:
         """Return the Lease, and create it first if it is missing. Raises ApiError, Unreachable."""

@@ -7,7 +7,7 @@ the value `imageConfig.pullSecrets` is set. podsettle neither lists nor watches 
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ from webhook.core.pull_secrets import (
 # The time limit for one object. A review that waits for an image look-up has a shorter limit.
 _TIMEOUT_SECONDS = 5.0
 _DATA_KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CFG: ".dockercfg"}
+
+T = TypeVar("T")
 
 
 class _Secret(msgspec.Struct):
@@ -76,39 +78,37 @@ class ClusterPullSecrets:
 
     async def _names_of_account(self, namespace: str, name: str) -> tuple[str, ...]:
         """Return the names of a service account's pull secrets. Raises _ReadError."""
-        document = await self._get("serviceaccounts", namespace, name)
-        try:
-            account = msgspec.convert(document, _ServiceAccount)
-        except msgspec.ValidationError:
-            raise _ReadError("is malformed") from None
+        account = await self._get("serviceaccounts", namespace, name, _ServiceAccount)
         return tuple(reference.name for reference in account.image_pull_secrets or ())
 
     async def _read_secret(self, namespace: str, name: str) -> PullSecret:
         """Return a secret, which has a problem if it cannot be read or decoded."""
         try:
-            secret = msgspec.convert(await self._get("secrets", namespace, name), _Secret)
+            secret = await self._get("secrets", namespace, name, _Secret)
             key = _DATA_KEYS.get(secret.type)
             content = (secret.data or {}).get(key, "") if key else ""
             return PullSecret(name, secret.type if content else "", b64decode(content))
         except _ReadError as error:
             return PullSecret(name, problem=str(error))
-        except (msgspec.ValidationError, ValueError):
+        except ValueError:  # It is not base64.
             return PullSecret(name, problem="is malformed")
 
-    async def _get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+    async def _get(self, kind: str, namespace: str, name: str, as_type: type[T]) -> T:
         """Return one object. Raises _ReadError."""
         # The API server validates a pod after it calls the webhooks. So the name may contain any
         # characters, and it becomes part of a path.
         if not OBJECT_NAME.fullmatch(name) or not OBJECT_NAME.fullmatch(namespace):
             raise _ReadError("is not a valid name of an object")
         try:
-            return await self._server.request(
-                "GET", f"/api/v1/namespaces/{namespace}/{kind}/{name}", timeout=_TIMEOUT_SECONDS
-            )
+            path = f"/api/v1/namespaces/{namespace}/{kind}/{name}"
+            found = await self._server.request("GET", path, timeout=_TIMEOUT_SECONDS)
+            return msgspec.convert(found, as_type)
         except ApiError as error:
             texts = {403: "may not be read by podsettle", 404: "does not exist"}
             text = texts.get(error.status, f"cannot be read: HTTP status {error.status}")
             raise _ReadError(text) from None
+        except msgspec.ValidationError:
+            raise _ReadError("is malformed") from None
         except Unreachable:
             raise _ReadError("cannot be read: no answer from the API server") from None
 

@@ -68,10 +68,10 @@ class RawAnswer(NamedTuple):
     headers: CIMultiDictProxy[str]
     content: bytes
 
-    @property
-    def server_time(self) -> datetime | None:
-        """The time of the server by the header Date, or None if there is no valid one."""
-        try:
-            return parsedate_to_datetime(self.headers.get("Date", "")).astimezone(UTC)
-        except (ValueError, OverflowError):
-            return None
+
+def server_time(headers: CIMultiDictProxy[str]) -> datetime | None:
+    """Return the time of the server by the header Date, or None if there is no valid one."""
+    try:
+        return parsedate_to_datetime(headers.get("Date", "")).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.raw_responses import named_object
+from webhook.cluster.reflector import METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.core.constants import API_VERSION, GROUP
@@ -28,6 +29,12 @@ def path_of(right: Right) -> str:
     if right.subresource:
         parts.append(right.subresource)
     return "/".join(parts)
+
+
+async def read_metadata(server: ApiServer, path: str, timeout_seconds: float) -> Json:
+    """Return an object with nothing but its metadata. Raises ApiError and Unreachable."""
+    accept = METADATA_ONLY.format(list="")
+    return named_object(await server.request("GET", path, accept=accept, timeout=timeout_seconds))
 
 
 class ClusterReader:

@@ -8,9 +8,11 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config
 
 from webhook.cluster.errors import NoClusterError
-from webhook.cluster.own_pod import SERVICE_ACCOUNT, own_namespace
 from webhook.kubeconfig.access import Access
 from webhook.kubeconfig.credentials import CredentialsError, FileOrData, StoredCredentials
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet mounts the token, the namespace and the CA certificates."""
 
 
 def from_service_account() -> Access:
@@ -27,7 +29,7 @@ def from_service_account() -> Access:
             ca=FileOrData(Path(str(configuration.ssl_ca_cert))),
             # Unlike the token of the configuration, it stays in use if its file cannot be read.
             credentials=StoredCredentials("service account", token_file=SERVICE_ACCOUNT / "token"),
-            namespace=own_namespace(),
+            namespace=(SERVICE_ACCOUNT / "namespace").read_text().strip(),
         )
     except (ConfigException, OSError, ValueError, CredentialsError) as error:
         raise NoClusterError(f"no cluster found: {error}") from None

@@ -148,13 +148,10 @@ class StatusWriter:
                 conditions.append(webhook_scoped(policy_in_force, self._source.webhook_selectors))
         conditions.append(crd_current(self._crd.difference))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        previous_conditions = self._source.statuses.get(policy_object.name, {}).get(
-            "conditions", ()
-        )
+        previous = self._source.statuses.get(policy_object.name, {}).get("conditions", ())
+        generation = policy_object.generation
         return {
-            "observedGeneration": policy_object.generation,
+            "observedGeneration": generation,
             "matchedNamespaces": namespace_count,
-            "conditions": merge_conditions(
-                conditions, previous_conditions, policy_object.generation, now
-            ),
+            "conditions": merge_conditions(conditions, previous, generation, now),
         }

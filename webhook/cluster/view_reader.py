@@ -19,8 +19,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError
 from webhook.cluster.policy_object import policy_problems, read_policy
-from webhook.cluster.raw_responses import named_object
-from webhook.cluster.reader import path_of
+from webhook.cluster.reader import path_of, read_metadata
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import Unread
@@ -189,17 +188,13 @@ class _Reading:
         namespaces = {}
         for name in filter(OBJECT_NAME.fullmatch, self._namespaces):
             try:
-                document = await self._server.request(
-                    "GET",
-                    f"/api/v1/namespaces/{name}",
-                    accept=METADATA_ONLY.format(list=""),
-                    timeout=self._timeout_seconds,
-                )
+                path = f"/api/v1/namespaces/{name}"
+                document = await read_metadata(self._server, path, self._timeout_seconds)
             except ApiError as error:
                 if error.status == 403:
                     return None
                 if error.status != 404:
                     raise
             else:
-                namespaces[name] = read_namespace(named_object(document))
+                namespaces[name] = read_namespace(document)
         return namespaces

@@ -186,13 +186,11 @@ class WebhookConfiguration:
 
     def _log_merged_selectors(self, selectors: WebhookSelectors) -> None:
         """Log once that the API server sends more pods than the policies select."""
-        if selectors.merged_because and selectors.merged_because != self._logged_merge:
-            log.warning(
-                "%s: %s: the API server also sends pods that no policy covers",
-                self.title,
-                selectors.merged_because,
-            )
-        self._logged_merge = selectors.merged_because
+        reason = selectors.merged_because
+        if reason and reason != self._logged_merge:
+            effect = "the API server also sends pods that no policy covers"
+            log.warning("%s: %s: %s", self.title, reason, effect)
+        self._logged_merge = reason
 
 
 class _ConflictBackoff:

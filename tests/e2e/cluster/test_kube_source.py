@@ -269,6 +269,7 @@ async def test_connection_to_the_own_cluster_uses_no_proxy(
 ) -> None:
     """HTTPS_PROXY is for registries, and NO_PROXY need not name the API server."""
     (tmp_path / "token").write_text(own_cluster.token)
+    (tmp_path / "namespace").write_text("default")
     (tmp_path / "ca.crt").write_bytes(own_cluster.ca_file.read_bytes())
     host, port = own_cluster.url.removeprefix("https://").split(":")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
@@ -281,7 +282,6 @@ async def test_connection_to_the_own_cluster_uses_no_proxy(
             str(tmp_path / "token"), str(tmp_path / "ca.crt")
         ).load_and_set,
     )
-    monkeypatch.setattr(service_account, "own_namespace", lambda: "default")
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pydantic import ValidationError
 
 from webhook.cluster.errors import Unreachable, status_message
+from webhook.cluster.raw_responses import server_time
 from webhook.cluster.readiness import Readiness
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
@@ -95,7 +96,7 @@ async def check_readiness(installed: Installed) -> AsyncIterator[Finding]:
     if expiries and "certificate" not in {check for check, _, _ in found}:
         until = min(expiries)
         # The clocks of the API servers decide, not the clock of this machine.
-        now = (await installed.server.fetch("GET", "/version")).server_time
+        now = server_time((await installed.server.fetch("GET", "/version")).headers)
         if now is None:
             raise Unreachable("the API server does not say its time (header Date)")
         is_soon = until - now < _SOON and not installed.installation.is_self_managed
