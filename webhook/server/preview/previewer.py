@@ -22,8 +22,6 @@ from fastapi import HTTPException
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.images import NO_IMAGES, ImageQuery, ImageResolver, KnownImages, Unavailable
 from webhook.core.labels import Labels
-from webhook.core.pod import DECODE_ERRORS
-from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE, PodDecider, PodDecision
@@ -90,7 +88,7 @@ class Previewer:
             raise above_limit(422, problem, "deadline") from None
         except asyncio.LimitOverrunError:
             raise above_limit(413, f"the answer is longer than {mib} MiB") from None
-        except (OSError, EOFError, ValueError, *DECODE_ERRORS) as error:
+        except (OSError, EOFError, ValueError, RecursionError) as error:
             # The worker has ended, or has sent what it must not send.
             code = None if self._worker is None else self._worker.returncode
             if code == OUT_OF_MEMORY_EXIT_CODE:
@@ -121,7 +119,7 @@ class Previewer:
         known, seconds = NO_IMAGES, self.limits.image_seconds
         missing = [query async for each in decide(known) for query in each.decision.missing_images]
         if missing and self.images is not None:
-            known = await look_up_images(self.images, missing, view.policies, seconds)
+            known = await look_up_images(self.images, missing, view, seconds)
         return [
             msgspec.Raw(msgspec.json.encode((decided.class_fields, decided.render())))
             async for decided in decide(known)
@@ -156,7 +154,7 @@ class Previewer:
 
 
 async def look_up_images(
-    images: ImageResolver, missing: list[ImageQuery], in_force: PolicySet, seconds: float
+    images: ImageResolver, missing: list[ImageQuery], view: Snapshot, seconds: float
 ) -> KnownImages:
     """Return a result for each query within `seconds`.
 
@@ -165,7 +163,7 @@ async def look_up_images(
     A client can name any namespace, and could read images with the pull secrets of that namespace,
     and use up its share of the look-ups. So look-ups have none, and all previews have one share.
     """
-    rules = {document.spec.image_config.rules for document in in_force.documents}
+    rules = {document.spec.image_config.rules for document in view.policies.documents}
     plain = {query: ImageQuery(query.image, query.rules, query.architectures) for query in missing}
     allowed = [query for query in plain.values() if query.rules in rules]
     # Hundreds of concurrent tasks would block the event loop.

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -83,25 +84,19 @@ class _Text:
         return {"pods": pods, "passedOver": self.passed_over, "unreadable": self.unreadable}
 
 
-def _preview() -> None:
-    """Make one preview. The input ends early if the server has ended or refuses the preview."""
+def _answers() -> Iterator[object]:
+    """Yield the answers. The input ends early if the server has ended or refuses the preview."""
     if not (line := sys.stdin.buffer.readline()):
         return
     try:
         text = _Text(*msgspec.json.decode(line, type=tuple[bytes, str | None]))
     except (DocumentError, ValueError) as error:
-        _send(Found(refused=str(error)[:_MAX_DETAIL_CHARACTERS]))
+        yield Found(refused=str(error)[:_MAX_DETAIL_CHARACTERS])
         return
     pods = [(each.namespace, Raw(msgspec.json.encode(each.created_pod))) for each in text.pods]
-    _send(Found(pods, list(map(Raw, text.policies.values()))))
+    yield Found(pods, list(map(Raw, text.policies.values())))
     if line := sys.stdin.buffer.readline():
-        _send(text.render(msgspec.json.decode(line)))
-
-
-def _send(message: object) -> None:
-    target = sys.stdout.buffer  # noqa: TID251 (a pipe of the server)
-    target.write(msgspec.json.encode(message) + b"\n")
-    target.flush()
+        yield text.render(msgspec.json.decode(line))
 
 
 def main() -> None:
@@ -115,8 +110,11 @@ def main() -> None:
             resource.setrlimit(kind, (limit, limit))
     signal.signal(signal.SIGPROF, lambda _signal, _frame: time.sleep(_PAUSE_SECONDS))
     signal.setitimer(signal.ITIMER_PROF, _WORK_SECONDS, _WORK_SECONDS)
+    target = sys.stdout.buffer  # noqa: TID251 (a pipe of the server)
     try:
-        _preview()
+        for answer in _answers():
+            target.write(msgspec.json.encode(answer) + b"\n")
+            target.flush()
     except MemoryError:
         os._exit(OUT_OF_MEMORY_EXIT_CODE)
     os._exit(0)  # The end of the interpreter takes milliseconds.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.support.factories import policy
+from tests.support.factories import policy, view
 from tests.support.image_factories import image_policy
 from webhook.core.images import ImageConfig, ImageQuery, KnownImages, LookupRules
-from webhook.core.policy.coverage import PolicySet
 from webhook.server.preview.previewer import MAX_IMAGES, look_up_images
 
-IN_FORCE = PolicySet([policy(**image_policy("registry.example"))])
-RULES = IN_FORCE.documents[0].spec.image_config.rules
+IN_FORCE = view(policy(**image_policy("registry.example")))
+RULES = IN_FORCE.policies.documents[0].spec.image_config.rules
 assert RULES is not None
 CONFIG = ImageConfig(("/app",), ())
 
