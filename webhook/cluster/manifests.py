@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -107,7 +107,8 @@ def read_manifests(
     problems: list[ManifestProblem] = []
     unreadable: list[ManifestProblem] = []
     objects: dict[str, StoredObjects] = {}
-    for file in _files(paths):
+    files = (each for path in paths for each in ([path] if path == STDIN else files_of([path])))
+    for file in dict.fromkeys(files):
         title = _title(file)
         try:
             with _open(file, stdin) as stream:
@@ -128,14 +129,6 @@ def read_manifests(
         objects,
         any(path.is_dir() and any(each.is_dir() for each in path.iterdir()) for path in paths),
     )
-
-
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files at some paths, each once. Raises ManifestsError."""
-    files: dict[Path, None] = {}
-    for path in paths:
-        files |= dict.fromkeys([path] if path == STDIN else files_of([path]))
-    yield from files
 
 
 def _title(path: Path) -> str:

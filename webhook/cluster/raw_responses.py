@@ -73,5 +73,5 @@ def server_time(headers: CIMultiDictProxy[str]) -> datetime | None:
     """Return the time of the server by the header Date, or None if there is no valid one."""
     try:
         return parsedate_to_datetime(headers.get("Date", "")).astimezone(UTC)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         return None
