@@ -15,12 +15,13 @@ import click
 from rich.console import Console
 
 from bench import creation, rows
-from bench.commits import checked_out, compile_modules
+from bench.commands import BenchError
+from bench.commits import compile_modules, install
 from bench.environment import describe_environment
-from bench.errors import BenchError
 from bench.results import OTHER, PODSETTLE, Values, as_json, compare, table
 from bench.rows import SHORT, Effort, Run
 from bench.servers import THIS_CODE, non_loopback_address
+from tests.support.checkout import checked_out
 from tools.build import BuildError
 
 # The rows, and by what they are measured. Rows of one function share the servers of a round.
@@ -79,7 +80,11 @@ def _measure(names: Sequence[str], effort: Effort, commit: str | None) -> Values
         certs = directory / "certs"
         codes = {PODSETTLE: THIS_CODE}
         if commit:
-            codes[OTHER] = stack.enter_context(checked_out(commit))
+            try:
+                tree = stack.enter_context(checked_out(commit))
+            except ValueError as error:
+                raise BenchError(str(error)) from None
+            codes[OTHER] = install(tree)
         compile_modules(THIS_CODE)
         command: list[str | Path] = [*THIS_CODE.command, "certs", "--certs-dir", certs]
         command += ["--name", non_loopback_address()] if "creation" in names else []

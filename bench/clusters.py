@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,38 +10,28 @@ from pathlib import Path
 
 import yaml
 
-from bench.errors import BenchError
 from bench.reviews import EXAMPLES, Json
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
+from tests.support.policy_objects import POLICIES, install_crd
 
-_POLICIES_PATH = "/apis/podsettle.dev/v1alpha1/settlepolicies"
-_CRDS = EXAMPLES.parent / "charts/podsettle/crds"
 # Threads that create objects on the API server.
 _WRITER_THREADS = 4
-
-
-def settle_policy(name: str, spec: Json) -> Json:
-    """Return a SettlePolicy."""
-    head = {"apiVersion": "podsettle.dev/v1alpha1", "kind": "SettlePolicy"}
-    return {**head, "metadata": {"name": name}, "spec": spec}
 
 
 def policies(count: int) -> Iterator[Json]:
     """Yield `count` policies. Only the first one matches the measured pods.
 
     One half of the other policies selects other namespaces by label. The other half selects every
-    namespace, and other pods by label.
+    namespace, and other pods by label. All have the remedy `postInitSleep`.
     """
-    remedies: Json = {"remedies": {"postInitSleep": {}}}
     task_run = {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]}
-    everywhere: Json = {"namespaceSelector": {}}
-    first = {"priority": 100, "podSelector": task_run, **everywhere, **remedies}
-    yield settle_policy("tekton-on-crio", first)
+    yield policy_document("tekton-on-crio", priority=100, podSelector=task_run)
     for number in range(1, count):
         team = {"matchLabels": {"team": f"team-{number:05}"}}
         app = {"matchLabels": {"app.kubernetes.io/name": f"app-{number:05}"}}
-        selects = {"namespaceSelector": team} if number % 2 else {**everywhere, "podSelector": app}
-        yield settle_policy(f"other-{number:05}", {**selects, **remedies})
+        selects = {"namespaceSelector": team} if number % 2 else {"podSelector": app}
+        yield policy_document(f"other-{number:05}", **selects)
 
 
 def namespaces(count: int) -> Iterator[Json]:
@@ -73,14 +61,6 @@ def write_manifests(directory: Path, documents: Iterator[Json] | list[Json]) -> 
     return directory
 
 
-def copy_examples(directory: Path, examples: Path) -> Path:
-    """Copy the examples to a new directory, and return it. They contain every remedy."""
-    directory.mkdir(parents=True)
-    for name in ("policies.yaml", "cluster.yaml"):
-        shutil.copy(examples / name, directory)
-    return directory
-
-
 @contextmanager
 def api_server(policy_count: int, namespace_count: int) -> Iterator[Path]:
     """Run an API server with so many policies and namespaces. Yield its kubeconfig.
@@ -88,19 +68,12 @@ def api_server(policy_count: int, namespace_count: int) -> Iterator[Path]:
     It has a node that needs the remedy of the policies.
     """
     with KubeCluster.start() as cluster:
-        for path in _CRDS.iterdir():
-            crd = yaml.safe_load(path.read_text(encoding="utf-8"))
-            cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-        deadline = time.monotonic() + 30
-        while cluster.request("GET", _POLICIES_PATH).status != 200:
-            if time.monotonic() > deadline:
-                raise BenchError("the API server does not serve the CRD")
-            time.sleep(0.1)
+        install_crd(cluster)
         node = {"metadata": {"name": "worker-1", "labels": {"kubernetes.io/os": "linux"}}}
         cluster.create("/api/v1/nodes", node)
         status = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
         cluster.request("PATCH", "/api/v1/nodes/worker-1/status", status)
-        bodies = [(_POLICIES_PATH, policy) for policy in policies(policy_count)]
+        bodies = [(POLICIES, policy) for policy in policies(policy_count)]
         bodies += [("/api/v1/namespaces", each) for each in namespaces(namespace_count)]
         with ThreadPoolExecutor(_WRITER_THREADS) as pool:
             list(pool.map(lambda path_and_body: cluster.create(*path_and_body), bodies))

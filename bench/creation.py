@@ -8,7 +8,6 @@ applies. So all webhooks and policies stay registered, and nothing is reconfigur
 
 from __future__ import annotations
 
-import base64
 import copy
 import json
 import random
@@ -20,14 +19,16 @@ from ssl import create_default_context
 from urllib.parse import urlsplit
 
 from bench import results
-from bench.clusters import settle_policy, write_manifests
-from bench.errors import BenchError
+from bench.clusters import write_manifests
+from bench.commands import BenchError
 from bench.intervals import percentile
 from bench.results import ECHO, NATIVE, Values
 from bench.reviews import Json, encode, tekton
 from bench.rows import Run, without_uid
-from bench.servers import Server, non_loopback_address, serve_echo, serve_podsettle
+from bench.servers import non_loopback_address, serve_echo, serve_podsettle
+from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
+from tests.support.registered_webhook import registered
 from webhook.core.export.native_policies import export
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
@@ -65,9 +66,11 @@ def measure(run: Run, _names: Sequence[str]) -> Values:
         (response,) = servers[results.PODSETTLE].answer([encode(review)])
         answer.write_bytes(without_uid(response))
         servers[ECHO] = stack.enter_context(serve_echo(run.certs, answer, None, address))
-        webhooks = [_webhook(namespaces[name], server) for name, server in servers.items()]
-        body = {"metadata": {"name": "bench"}, "webhooks": webhooks}
-        cluster.create(f"{_API}/mutatingwebhookconfigurations", body)
+        for name, each in servers.items():
+            webhook = registered(cluster, namespaces[name], each.url, each.ca.read_bytes())
+            selected = {"kubernetes.io/metadata.name": namespaces[name]}
+            webhook.body["webhooks"][0]["namespaceSelector"] = {"matchLabels": selected}
+            stack.enter_context(webhook)
         found = export(Snapshot(policies=PolicySet([parse_policy(_policy([namespaces[NATIVE]]))])))
         for document in found.policies[0].documents:
             kind = "policies" if "mutations" in document["spec"] else "policybindings"
@@ -79,30 +82,13 @@ def measure(run: Run, _names: Sequence[str]) -> Values:
 def _policy(namespaces: Sequence[str]) -> Json:
     """Return a policy for these namespaces, of a remedy that CEL can express."""
     names = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
-    spec = {
-        "namespaceSelector": {"matchExpressions": [names]},
-        "podSelector": {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]},
-        "remedies": {"skipSELinuxRelabel": {"pods": "All", "when": "Always"}},
-    }
-    return settle_policy("skip-relabel", spec)
-
-
-def _webhook(namespace: str, server: Server) -> Json:
-    """Return the webhook of the chart, for one namespace, with a URL instead of a Service."""
-    bundle = base64.b64encode(server.ca.read_bytes()).decode()
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-    return {
-        "name": f"{namespace}.podsettle.dev",
-        "clientConfig": {"url": server.url, "caBundle": bundle},
-        "rules": [{**rule, "operations": ["CREATE"]}],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "reinvocationPolicy": "IfNeeded",
-        # With the chart's Ignore, the benchmark would not notice a failed call.
-        "failurePolicy": "Fail",
-        "timeoutSeconds": 10,
-    }
+    task_run = {"key": "tekton.dev/taskRun", "operator": "Exists"}
+    return policy_document(
+        "skip-relabel",
+        namespaceSelector={"matchExpressions": [names]},
+        podSelector={"matchExpressions": [task_run]},
+        remedies={"skipSELinuxRelabel": {"pods": "All", "when": "Always"}},
+    )
 
 
 def _await_same_pods(cluster: KubeCluster, namespaces: Sequence[str]) -> None:

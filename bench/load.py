@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.errors import BenchError
+from bench.commands import BenchError, run
 from bench.servers import Server
 
 # Eight connections keep one core busy. The API server keeps up to 25 idle connections.
@@ -33,7 +31,7 @@ def run_wrk(server: Server, files: Sequence[Path], seconds: float, core: int) ->
     command += ["--duration", f"{max(1, round(seconds))}s", "--timeout", "10s"]
     command += ["--script", str(_SCRIPT), f"{server.url}?timeout=10s", "--", *map(str, files)]
     before = server.cpu_seconds()
-    output = _run(command, core)
+    output = run(*command, core=core)
     cpu_seconds = server.cpu_seconds() - before
     line = re.search(r"^RESULT (.+)$", output, re.MULTILINE)
     result = json.loads(line[1]) if line else {"errors": 1}
@@ -61,19 +59,6 @@ def run_open_loop(
         "connections": CONNECTIONS,
         "seconds": seconds,
     }
-    output = _run([sys.executable, "-m", "bench.open_loop", json.dumps(plan)], core)
+    output = run(sys.executable, "-m", "bench.open_loop", json.dumps(plan), core=core)
     figures: dict[str, Any] = json.loads(output)
     return figures
-
-
-def _run(command: Sequence[str], core: int) -> str:
-    ran = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    if ran.returncode:
-        raise BenchError(f"{command[0]}: {ran.stdout}{ran.stderr[-2000:]}")
-    return ran.stdout

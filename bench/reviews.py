@@ -10,6 +10,7 @@ import base64
 import json
 import random
 import re
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -116,20 +117,9 @@ def previewed_texts() -> list[bytes]:
 
 def _variant(text: str, generator: random.Random) -> str:
     """Return a review in which names, uids and scripts are replaced by random ones."""
-    # A name or uid that occurs several times is replaced by the same text each time.
-    replacements: dict[str, str] = {}
-
-    def replace_by(make: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
-        def replacement(match: re.Match[str]) -> str:
-            if match[0] not in replacements:
-                replacements[match[0]] = make(match[0])
-            return replacements[match[0]]
-
-        return replacement
 
     def uid(_old: str) -> str:
-        digits = f"{generator.getrandbits(128):032x}"
-        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        return str(uuid.UUID(int=generator.getrandbits(128)))
 
     def suffix(old: str) -> str:
         return "".join(generator.choices(_LETTERS, k=len(old)))
@@ -139,6 +129,12 @@ def _variant(text: str, generator: random.Random) -> str:
         rest = "".join(generator.choices("abcdefghij $/\n", k=size - 10))
         return base64.b64encode(f"#!/bin/sh\n{rest}".encode()).decode()
 
-    text = _UID.sub(replace_by(uid), text)
-    text = _SUFFIX.sub(replace_by(suffix), text)
-    return _SCRIPT.sub(replace_by(script), text)
+    for pattern, make in ((_UID, uid), (_SUFFIX, suffix), (_SCRIPT, script)):
+        text = _replace_each(pattern, make, text)
+    return text
+
+
+def _replace_each(pattern: re.Pattern[str], make: Callable[[str], str], text: str) -> str:
+    """Replace what a pattern finds, and what occurs several times by the same text each time."""
+    replacements = {old: make(old) for old in dict.fromkeys(pattern.findall(text))}
+    return pattern.sub(lambda match: replacements[match[0]], text)

@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.client import HTTPException
 from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import httpx
+
 from bench import clusters, results, reviews
+from bench.commands import BenchError
 from bench.echo import NO_UID
-from bench.errors import BenchError
 from bench.load import run_open_loop, run_wrk
 from bench.results import AGNHOST, ECHO, OTHER, PODSETTLE, Values
 from bench.servers import THIS_CODE, Code, Server, serve_agnhost, serve_echo, serve_podsettle
@@ -183,8 +184,7 @@ def measure_servers(run: Run, names: Sequence[str]) -> Values:
     """Measure podsettle beside the echo and agnhost, on the examples, which have every remedy."""
     # An older commit does not know the remedies of newer examples.
     examples = run.codes.get(OTHER, THIS_CODE).tree / "examples"
-    manifests = clusters.copy_examples(run.directory / "examples", examples)
-    contenders = run.podsettles(manifests=manifests)
+    contenders = run.podsettles(manifests=examples)
     answer = run.directory / "answer.json"
     for name, serve in contenders.items():
         run.log_progress(f"answers of {name}")
@@ -278,7 +278,7 @@ def _requested_previews(run: Run, server: Server, texts: Sequence[bytes]) -> Ite
         for text in cycle(texts):
             try:
                 answered.append(server.preview(text))
-            except (OSError, HTTPException):
+            except httpx.TransportError:
                 answered.append(0)
             if finished.is_set() or not answered[-1]:
                 return

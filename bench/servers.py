@@ -5,7 +5,6 @@ All of them serve the same certificate over TLS, on the same core.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -16,12 +15,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from http.client import HTTPException, HTTPSConnection
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.errors import BenchError
+import httpx
+
+from bench.commands import BenchError
+from tests.support.process import free_port
 from tools import build
 
 # The timeout of a server's start and of each request. A busy machine may need many seconds.
@@ -73,26 +75,19 @@ class Server:
         Raises BenchError for an answer that is not that to the review, or denies the pod.
         """
         responses = []
-        client = _connect(self.url, self.ca)
-        for review in reviews:
-            client.request("POST", urlsplit(self.url).path, review, _JSON)
-            answer = client.getresponse()
-            body = answer.read()
-            response = json.loads(body)["response"] if answer.status == 200 else {}
-            if not response.get("allowed") or response["uid"].encode() not in review:
-                raise BenchError(f"{self.url} answers {answer.status}: {body[:500]!r}")
-            responses.append(response)
-        client.close()
+        with _client(self.ca) as client:
+            for review in reviews:
+                answer = client.post(self.url, content=review, headers=_JSON)
+                response = answer.json()["response"] if answer.status_code == 200 else {}
+                if not response.get("allowed") or response["uid"].encode() not in review:
+                    raise BenchError(f"{self.url} answers {answer}: {answer.text[:500]}")
+                responses.append(response)
         return responses
 
     def preview(self, text: bytes) -> int:
         """Request a preview on a new connection, and return the status of the answer."""
-        client = _connect(self.preview_url, self.ca)
-        client.request("POST", "/preview", text)
-        answer = client.getresponse()
-        answer.read()
-        client.close()
-        return answer.status
+        with _client(self.ca) as client:
+            return client.post(self.preview_url, content=text).status_code
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of the process and its descendants, in user and kernel mode."""
@@ -129,27 +124,17 @@ def serve_podsettle(
     host: str = "127.0.0.1",
 ) -> Iterator[Server]:
     """Run podsettle with default settings while the block runs, on manifests or an API server."""
-    port, web_port = _free_ports(2)
-    command: list[str | Path | int] = [
-        *code.command,
-        "serve",
-        "--certs-dir",
-        certs,
-        "--host",
-        host,
-        "--port",
-        port,
-    ]
+    port = web_port = free_port()
+    options: dict[str, Path | str | int] = {"--certs-dir": certs, "--host": host, "--port": port}
     if code.has_web_port:
-        command += ["--web-port", web_port]
+        options["--web-port"] = web_port = free_port()
     if manifests:
-        command += ["--manifests", manifests]
+        options["--manifests"] = manifests
+    command = [*code.command, "serve", *chain(*options.items())]
     environment = {"KUBECONFIG": str(kubeconfig), **code.environment}
     url = f"https://{host}:{port}"
     with _serving(command, f"{url}/mutate", f"{url}/readyz", certs, core, environment) as server:
-        yield replace(
-            server, preview_url=f"https://{host}:{web_port}" if code.has_web_port else url
-        )
+        yield replace(server, preview_url=f"https://{host}:{web_port}/preview")
 
 
 @contextmanager
@@ -157,17 +142,9 @@ def serve_echo(
     certs: Path, answer: Path, core: int | None, host: str = "127.0.0.1"
 ) -> Iterator[Server]:
     """Run the echo while the block runs. It sends the answer of a file to every request."""
-    (port,) = _free_ports(1)
+    port = free_port()
     url = f"https://{host}:{port}/mutate"
-    command: list[str | Path | int] = [
-        sys.executable,
-        "-m",
-        "bench.echo",
-        certs,
-        host,
-        port,
-        answer,
-    ]
+    command = (sys.executable, "-m", "bench.echo", certs, host, port, answer)
     with _serving(command, url, url, certs, core, {}) as server:
         yield server
 
@@ -175,7 +152,7 @@ def serve_echo(
 @contextmanager
 def serve_agnhost(certs: Path, core: int) -> Iterator[Server]:
     """Run agnhost with one thread for Go code while the block runs."""
-    (port,) = _free_ports(1)
+    port = free_port()
     command: list[str | Path | int] = [build.tool("agnhost"), "webhook", "--port", port]
     command += ["--tls-cert-file", certs / "tls.crt", "--tls-private-key-file", certs / "tls.key"]
     url = f"https://127.0.0.1:{port}"
@@ -208,10 +185,11 @@ def _serving(
             preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
         )
     try:
-        while not _is_ready(ready, ca):
-            if process.poll() is not None or time.perf_counter() - start > _TIMEOUT_SECONDS:
-                raise BenchError(f"a server does not start:\n{log.read_text()[-2000:]}")
-            time.sleep(0.005)
+        with _client(ca) as client:
+            while not _is_ready(client, ready):
+                if process.poll() is not None or time.perf_counter() - start > _TIMEOUT_SECONDS:
+                    raise BenchError(f"a server does not start:\n{log.read_text()[-2000:]}")
+                time.sleep(0.005)
         yield Server(url, ca, process.pid, time.perf_counter() - start)
     finally:
         process.terminate()
@@ -222,32 +200,17 @@ def _serving(
             process.wait()
 
 
-def _is_ready(url: str, ca: Path) -> bool:
-    client = _connect(url, ca)
+def _is_ready(client: httpx.Client, url: str) -> bool:
     try:
-        client.request("GET", urlsplit(url).path)
-        return client.getresponse().status == 200
-    except (OSError, HTTPException):
+        return client.get(url).status_code == 200
+    except httpx.TransportError:
         return False
-    finally:
-        client.close()
 
 
-def _connect(url: str, ca: Path) -> HTTPSConnection:
-    parts = urlsplit(url)
+def _client(ca: Path) -> httpx.Client:
+    """Return a client that asks no proxy."""
     context = ssl.create_default_context(cafile=ca)
-    return HTTPSConnection(
-        parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS, context=context
-    )
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that were free a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    return httpx.Client(verify=context, timeout=_TIMEOUT_SECONDS, trust_env=False)
 
 
 def non_loopback_address() -> str:
