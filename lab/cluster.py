@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.report import Json, LabError, announce
+from lab.report import Json, LabError
 from tests.support.factories import policy_document
 from tests.support.node.crio import Crio
 from tests.support.node.node import RealNode
@@ -19,6 +20,7 @@ from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
+from tools.build import announce
 from tools.crio import find_crio
 from webhook import __version__
 from webhook.core.constants import ANNOTATION_APPLIED
@@ -45,6 +47,11 @@ def policy(name: str, remedies: Json) -> Json:
     return policy_document(
         name, remedies=remedies, podSelector={"matchLabels": {POLICY_LABEL: name}}
     )
+
+
+def policy_name(kind: str) -> str:
+    """Return the name of the policy for a kind of pods, whose title in a table is `kind`."""
+    return "-".join(re.findall(r"\w+", kind.lower()))
 
 
 def make_pod(

@@ -11,7 +11,7 @@ from statistics import fmean
 
 import click
 
-from lab.cluster import built_crio, make_pod, policy, running_podsettle, start_times
+from lab.cluster import built_crio, make_pod, policy, policy_name, running_podsettle, start_times
 from lab.report import Json, Outcome, Row, Table, added, experiment, values
 from tests.support.node.node import RealNode
 from tools.crio import AFFECTED
@@ -38,7 +38,9 @@ def price(pods: int) -> Outcome:
     """Time the starts of pods by each delivery of postInitSleep."""
     runtime = built_crio(AFFECTED)
     table = Table("The time from a pod's creation until its main container runs")
-    policies = [policy(_slug(kind), {"postInitSleep": each}) for kind, each in _REMEDIES.items()]
+    policies = [
+        policy(policy_name(kind), {"postInitSleep": each}) for kind, each in _REMEDIES.items()
+    ]
     with RealNode.start(runtime) as node, running_podsettle(node, policies):
         kinds = {
             f"{kind} {count}": _pod(kind, count, node.images.busybox)
@@ -64,9 +66,5 @@ def _pod(kind: str, count: int, image: str) -> Json:
         "price",
         [{"name": "main", "image": image, "command": ["sleep", "600"]}],
         [{"name": f"work-{number}", **quick} for number in range(count)],
-        policy=_slug(kind) if kind in _REMEDIES else "",
+        policy=policy_name(kind) if kind in _REMEDIES else "",
     )
-
-
-def _slug(kind: str) -> str:
-    return kind.lower().replace(", ", "-").replace(" ", "")

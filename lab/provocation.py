@@ -21,7 +21,7 @@ from webhook.linger.build import TARGETS, compile_c, host_arch
 from webhook.linger.zig import BuildError
 
 SOURCE = Path(__file__).parent / "src"
-RUNTIME_ROOT = Path("/run/runc")
+_RUNTIME_ROOT = "/run/runc"
 DELAY_MS = 400
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-Os")
 # The oldest release of the GNU C library that Kubernetes' nodes have.
@@ -117,7 +117,7 @@ def _build(
     return made
 
 
-def crio_drop_in(provoked: Sequence[Provoked], runtime_root: Path, conmon: Path) -> str:
+def crio_drop_in(provoked: Sequence[Provoked], conmon: Path) -> str:
     """Return the configuration of CRI-O: a handler for each provocation."""
     lines = []
     for each in provoked:
@@ -128,7 +128,7 @@ def crio_drop_in(provoked: Sequence[Provoked], runtime_root: Path, conmon: Path)
             f"[crio.runtime.runtimes.{class_name(each.provocation)}]",
             f"runtime_path = {json.dumps(str(each.runtime))}",
             'runtime_type = "oci"',
-            f"runtime_root = {json.dumps(str(runtime_root))}",
+            f"runtime_root = {json.dumps(_RUNTIME_ROOT)}",
             f"monitor_path = {json.dumps(str(conmon))}",
             'monitor_cgroup = "pod"',
             f"monitor_env = {json.dumps(environment)}",
@@ -173,28 +173,19 @@ def runtime_class(provocation: Provocation) -> dict[str, Any]:
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--runtime", default="runc", show_default=True, help="The OCI runtime.")
 @click.option("--conmon", default="conmon", show_default=True, help="CRI-O's monitor.")
-@click.option(
-    "--containerd",
-    "major",
-    type=click.IntRange(1, 2),
-    help="For containerd of this major release, not for CRI-O.",
-)
-def main(out: Path, runtime: str, conmon: str, major: int | None) -> None:
-    """Compile the provocations into OUT, and print the configuration that uses them.
+def main(out: Path, runtime: str, conmon: str) -> None:
+    """Compile the provocations into OUT, and print the configuration of CRI-O that uses them.
 
     For a node of your own. The RuntimeClasses `race-f` and `race-s` choose between them.
     """
-    found = {name: shutil.which(name) for name in (runtime, *(() if major else (conmon,)))}
-    for name, path in found.items():
+    paths = []
+    for name in (runtime, conmon):
+        path = shutil.which(name)
         if path is None:
             raise click.ClickException(f"{name} is not found: give its path")
-    program, monitor, home = Path(str(found[runtime])), found.get(conmon), out.absolute()
+        paths.append(Path(path))
     try:
-        if major:
-            click.echo(containerd_drop_in(build_for_containerd(program, home), major))
-        else:
-            provoked = build_for_crio(program, home)
-            click.echo(crio_drop_in(provoked, RUNTIME_ROOT, Path(str(monitor))))
+        click.echo(crio_drop_in(build_for_crio(paths[0], out.absolute()), paths[1]))
     except BuildError as error:
         raise click.ClickException(str(error)) from None
 

@@ -35,7 +35,6 @@ from lab.report import (
     LabError,
     Outcome,
     Table,
-    announce,
     experiment,
     rate,
     upper_bound,
@@ -45,7 +44,7 @@ from tests.support.node.containerd import Containerd
 from tests.support.node.crio import Crio
 from tests.support.node.node import RealNode
 from tests.support.node.pods import commands, pod_path, states, wrapper_of
-from tools.build import CONTAINERD
+from tools.build import CONTAINERD, announce
 from tools.crio import AFFECTED, BUILD, FIXED
 from webhook.core.constants import HELPER, OWN_CONTAINERS
 
@@ -59,8 +58,11 @@ _WORK = "work-"
 # One sandbox serves many containers, so that most of the time goes into containers. An unwrapped
 # pod fails with its first lost exit code, so that further init containers do not start.
 _INIT_CONTAINERS, _UNWRAPPED_INIT_CONTAINERS, _REGULAR_CONTAINERS = 20, 10, 5
+_PODS_AT_ONCE = 15
 # A pod of 20 init containers takes half a minute on an idle node.
 _STUCK_SECONDS = 300.0
+# At most, for each runtime.
+_RUN_SECONDS = 1800.0
 # 0 of 1,000 containers have an upper bound of 0.2991 %. Regular containers are fewer, because five
 # of them take a pod of their own.
 _LIMITS = {INIT: (0.003, 1_000), REGULAR: (0.05, 100)}
@@ -218,20 +220,19 @@ class Driver:
 
     node: RealNode
     wanted: Mapping[Condition, int]
-    at_once: int
     counts: Counts = field(default_factory=lambda: defaultdict(Counter))
     created: dict[str, tuple[Condition, float]] = field(default_factory=dict)
     """The pods that were created and have not ended, with the time of their creation."""
 
-    def run(self, seconds: float) -> bool:
+    def run(self) -> bool:
         """Create pods until the counts are complete. Return False if the time is over before."""
         start = time.monotonic()
-        while not self.is_complete and time.monotonic() - start < seconds:
+        while not self.is_complete and time.monotonic() - start < _RUN_SECONDS:
             self._collect()
             if (seconds_so_far := int(time.monotonic() - start)) % 20 == 0:
                 ended = sum(each[ENDED] for each in self.counts.values())
                 announce(f"{seconds_so_far} s: {ended} containers have ended")
-            while len(self.created) < self.at_once and (condition := self.next_condition()):
+            while len(self.created) < _PODS_AT_ONCE and (condition := self.next_condition()):
                 pod = self.node.create_pod(race_pod(condition, self.node.images.busybox))
                 check_delivery(pod, condition)
                 self.created[pod["metadata"]["name"]] = (condition, time.monotonic())
@@ -329,7 +330,7 @@ class Result(NamedTuple):
     is_complete: bool
 
 
-def unproven(results: Sequence[Result], *, is_wrapped: bool) -> list[str]:
+def unproven(results: Sequence[Result]) -> list[str]:
     """Return what a full run has to show and does not. The first runtime has the defect.
 
     Pods that did not end as they should may hide a failed container.
@@ -344,18 +345,17 @@ def unproven(results: Sequence[Result], *, is_wrapped: bool) -> list[str]:
             missing.append(f"{title}: {failed} of {total:,}, {count[ABNORMAL]} abnormal pods")
 
     (_, affected, *_), *others = results
-    wrapped = [count for each, count in affected.items() if each.is_wrapped]
-    if is_wrapped:
-        for kind, (limit, floor) in _LIMITS.items():
-            for delivery in DELIVERIES:
-                count = affected.get(Condition(_S, delivery, DEFAULT_MS, kind), Counter())
-                judge(f"{delivery} ({kind})", [count], floor, limit)
-        # Containers with short lifetimes are expected to lose their exit codes.
-        kept = [
-            Counter({name: each[name] for name in (ENDED, OTHER, OURS, ABNORMAL)})
-            for each in wrapped
-        ]
-        judge("wrapped, other codes", kept, 1, 0)
+    for kind, (limit, floor) in _LIMITS.items():
+        for delivery in DELIVERIES:
+            count = affected.get(Condition(_S, delivery, DEFAULT_MS, kind), Counter())
+            judge(f"{delivery} ({kind})", [count], floor, limit)
+    # Containers with short lifetimes are expected to lose their exit codes.
+    kept = [
+        Counter({name: count[name] for name in (ENDED, OTHER, OURS, ABNORMAL)})
+        for each, count in affected.items()
+        if each.is_wrapped
+    ]
+    judge("wrapped, other codes", kept, 1, 0)
     for control in (CONTROL, CONTROL.main):
         count = affected.get(control, Counter())
         if count[ABNORMAL] or count[ENDED] < _MIN_CONTROLS or 2 * count[LOST] <= count[ENDED]:
@@ -404,47 +404,36 @@ def tables(results: Sequence[Result]) -> list[Table]:
 @click.option(
     *("--containerd", "lines"),
     multiple=True,
-    type=click.Choice([*CONTAINERD, "none"]),
+    type=click.Choice(list(CONTAINERD)),
     default=("2.4",),
     help="A release line of containerd.",
 )
-@click.option("--without-podsettle", is_flag=True, help="Leave out the wrapped containers.")
 @click.option("--share", default=1.0, help="Of a full run's containers. They are judged from 1 on.")
-@click.option("--in-flight", type=click.IntRange(1, 100), default=15, help="Pods at once.")
-@click.option("--minutes", type=click.FloatRange(0.0), default=30.0, help="For a runtime, at most.")
 @experiment
-def race(
-    revisions: tuple[str, ...],
-    lines: tuple[str, ...],
-    without_podsettle: bool,
-    share: float,
-    in_flight: int,
-    minutes: float,
-) -> Outcome:
+def race(revisions: tuple[str, ...], lines: tuple[str, ...], share: float) -> Outcome:
     """Provoke CRI-O's lost exit codes, and count them."""
     # `runc version 1.1.5`.
     facts = {
         name: subprocess.getoutput(f"{name} --version").split()[2] for name in ("runc", "conmon")
     }
+    facts["pods at the same time"] = str(_PODS_AT_ONCE)
     facts["cgroups"] = "v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1"
-    subjects = [(name, True) for name in revisions]
-    subjects += [(line, False) for line in lines if line != "none"]
+    subjects = [*((name, True) for name in revisions), *((line, False) for line in lines)]
     results: list[Result] = []
     for name, is_crio in subjects:
         wanted = {
             condition: max(10, round(count * share)) if share != 1 else count
             for condition, count in (WANTED_OF_OTHERS if results else WANTED).items()
-            if not (without_podsettle and condition.is_wrapped)
         }
         announce(f"{name}: starting a node")
         with provoked_node(name, is_crio=is_crio) as (node, provoked):
-            results.append(_run_on(node, provoked, Driver(node, wanted, in_flight), minutes * 60))
+            results.append(_run_on(node, provoked, Driver(node, wanted)))
         if is_crio:
             facts[f"commit of CRI-O {name}"] = BUILD.commits.get(name, name)
     missing = [f"{each.runtime}: the time was over" for each in results if not each.is_complete]
     # A part of the containers is too few for the bounds.
     if share >= 1:
-        missing += unproven(results, is_wrapped=not without_podsettle)
+        missing += unproven(results)
     return Outcome(tables(results), facts, missing)
 
 
@@ -459,7 +448,7 @@ def provoked_node(name: str, *, is_crio: bool) -> Iterator[tuple[RealNode, list[
     with tempfile.TemporaryDirectory(prefix="podsettle-race-") as scratch:
         if is_crio:
             provoked = provocation.build_for_crio(runc, Path(scratch))
-            text = provocation.crio_drop_in(provoked, provocation.RUNTIME_ROOT, conmon)
+            text = provocation.crio_drop_in(provoked, conmon)
             runtime = built_crio(name)
             runtime.add_drop_in("90-race.conf", text)
         else:
@@ -473,14 +462,14 @@ def provoked_node(name: str, *, is_crio: bool) -> Iterator[tuple[RealNode, list[
             yield node, provoked
 
 
-def _run_on(node: RealNode, provoked: Sequence[Provoked], driver: Driver, seconds: float) -> Result:
+def _run_on(node: RealNode, provoked: Sequence[Provoked], driver: Driver) -> Result:
     wrapped = {each.policy: each for each in driver.wanted if each.is_wrapped}
     with ExitStack() as stack:
         node.namespace(NAMESPACE)
         if wrapped:
             policies = map(race_policy, wrapped.values())
             stack.enter_context(running_podsettle(node, policies))
-        is_complete = driver.run(seconds)
+        is_complete = driver.run()
     runtime = f"{node.runtime.name}://{node.runtime.version}"
     calls = {}
     for each in provoked:

@@ -181,8 +181,3 @@ def _environment(options: Mapping[str, object]) -> dict[str, str]:
         **{name: known[name] for name in _FACTS},
         "options": " ".join(given) or "none",
     }
-
-
-def announce(line: str) -> None:
-    """Say on stderr how far the experiment is."""
-    click.echo(line, err=True)

@@ -27,7 +27,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
@@ -42,6 +41,8 @@ OPENSHIFT_LEVEL = "openshift.io/sa.scc.mcs"
 LEVEL = "s0:c123,c456"
 NO_VOLUME, RELABELLED, SKIPPED = "no volume", "volume", "volume, annotated"
 NO_PROOF = "These figures show only that the script runs. They show nothing about the remedy."
+# For each pod.
+_TIMEOUT_SECONDS = 3600.0
 # A context of SELinux, and not a profile of AppArmor, whose file has the same name.
 _CONTEXT = re.compile(r"[a-z0-9_]+:[a-z0-9_]+:[a-z0-9_]+:s\d\S*")
 _FILL = (
@@ -64,16 +65,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add = parser.add_argument
     add("--namespace", default="default", help="an existing namespace")
     add("--claim", default="", help="an existing claim; default: a new one")
-    add("--storage-class", default="", help="of the new claim")
     add("--node", default="", help="the node to measure; default: any")
     add("--image", default="docker.io/library/busybox", help="an image with sh")
     classes = 'RuntimeClass of the annotated pods; "" with --mode workload'
     add("--runtime-class", default="selinux-fix-runtime-class", help=classes)
     add("--files", type=int, default=100_000, help="files in the volume")
     add("--rounds", type=int, default=5, help="pods of each kind")
-    add("--timeout-seconds", type=float, default=3600.0, help="limit for each pod")
-    add("--out", type=Path, default=Path("selinux-relabel.json"), help="file for the results")
-    parser.set_defaults(level="")
     options = parser.parse_args(arguments)
     if min(options.files, options.rounds) < 1:
         parser.error("--files and --rounds: the number must be 1 or more")
@@ -81,7 +78,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def main() -> int:
-    """Measure, print the table and write the results."""
+    """Measure, and print the table."""
     options = parse_arguments()
     try:
         results = measure(options)
@@ -89,8 +86,6 @@ def main() -> int:
         print(f"selinux_relabel: {error}", file=sys.stderr)
         return 2
     print(as_text(results))
-    options.out.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"written: {options.out}")
     return 0 if results["selinux"] else 1
 
 
@@ -144,8 +139,8 @@ def kubectl(*arguments: str, stdin: str | None = None) -> str:
 def measure(options: argparse.Namespace) -> Json:
     """Start the pods, and return the results."""
     namespace = json.loads(kubectl("get", "namespace", options.namespace, "-o", "json"))
-    if OPENSHIFT_LEVEL not in namespace["metadata"].get("annotations", {}):
-        options.level = LEVEL
+    has_level = OPENSHIFT_LEVEL in namespace["metadata"].get("annotations", {})
+    options.level = "" if has_level else LEVEL
     seconds: dict[str, list[float]] = {kind: [] for kind in (NO_VOLUME, RELABELLED, SKIPPED)}
     contexts = set()
     with _claim(options) as claim:
@@ -174,8 +169,6 @@ def _claim(options: argparse.Namespace) -> Iterator[str]:
         yield options.claim
         return
     spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    if options.storage_class:
-        spec["storageClassName"] = options.storage_class
     with _object(options, "PersistentVolumeClaim", {"spec": spec}) as name:
         yield name
 
@@ -199,7 +192,7 @@ def _run(
 ) -> tuple[str, str, str]:
     """Run a pod with two containers to its end. Return its node and both logs."""
     with _object(options, "Pod", _pod(options, script, claim, node, skips=skips)) as name:
-        deadline = time.monotonic() + options.timeout_seconds
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         phase = ""
         while phase != "Succeeded":
             query = ("get", "pod", name, "-o", "json")

@@ -19,10 +19,11 @@ from lab.cluster import (
     POLICY_LABEL,
     make_pod,
     policy,
+    policy_name,
     running_podsettle,
     start_times,
 )
-from lab.report import Json, Outcome, Row, Table, added, announce, experiment, rate, values
+from lab.report import Json, Outcome, Row, Table, added, experiment, rate, values
 from tests.support.node.containerd import Containerd
 from tests.support.node.late_start import (
     AGENT_ADDRESS,
@@ -36,6 +37,7 @@ from tests.support.node.late_start import (
 from tests.support.node.node import RealNode
 from tests.support.node.pods import pod_path
 from tests.support.waiting import await_that
+from tools.build import announce
 
 # Half of the Jobs have a gate. The programs of the others have to fail before the agent answers,
 # so no more Jobs start at the same time.
@@ -79,7 +81,7 @@ def start_gate(jobs: int, pods: int) -> Outcome:
     late_gates = {
         each.policy: {"startGate": {"waitFor": [each.target], "timeout": "60s"}} for each in LATE
     }
-    gates = {_slug(kind): remedies for kind, remedies in _GATES.items()}
+    gates = {policy_name(kind): remedies for kind, remedies in _GATES.items()}
     policies = [policy(name, remedies) for name, remedies in (late_gates | gates).items()]
     failures = Table("Jobs that failed")
     starts = Table("The time from a pod's creation until its main container runs")
@@ -110,10 +112,6 @@ def start_gate(jobs: int, pods: int) -> Outcome:
     return Outcome([failures, starts], facts)
 
 
-def _slug(kind: str) -> str:
-    return kind.lower().replace(" ", "-")
-
-
 def _pod(node: RealNode, kind: str) -> Json:
     main = {"name": "main", "image": node.images.busybox, "command": ["sleep", "600"]}
     empty = {"name": "empty", "image": node.images.linger, "command": ["/linger", "--version"]}
@@ -121,7 +119,7 @@ def _pod(node: RealNode, kind: str) -> Json:
         "gate",
         [main],
         [empty] if kind == EMPTY else [],
-        policy=_slug(kind) if kind in _GATES else "",
+        policy=policy_name(kind) if kind in _GATES else "",
     )
 
 
@@ -163,23 +161,24 @@ def _job(node: RealNode, script: str, policy: str) -> Json:
 
 def _await_jobs(node: RealNode) -> Counter[str]:
     """Wait for the end of all Jobs, and return how many have failed of each policy."""
-    failed: Counter[str] = Counter()
 
-    def have_ended() -> bool:
-        failed.clear()
-        jobs = node.cluster.request("GET", _JOBS).body["items"]
-        ends = [
-            {
-                each["type"]
-                for each in job["status"].get("conditions", ())
-                if each["status"] == "True"
-            }
-            for job in jobs
-        ]
-        for job, met in zip(jobs, ends, strict=True):
-            labels = job["spec"]["template"]["metadata"].get("labels", {})
-            failed[labels.get(POLICY_LABEL, "")] += "Failed" in met
-        return all(met & {"Complete", "Failed"} for met in ends)
+    def jobs() -> list[Json]:
+        found: list[Json] = node.cluster.request("GET", _JOBS).body["items"]
+        return found
 
-    await_that(have_ended, "the Jobs have ended", _TIMEOUT_SECONDS)
-    return failed
+    await_that(
+        lambda: all(_conditions(job) & {"Complete", "Failed"} for job in jobs()),
+        "the Jobs have ended",
+        _TIMEOUT_SECONDS,
+    )
+    labels = (
+        job["spec"]["template"]["metadata"].get("labels", {})
+        for job in jobs()
+        if "Failed" in _conditions(job)
+    )
+    return Counter(each.get(POLICY_LABEL, "") for each in labels)
+
+
+def _conditions(job: Json) -> set[str]:
+    conditions = job["status"].get("conditions", ())
+    return {each["type"] for each in conditions if each["status"] == "True"}

@@ -35,7 +35,7 @@ from lab.cluster import (
     policy,
     running_podsettle,
 )
-from lab.report import LabError, Outcome, Row, Table, announce, experiment, values
+from lab.report import LabError, Outcome, Row, Table, experiment, values
 from tests.support.node.containerd import Containerd
 from tests.support.node.node import RealNode
 from tests.support.node.node_paths import SECOND
@@ -45,6 +45,7 @@ from tests.support.node.slow_disk import WRITE_MEBIBYTES_PER_SECOND, SlowDisk, s
 from tests.support.node_config import printed
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
+from tools.build import announce
 from webhook.node_config.containerd import DROP_IN
 
 UNSETTLED, SETTLED = "unsettled", "settled"

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from lab.provocation import (
-    RUNTIME_ROOT,
     Provocation,
     build_for_crio,
     class_name,
@@ -62,7 +61,7 @@ def node(nodes: NodePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     provoked = build_for_crio(
         Path(runc), tmp_path_factory.mktemp("provocations"), start_delay_ms=START_DELAY_MS
     )
-    runtime.add_drop_in("90-race.conf", crio_drop_in(provoked, RUNTIME_ROOT, Path(conmon)))
+    runtime.add_drop_in("90-race.conf", crio_drop_in(provoked, Path(conmon)))
     with ExitStack() as stack:
         log = tmp_path_factory.mktemp("registry") / "registry.log"
         stack.enter_context(serve(tekton.registry, log, REGISTRY))

@@ -188,7 +188,7 @@ def test_only_the_exit_file_is_written_late(
 def test_drop_ins_name_a_handler_for_each_provocation() -> None:
     fails = Provoked(Provocation.STATE_FAILS, Path("/a/runtime"), Path("/a/calls"), None)
     late = Provoked(Provocation.LATE_EXIT, Path("/b/runtime"), Path("/b/calls"), Path("/b/late.so"))
-    crio = tomllib.loads(crio_drop_in([fails, late], Path("/run/runc"), Path("/usr/bin/conmon")))
+    crio = tomllib.loads(crio_drop_in([fails, late], Path("/usr/bin/conmon")))
     handlers = crio["crio"]["runtime"]["runtimes"]
     assert set(handlers) == {"race-f", "race-s"}
     assert "LD_PRELOAD=/b/late.so" in handlers["race-s"]["monitor_env"]

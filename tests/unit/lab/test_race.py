@@ -176,7 +176,7 @@ def test_another_delivery_than_that_of_the_condition_ends_the_run(
 
 def driver(**wanted: int) -> Driver:
     node: Any = None
-    return Driver(node, {BINARY: wanted["binary"], CONTROL: wanted["control"]}, 15)
+    return Driver(node, {BINARY: wanted["binary"], CONTROL: wanted["control"]})
 
 
 def test_the_condition_that_lags_behind_most_is_next() -> None:
@@ -236,7 +236,7 @@ def missing(
     affected: dict[Condition, Counter[str]], fixed: dict[Condition, Counter[str]]
 ) -> list[str]:
     results = [Result("cri-o://1.33.12", affected, {}, True), Result("fixed", fixed, {}, True)]
-    return [title.partition(":")[0] for title in unproven(results, is_wrapped=True)]
+    return [title.partition(":")[0] for title in unproven(results)]
 
 
 OTHER_CODES, NUMBERED, CONTROLS = "wrapped, other codes", "Binary (init)", "control (init)"
@@ -275,11 +275,9 @@ def test_a_failure_on_a_runtime_without_the_defect_is_missing(found: Counter[str
     assert missing(FULL, {CONTROL: count(99)}) == ["fixed"]
 
 
-def test_without_podsettle_only_controls_are_judged() -> None:
+def test_a_delivery_without_containers_is_missing() -> None:
     controls = {CONTROL: FULL[CONTROL], CONTROL.main: FULL[CONTROL.main]}
-    result = Result("cri-o://1.33.12", controls, {}, True)
-    assert unproven([result], is_wrapped=False) == []
-    assert len(unproven([result], is_wrapped=True)) == 2 * len(DELIVERIES) + 1
+    assert len(missing(controls, FIXED)) == 2 * len(DELIVERIES) + 1
 
 
 def test_tables_show_each_condition_and_the_calls_of_each_handler() -> None:
