@@ -177,11 +177,6 @@ def containerd(line: str) -> Path:
     return _built(CONTAINERD[line]) / "containerd"
 
 
-def is_built(wanted: ProgramSet) -> bool:
-    """Whether the programs are there."""
-    return _home(wanted).is_dir()
-
-
 def module_directory(wanted: ProgramSet, module: str) -> Path:
     """Return the source of a module that a set needs. Fetch it first if it is missing."""
     go = find_go(go_release(wanted.module))

@@ -29,10 +29,6 @@ DEFAULT = list(MODULES)[-1]
 """The release line without `KUBE_VERSION`, the newest."""
 
 
-class UnknownReleaseError(SystemExit):
-    """The environment names a release without a Go module. Uncaught, it ends the program."""
-
-
 def releases(module: Path) -> dict[str, str]:
     """Return the releases of Kubernetes and etcd in a Go module, such as `1.33.4`."""
     text = (module / "go.mod").read_text(encoding="utf-8")
@@ -49,10 +45,11 @@ def server_minor() -> int:
 
 
 def chosen() -> str:
-    """Return the release line that this process builds and starts."""
+    """Return the release line that this process builds and starts.
+
+    If the environment names a release without a Go module, this ends the program.
+    """
     line = os.environ.get(KUBE_VERSION) or DEFAULT
     if line not in MODULES:
-        raise UnknownReleaseError(
-            f"kube: {KUBE_VERSION}={line}: choose one of {', '.join(MODULES)}"
-        )
+        raise SystemExit(f"kube: {KUBE_VERSION}={line}: choose one of {', '.join(MODULES)}")
     return line
