@@ -53,7 +53,7 @@ def main(names: tuple[str, ...], commit: str | None, short: bool, results: Path 
     # SIGTERM raises SystemExit, so that the context managers stop the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # The load average must be read before the benchmark itself loads the machine.
-    environment = describe_environment()
+    environment = describe_environment("bench")
     try:
         values = _measure(names or tuple(_ROWS), SHORT if short else Effort(), commit)
     except (BenchError, BuildError) as error:

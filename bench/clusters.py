@@ -13,6 +13,7 @@ import yaml
 from bench.reviews import EXAMPLES, Json
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
+from tests.support.live_cluster import add_node
 from tests.support.policy_objects import POLICIES, install_crd
 
 # Threads that create objects on the API server.
@@ -69,10 +70,7 @@ def api_server(policy_count: int, namespace_count: int) -> Iterator[Path]:
     """
     with KubeCluster.start() as cluster:
         install_crd(cluster)
-        node = {"metadata": {"name": "worker-1", "labels": {"kubernetes.io/os": "linux"}}}
-        cluster.create("/api/v1/nodes", node)
-        status = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
-        cluster.request("PATCH", "/api/v1/nodes/worker-1/status", status)
+        add_node(cluster, "worker-1", "cri-o://1.33.12")
         bodies = [(POLICIES, policy) for policy in policies(policy_count)]
         bodies += [("/api/v1/namespaces", each) for each in namespaces(namespace_count)]
         with ThreadPoolExecutor(_WRITER_THREADS) as pool:

@@ -17,34 +17,28 @@ from tools.pythons import dockerfile_version
 _PACKAGES = ("fastapi", "h11", "msgspec", "uvicorn", "uvloop")
 
 
-def describe_environment() -> dict[str, str]:
-    """Return the facts that a reader needs to interpret the figures. They do not name the
-    machine."""
+def describe_environment(folder: str) -> dict[str, str]:
+    """Return the facts that a reader needs to interpret the figures of the programs in a folder.
+
+    They do not name the machine.
+    """
+    commit = _git("rev-parse", "--short=12", "HEAD") or "unknown"
+    has_changes = _git("status", "-s", "--", "webhook", folder)
     model = _find("/proc/cpuinfo", r"^model name\s*: (.+)$")
     kibibytes = int(_find("/proc/meminfo", r"^MemTotal:\s+(\d+)"))
-    release, image = platform.python_version(), dockerfile_version()
-    is_image = "the image's release"
-    if not release.startswith(f"{image}."):
-        is_image = f"NOT the image's release, which is {image}"
     system = _find("/etc/os-release", r'^PRETTY_NAME="?([^"\n]+)')
     return {
-        "commit": checked_out_commit("webhook", "bench"),
+        "commit": f"{commit}{' and uncommitted changes' if has_changes else ''}",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "processor": f"{model}, {len(os.sched_getaffinity(0))} cores",
         "memory": f"{kibibytes / 2**20:.0f} GiB",
         "system": f"{platform.system()} {platform.release().partition('-')[0]}, {system}",
         "load average before": f"{os.getloadavg()[0]:.2f}",
-        "Python": f"{release} ({is_image})",
+        "Python": f"{platform.python_version()} (the image has {dockerfile_version()})",
         **{package: version(package) for package in _PACKAGES},
         "TLS": " ".join(ssl.OPENSSL_VERSION.split()[:2]),
         "Kubernetes": releases(MODULES[chosen()])["kubernetes"],
     }
-
-
-def checked_out_commit(*paths: str) -> str:
-    """Return the commit of the checkout, and whether files in these paths differ from it."""
-    commit = _git("rev-parse", "--short=12", "HEAD") or "unknown"
-    return f"{commit}{' and uncommitted changes' if _git('status', '-s', '--', *paths) else ''}"
 
 
 def _git(*arguments: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import truediv
 from statistics import median
 from typing import Any, TypeAlias
@@ -198,12 +198,9 @@ def as_json(
         },
         "comparisons": [
             {
-                "figure": each.figure,
-                "of": each.of,
-                "beside": each.beside,
+                **asdict(each),
                 "median": median(each.values),
                 "interval": each.interval if len(each.values) > 5 else None,
-                "bound": each.target.bound if each.target else None,
                 "result": each.result(environment["processor"]),
             }
             for each in comparisons

@@ -12,14 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeAlias
-
-import httpx
 
 from bench import clusters, results, reviews
 from bench.commands import BenchError
@@ -276,22 +275,17 @@ def _requested_previews(run: Run, server: Server, texts: Sequence[bytes]) -> Ite
         os.sched_setaffinity(0, {run.load_core})
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         for text in cycle(texts):
-            try:
-                answered.append(server.preview(text))
-            except httpx.TransportError:
-                answered.append(0)
-            if finished.is_set() or not answered[-1]:
+            answered.append(server.preview(text))
+            if finished.is_set():
                 return
 
-    thread = threading.Thread(target=request)
-    thread.start()
-    try:
-        yield answered
-    finally:
-        finished.set()
-        thread.join(60)
-    if thread.is_alive() or 0 in answered:
-        raise BenchError("a preview was not answered, or not within a minute")
+    with ThreadPoolExecutor(1) as threads:
+        requests = threads.submit(request)
+        try:
+            yield answered
+        finally:
+            finished.set()
+    requests.result()
 
 
 def _write_cluster(run: Run, name: str, policies: int, namespaces: int) -> Path:

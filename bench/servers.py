@@ -85,9 +85,15 @@ class Server:
         return responses
 
     def preview(self, text: bytes) -> int:
-        """Request a preview on a new connection, and return the status of the answer."""
+        """Request a preview on a new connection, and return the status of the answer.
+
+        Raises BenchError if there is no answer within a minute.
+        """
         with _client(self.ca) as client:
-            return client.post(self.preview_url, content=text).status_code
+            try:
+                return client.post(self.preview_url, content=text).status_code
+            except httpx.TransportError as error:
+                raise BenchError(f"a preview was not answered: {error!r}") from None
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of the process and its descendants, in user and kernel mode."""

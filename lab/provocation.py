@@ -55,66 +55,47 @@ class Provoked:
     """The library that is loaded into conmon."""
 
 
-def build_for_crio(runtime: Path, directory: Path, start_delay_ms: int = 0) -> list[Provoked]:
-    """Compile the provocations for CRI-O. `runtime` is the OCI runtime.
+def build(
+    runtime: Path, directory: Path, *, for_containerd: bool = False, start_delay_ms: int = 0
+) -> list[Provoked]:
+    """Compile the provocations for CRI-O or for containerd. `runtime` is the OCI runtime.
+
+    containerd's shim takes conmon's place. It is a static program, into which no library can be
+    loaded, so it is stopped for the same time instead.
 
     With `start_delay_ms`, the runtime's `start` returns that much later. CRI-O queries the state
     after it, so that containers which run a little longer lose their exit code as well.
     """
-    return [
-        _build(Provocation.STATE_FAILS, runtime, directory, start_delay_ms),
-        _build(Provocation.LATE_EXIT, runtime, directory, start_delay_ms, library=True),
-    ]
-
-
-def build_for_containerd(runtime: Path, directory: Path) -> list[Provoked]:
-    """Compile the provocations for containerd. `runtime` is the OCI runtime.
-
-    The shim takes conmon's place. It is a static program, into which no library can be loaded, so
-    it is stopped for the same time instead.
-    """
-    return [
-        _build(Provocation.STATE_FAILS, runtime, directory, 0),
-        _build(Provocation.LATE_EXIT, runtime, directory, DELAY_MS, stops_caller=True),
-    ]
-
-
-def _build(
-    provocation: Provocation,
-    runtime: Path,
-    directory: Path,
-    start_delay_ms: int,
-    *,
-    library: bool = False,
-    stops_caller: bool = False,
-) -> Provoked:
-    home = directory / provocation
-    made = Provoked(
-        provocation, home / "runtime", home / "calls", home / "late.so" if library else None
-    )
-    compile_c(
-        [SOURCE / "failing_state.c"],
-        made.runtime,
-        target=TARGETS[host_arch()],
-        flags=(
-            *_FLAGS,
-            "-static",
-            f"-DRUNTIME={json.dumps(str(runtime))}",
-            f"-DCALLS_FILE={json.dumps(str(made.calls))}",
-            f"-DSTART_DELAY_MILLISECONDS={start_delay_ms}",
-            f"-DSTOPS_CALLER={int(stops_caller)}",
-        ),
-        directory=SOURCE,
-    )
-    if made.library:
+    found = []
+    for provocation in (Provocation.STATE_FAILS, Provocation.LATE_EXIT):
+        home, is_late = directory / provocation, provocation is Provocation.LATE_EXIT
+        library = home / "late.so" if is_late and not for_containerd else None
+        stops_caller = is_late and for_containerd
+        made = Provoked(provocation, home / "runtime", home / "calls", library)
         compile_c(
-            [SOURCE / "late_exit_file.c"],
-            made.library,
-            target=f"{platform.machine()}-linux-gnu.{_GLIBC}",
-            flags=(*_FLAGS, "-shared", "-fPIC", f"-DDELAY_MILLISECONDS={DELAY_MS}"),
+            [SOURCE / "failing_state.c"],
+            made.runtime,
+            target=TARGETS[host_arch()],
+            flags=(
+                *_FLAGS,
+                "-static",
+                f"-DRUNTIME={json.dumps(str(runtime))}",
+                f"-DCALLS_FILE={json.dumps(str(made.calls))}",
+                f"-DSTART_DELAY_MILLISECONDS={DELAY_MS if stops_caller else start_delay_ms}",
+                f"-DSTOPS_CALLER={int(stops_caller)}",
+            ),
             directory=SOURCE,
         )
-    return made
+        if library:
+            compile_c(
+                [SOURCE / "late_exit_file.c"],
+                library,
+                target=f"{platform.machine()}-linux-gnu.{_GLIBC}",
+                flags=(*_FLAGS, "-shared", "-fPIC", f"-DDELAY_MILLISECONDS={DELAY_MS}"),
+                directory=SOURCE,
+            )
+        found.append(made)
+    return found
 
 
 def crio_drop_in(provoked: Sequence[Provoked], conmon: Path) -> str:
@@ -185,7 +166,7 @@ def main(out: Path, runtime: str, conmon: str) -> None:
             raise click.ClickException(f"{name} is not found: give its path")
         paths.append(Path(path))
     try:
-        click.echo(crio_drop_in(build_for_crio(paths[0], out.absolute()), paths[1]))
+        click.echo(crio_drop_in(build(paths[0], out.absolute()), paths[1]))
     except BuildError as error:
         raise click.ClickException(str(error)) from None
 

@@ -447,12 +447,12 @@ def provoked_node(name: str, *, is_crio: bool) -> Iterator[tuple[RealNode, list[
     runtime: Crio | Containerd
     with tempfile.TemporaryDirectory(prefix="podsettle-race-") as scratch:
         if is_crio:
-            provoked = provocation.build_for_crio(runc, Path(scratch))
+            provoked = provocation.build(runc, Path(scratch))
             text = provocation.crio_drop_in(provoked, conmon)
             runtime = built_crio(name)
             runtime.add_drop_in("90-race.conf", text)
         else:
-            provoked = provocation.build_for_containerd(runc, Path(scratch))
+            provoked = provocation.build(runc, Path(scratch), for_containerd=True)
             text = provocation.containerd_drop_in(provoked, int(name.partition(".")[0]))
             runtime = Containerd(name)
             runtime.add_drop_in("90-race.toml", text)

@@ -18,7 +18,7 @@ import rich.box
 import rich.table
 from rich.console import Console
 
-from bench.environment import checked_out_commit, describe_environment
+from bench.environment import describe_environment
 from tests.support.node.images import ImageBuildError
 from tests.support.node.write_limit import LimitError
 from tests.support.vm.machine import MachineError
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 # Wider than any table: what is printed can be pasted into a page.
 _WIDTH = 1_000
-_FACTS = ("date", "processor", "memory", "system", "load average before", "Kubernetes")
+_FACTS = ("commit", "date", "processor", "memory", "system", "load average before", "Kubernetes")
 
 
 class LabError(Exception):
@@ -173,11 +173,10 @@ def experiment(run: Callable[..., Outcome]) -> Callable[..., None]:
 
 def _environment(options: Mapping[str, object]) -> dict[str, str]:
     """Return the facts that a reader needs beside the figures. They do not name the machine."""
-    known = describe_environment()
+    known = describe_environment("lab")
     # A path may name the machine's user.
     given = (f"{name}={value}" for name, value in options.items() if not isinstance(value, Path))
     return {
-        "commit": checked_out_commit("webhook", "lab"),
         **{name: known[name] for name in _FACTS},
         "options": " ".join(given) or "none",
     }

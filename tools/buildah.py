@@ -9,11 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
-def _minimal_environment() -> dict[str, str]:
-    """Return variables without proxies, because a build passes the proxies on to its steps."""
-    return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-
-
 class BuildahError(AssertionError):
     """A command of buildah that failed; the message ends with its output."""
 
@@ -32,12 +27,14 @@ class Buildah:
         """Run a command of buildah, and return its output."""
         root = str(self.storage)
         store = ["--storage-driver", self.driver, "--root", root, "--runroot", f"{root}/run"]
+        # Without proxies: a build passes them on to its steps.
+        minimal = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(
             ["buildah", *store, command, *(str(argument) for argument in arguments)],
             capture_output=True,
             text=True,
             check=False,
-            env=_minimal_environment() if self.environment is None else self.environment,
+            env=minimal if self.environment is None else self.environment,
         )
         if done.returncode != 0:
             output = f"{done.stdout[-4000:]}{done.stderr[-4000:]}"

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from pathlib import Path
 
 from tests.support.paths import ROOT
-
-DOCKERFILE = ROOT / "Dockerfile"
+from tools.build import search
 
 
 def dockerfile_version() -> str:
     """Return the Python of the default base image, such as `3.13`."""
-    found = re.search(r"^ARG PYTHON=python:(\d+\.\d+)", DOCKERFILE.read_text(), re.MULTILINE)
-    assert found is not None
-    return found[1]
+    return search(ROOT / "Dockerfile", r"^ARG PYTHON=python:(\d+\.\d+)")
 
 
 def dockerfile_python() -> Path | None:

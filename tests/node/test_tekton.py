@@ -15,7 +15,7 @@ import pytest
 
 from lab.provocation import (
     Provocation,
-    build_for_crio,
+    build,
     class_name,
     crio_drop_in,
     runtime_class,
@@ -58,7 +58,7 @@ def node(nodes: NodePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert runc, "not installed: apt install runc"
     assert conmon, "not installed: apt install conmon"
     runtime = Crio(crio, registries=(ADDRESS, REGISTRY))
-    provoked = build_for_crio(
+    provoked = build(
         Path(runc), tmp_path_factory.mktemp("provocations"), start_delay_ms=START_DELAY_MS
     )
     runtime.add_drop_in("90-race.conf", crio_drop_in(provoked, Path(conmon)))

@@ -17,8 +17,7 @@ from lab.provocation import (
     DELAY_MS,
     Provocation,
     Provoked,
-    build_for_containerd,
-    build_for_crio,
+    build,
     containerd_drop_in,
     crio_drop_in,
     main,
@@ -49,7 +48,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def for_crio(directory: Path) -> list[Provoked]:
-    return build_for_crio(directory / "runc", directory / "cri-o")
+    return build(directory / "runc", directory / "cri-o")
 
 
 def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -113,7 +112,7 @@ def test_calls_are_logged_with_their_times(directory: Path, for_crio: list[Provo
 def test_the_caller_of_start_is_stopped_on_containerd_only(
     directory: Path, for_crio: list[Provoked]
 ) -> None:
-    shim = build_for_containerd(directory / "runc", directory / "containerd")[-1].runtime
+    shim = build(directory / "runc", directory / "containerd", for_containerd=True)[-1].runtime
     answer(directory, status="running")
     assert shortest_start(shim) >= DELAY_MS / 1000
     assert shortest_start(for_crio[-1].runtime) < DELAY_MS / 1000
@@ -121,7 +120,7 @@ def test_the_caller_of_start_is_stopped_on_containerd_only(
 
 def test_start_returns_late_on_demand(directory: Path) -> None:
     answer(directory, status="running")
-    late = build_for_crio(directory / "runc", directory / "late-start", start_delay_ms=DELAY_MS)
+    late = build(directory / "runc", directory / "late-start", start_delay_ms=DELAY_MS)
     assert all(shortest_start(each.runtime) >= DELAY_MS / 1000 for each in late)
 
 

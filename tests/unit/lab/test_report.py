@@ -67,8 +67,7 @@ def test_difference_is_that_of_pairs_with_its_confidence_interval() -> None:
 @pytest.fixture(autouse=True)
 def _no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unit tests start no process, such as git."""
-    monkeypatch.setattr("lab.report.checked_out_commit", lambda *_: "0123")
-    monkeypatch.setattr("lab.report.describe_environment", lambda: defaultdict(str))
+    monkeypatch.setattr("lab.report.describe_environment", lambda _: defaultdict(str))
 
 
 def run(outcome: Outcome | Exception, *arguments: str) -> tuple[int, str]:
