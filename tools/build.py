@@ -150,7 +150,7 @@ class Programs:
 def programs() -> Programs:
     """Return a cluster's programs. Build them first if they are missing."""
     if not os.environ.get(ASSETS):
-        home = _built(SETS["cluster"])
+        home = built(SETS["cluster"])
         return Programs(home / "kube-apiserver", home / "etcd", tool("kubectl"))
     assets = Path(os.environ[ASSETS])
     for name in ("kube-apiserver", "etcd"):
@@ -161,20 +161,15 @@ def programs() -> Programs:
     return Programs(assets / "kube-apiserver", assets / "etcd", kubectl)
 
 
-def built_for(line: str) -> Path:
-    """Return the directory with the API server and etcd of a release line, such as `1.33`."""
-    return _built(CLUSTERS[line])
-
-
 def tool(name: str) -> Path:
     """Return a program that only one set has, such as `helm` or `kubelet`. Build it if missing."""
     wanted = next(each for each in SETS.values() if name in each.programs)
-    return ready_made(name) or _built(wanted) / name
+    return ready_made(name) or built(wanted) / name
 
 
 def containerd(line: str) -> Path:
     """Return containerd of a release line, such as `2.4`. Build it first if it is missing."""
-    return _built(CONTAINERD[line]) / "containerd"
+    return built(CONTAINERD[line]) / "containerd"
 
 
 def module_directory(wanted: ProgramSet, module: str) -> Path:
@@ -228,7 +223,7 @@ def announce(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _built(wanted: ProgramSet) -> Path:
+def built(wanted: ProgramSet) -> Path:
     """Return the directory that holds the programs. Concurrent callers build once."""
     home = _home(wanted)
     if not home.is_dir():
@@ -250,9 +245,9 @@ def _build(wanted: ProgramSet, home: Path) -> None:
     start = time.monotonic()
     # In one call, because the programs share most packages.
     flags = [*_flags(wanted), "-ldflags", _ldflags(wanted), "-o", f"{unfinished}{os.sep}"]
-    built = _run(go, "build", *flags, *wanted.programs.values(), cwd=wanted.module)
-    if built.returncode != 0:
-        tail = "\n".join(built.stdout.splitlines()[-_TAIL_LINES:])
+    done = _run(go, "build", *flags, *wanted.programs.values(), cwd=wanted.module)
+    if done.returncode != 0:
+        tail = "\n".join(done.stdout.splitlines()[-_TAIL_LINES:])
         raise BuildError(
             f"{names}: the build failed:\n{tail}\nThe build fetches Go modules, so it needs a "
             "network the first time; GOPROXY names the module proxy"
@@ -327,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in options.what:
             given = name == "cluster" and os.environ.get(ASSETS)
             found = programs().etcd if given else ready_made(name)
-            print(found.parent if found else _built(SETS[name]))
+            print(found.parent if found else built(SETS[name]))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1

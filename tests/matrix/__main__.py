@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.junit import read_report
 from tests.support.paths import ROOT
-from tools.build import BuildError, built_for
+from tools.build import CLUSTERS, BuildError, built
 from tools.kube_versions import KUBE_VERSION, MODULES, releases
 
 OF_THIS_MACHINE = "tests/e2e/bench"
@@ -34,7 +34,7 @@ def main() -> int:
     for line in options.kube or list(MODULES):
         print(f"Kubernetes {line}:", flush=True)
         try:
-            built_for(line)
+            built(CLUSTERS[line])
         except BuildError as error:
             print(error, file=sys.stderr)
             return 1
