@@ -20,7 +20,7 @@ ARCHITECTURES: Mapping[str, Sequence[str]] = {
     "podsettle": ("amd64", "arm64"),
     "linger": ("amd64", "arm64", "s390x", "ppc64le"),
 }
-_LOCAL_BASE = "localhost/python"
+_LOCAL_BASE, _LISTS = "localhost/python", "localhost/release"
 _MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 
 
@@ -42,7 +42,7 @@ def build_images(source: Path, release: Release, scratch: Path) -> list[str]:
         digest, image = scratch / f"{name}.digest", f"{release.registry}/{name}"
         flags = ("--all", "--format", "oci", "--digestfile", str(digest))
         target = f"docker://{image}:{release.version}"
-        buildah("manifest", "push", *flags, *insecure, _list_name(name), target)
+        buildah("manifest", "push", *flags, *insecure, f"{_LISTS}/{name}", target)
         references.append(f"{image}@{digest.read_text().strip()}")
     return references
 
@@ -77,13 +77,9 @@ def _build(
         # buildah 1.28 gives this variable the platform of the image instead of the machine's.
         f"--build-arg=BUILDPLATFORM=linux/{_MACHINE}",
         *(f"--label=org.opencontainers.image.{key}={value}" for key, value in labels.items()),
-        *("--target", name, "--manifest", _list_name(name)),
+        *("--target", name, "--manifest", f"{_LISTS}/{name}"),
         source,
     )
-
-
-def _list_name(name: str) -> str:
-    return f"localhost/release/{name}"
 
 
 def write_helper_sbom(release: Release, out: Path) -> None:

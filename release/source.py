@@ -5,11 +5,10 @@ The repository names no owner, no registry and no address. A release writes them
 
 from __future__ import annotations
 
-import io
 import os
 import re
+import shutil
 import subprocess
-import tarfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,11 +69,9 @@ def write_source(checkout: Path, release: Release, target: Path) -> None:
 
     Raises ReleaseError if the version of the commit is another one.
     """
-    packed = subprocess.run(
-        ["git", "-C", str(checkout), "archive", "HEAD"], capture_output=True, check=True
-    )
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(target, filter="data")
+    packed = target.with_suffix(".tar")
+    release.run("git", "-C", checkout, "archive", f"--output={packed.absolute()}", "HEAD")
+    shutil.unpack_archive(packed, target, filter="data")
     project, chart = target / "pyproject.toml", target / CHART
     version = tomllib.loads(project.read_text("utf-8"))["project"]["version"]
     if version != release.version:
