@@ -56,16 +56,13 @@ def policy_rows(schema: Json, prefix: str = "") -> Iterator[str]:
     for name, field in schema.get("properties", {}).items():
         default = "required" if name in schema.get("required", ()) else "left out"
         if "default" in field and "properties" not in field:
-            default = _code(_as_text(field["default"]))
+            value = field["default"]
+            default = _code(value if isinstance(value, str) and value else json.dumps(value))
         yield _row(_code(f"{prefix}{name}"), _type_of(field), default, field["description"])
         if name == "podSelector":  # It has the keys of the selector before it.
             continue
         yield from policy_rows(field, f"{prefix}{name}.")
         yield from policy_rows(field.get("items", {}), f"{prefix}{name}[].")
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) and value else json.dumps(value)
 
 
 def _type_of(field: Json) -> str:
