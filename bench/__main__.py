@@ -62,7 +62,7 @@ def main(names: tuple[str, ...], commit: str | None, short: bool, results: Path 
     if commit:
         environment["commit"] += f" beside {commit}"
     console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(table(comparisons, environment["processor"]))
+    console.print(table(comparisons))
     console.print(", ".join(f"{name} {value}" for name, value in environment.items()))
     if short:
         console.print("A short run: the figures mean nothing.")

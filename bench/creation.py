@@ -29,6 +29,7 @@ from bench.servers import non_loopback_address, serve_echo, serve_podsettle
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.registered_webhook import registered
+from tests.support.waiting import await_that
 from webhook.core.export.native_policies import export
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
@@ -37,7 +38,6 @@ from webhook.core.policy.snapshot import Snapshot
 _NO_WEBHOOK = "no webhook"
 _API = "/apis/admissionregistration.k8s.io/v1"
 _POD: Json = tekton()["request"]["object"]
-_IN_FORCE_TIMEOUT_SECONDS = 30.0
 
 
 def measure(run: Run, _names: Sequence[str]) -> Values:
@@ -92,21 +92,18 @@ def _policy(namespaces: Sequence[str]) -> Json:
 
 
 def _await_same_pods(cluster: KubeCluster, namespaces: Sequence[str]) -> None:
-    """Wait until all setups are in force. Raises BenchError if they make different pods."""
-    deadline = time.monotonic() + _IN_FORCE_TIMEOUT_SECONDS
-    while True:
+    """Wait until all setups are in force, and make the same pod."""
+
+    def make_same_pods() -> bool:
         pods = []
         for namespace in namespaces:
             status, pod, _ = cluster.create_pod(_make_pod(namespace, "probe"), dry_run=True)
             for key in ("uid", "creationTimestamp", "namespace", "managedFields"):
                 pod.get("metadata", {}).pop(key, None)
             pods.append((status, pod))
-        if "podsettle.dev/applied" in str(pods[0]) and all(each == pods[0] for each in pods):
-            return
-        if time.monotonic() > deadline:
-            listed = "\n".join(map(str, zip(namespaces, pods, strict=True)))
-            raise BenchError(f"the setups are not in force, or make different pods:\n{listed}")
-        time.sleep(0.05)
+        return "podsettle.dev/applied" in str(pods[0]) and all(each == pods[0] for each in pods)
+
+    await_that(make_same_pods, "all setups make the same pod")
 
 
 def _make_pod(namespace: str, name: str) -> Json:

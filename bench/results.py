@@ -50,8 +50,6 @@ _NO_RATIO = (CORE_SHARE, DELAY, ABOVE_ECHO, PREVIEWS)
 _MORE_IS_BETTER = (_PER_CPU_SECOND, "/s", "")
 # A row is worse if the whole interval of its ratio to the other commit lies beyond these bounds.
 _MAX_WORSE, _MAX_MORE_MEMORY = 1.03, 1.014
-# The ratios to other servers depend on the processor. How a model's name begins.
-_EPYC, _XEON = "AMD EPYC", "Intel Xeon"
 
 
 def unit_of(figure: str) -> str:
@@ -70,8 +68,6 @@ class Target:
     of: str
     bound: float
     beside: str = ""
-    processors: tuple[str, ...] = ()
-    """The processors that the bound is for, if the ratio depends on the processor."""
 
     @property
     def at_least(self) -> bool:
@@ -80,9 +76,10 @@ class Target:
 
 
 TARGETS = (
-    Target(TEMPLATE, PODSETTLE, 4, AGNHOST, (_EPYC, _XEON)),
+    # Ratios to agnhost depend on the processor. These hold on AMD EPYC and Intel Xeon.
+    Target(TEMPLATE, PODSETTLE, 4, AGNHOST),
     Target(TEMPLATE, PODSETTLE, 0.4, ECHO),
-    Target(UNLIKE, PODSETTLE, 2.5, AGNHOST, (_EPYC, _XEON)),
+    Target(UNLIKE, PODSETTLE, 2.5, AGNHOST),
     Target(LARGE, PODSETTLE, 0.5, ECHO),
     Target(P99, PODSETTLE, 2, ECHO),
     Target(GROWTH, MANY_POLICIES, 0.9, ONE_POLICY),
@@ -125,16 +122,13 @@ class Comparison:
             return high < 1 / _MAX_WORSE
         return low > (_MAX_MORE_MEMORY if unit == "MiB" else _MAX_WORSE)
 
-    def result(self, processor: str) -> str:
-        """Return what the table says about the comparison on this processor."""
+    @property
+    def result(self) -> str:
+        """What the table says about the comparison."""
         if self.beside == OTHER:
             return "WORSE" if self.is_worse else "held"
         if self.target is None:
             return ""
-        # Intel's model names are like `Intel(R) Xeon(R) Gold 6430`.
-        name = processor.replace("(R)", "")
-        if self.target.processors and not name.startswith(self.target.processors):
-            return "another processor"
         at_least, bound = self.target.at_least, self.target.bound
         middle = median(self.values)
         return "met" if (middle >= bound if at_least else middle <= bound) else "MISSED"
@@ -157,7 +151,7 @@ def compare(values: Values) -> Iterator[Comparison]:
                     yield Comparison(figure, of, beside, ratios, target)
 
 
-def table(comparisons: list[Comparison], processor: str) -> Table:
+def table(comparisons: list[Comparison]) -> Table:
     """Return the table of a run for a terminal."""
     result = Table(box=None, header_style="bold")
     for head in ("figure", "of", "median", "95 % interval", "target", "result"):
@@ -175,7 +169,7 @@ def table(comparisons: list[Comparison], processor: str) -> Table:
             f"{format_number(median(each.values))}{unit}",
             f"{format_number(low)}–{format_number(high)}" if len(each.values) > 5 else "",
             target,
-            each.result(processor),
+            each.result,
         )
         before = each.figure
     return result
@@ -201,7 +195,7 @@ def as_json(
                 **asdict(each),
                 "median": median(each.values),
                 "interval": each.interval if len(each.values) > 5 else None,
-                "result": each.result(environment["processor"]),
+                "result": each.result,
             }
             for each in comparisons
         ],

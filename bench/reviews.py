@@ -12,6 +12,7 @@ import random
 import re
 import uuid
 from collections.abc import Callable
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -63,8 +64,8 @@ def with_init_containers(count: int) -> Json:
     spec = review["request"]["object"]["spec"]
     originals = spec["initContainers"]
     spec["initContainers"] = [
-        {**originals[n % len(originals)], "name": f"{originals[n % len(originals)]['name']}-{n}"}
-        for n in range(count)
+        {**original, "name": f"{original['name']}-{number}"}
+        for number, original in enumerate(islice(cycle(originals), count))
     ]
     return review
 

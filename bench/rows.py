@@ -285,7 +285,8 @@ def _requested_previews(run: Run, server: Server, texts: Sequence[bytes]) -> Ite
             yield answered
         finally:
             finished.set()
-    requests.result()
+    if error := requests.exception():
+        raise BenchError(f"a preview was not answered: {error!r}") from error
 
 
 def _write_cluster(run: Run, name: str, policies: int, namespaces: int) -> Path:

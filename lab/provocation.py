@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -150,23 +149,20 @@ def runtime_class(provocation: Provocation) -> dict[str, Any]:
     }
 
 
+_PROGRAM = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
+
+
 @click.command()
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--runtime", default="runc", show_default=True, help="The OCI runtime.")
-@click.option("--conmon", default="conmon", show_default=True, help="CRI-O's monitor.")
-def main(out: Path, runtime: str, conmon: str) -> None:
+@click.argument("out", type=click.Path(file_okay=False, resolve_path=True, path_type=Path))
+@click.option("--runtime", type=_PROGRAM, required=True, help="The OCI runtime.")
+@click.option("--conmon", type=_PROGRAM, required=True, help="CRI-O's monitor.")
+def main(out: Path, runtime: Path, conmon: Path) -> None:
     """Compile the provocations into OUT, and print the configuration of CRI-O that uses them.
 
     For a node of your own. The RuntimeClasses `race-f` and `race-s` choose between them.
     """
-    paths = []
-    for name in (runtime, conmon):
-        path = shutil.which(name)
-        if path is None:
-            raise click.ClickException(f"{name} is not found: give its path")
-        paths.append(Path(path))
     try:
-        click.echo(crio_drop_in(build(paths[0], out.absolute()), paths[1]))
+        click.echo(crio_drop_in(build(runtime, out), conmon))
     except BuildError as error:
         raise click.ClickException(str(error)) from None
 

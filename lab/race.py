@@ -224,8 +224,8 @@ class Driver:
     created: dict[str, tuple[Condition, float]] = field(default_factory=dict)
     """The pods that were created and have not ended, with the time of their creation."""
 
-    def run(self) -> bool:
-        """Create pods until the counts are complete. Return False if the time is over before."""
+    def run(self) -> None:
+        """Create pods until the counts are complete, or the time is over."""
         start = time.monotonic()
         while not self.is_complete and time.monotonic() - start < _RUN_SECONDS:
             self._collect()
@@ -237,11 +237,9 @@ class Driver:
                 check_delivery(pod, condition)
                 self.created[pod["metadata"]["name"]] = (condition, time.monotonic())
             time.sleep(1)
-        is_complete = self.is_complete
         # A pod that fails ends early. Without the pods that still run, the end of a run would count
         # too many failures.
         self._collect(last=True)
-        return is_complete
 
     @property
     def is_complete(self) -> bool:
@@ -469,7 +467,7 @@ def _run_on(node: RealNode, provoked: Sequence[Provoked], driver: Driver) -> Res
         if wrapped:
             policies = map(race_policy, wrapped.values())
             stack.enter_context(running_podsettle(node, policies))
-        is_complete = driver.run()
+        driver.run()
     runtime = f"{node.runtime.name}://{node.runtime.version}"
     calls = {}
     for each in provoked:
@@ -478,4 +476,4 @@ def _run_on(node: RealNode, provoked: Sequence[Provoked], driver: Driver) -> Res
         if not calls[each.provocation].starts_ms:
             raise LabError(f"{runtime}: no container was started by handler {each.provocation}")
     counts = {each: driver.counts[each] for each in (*driver.wanted, *driver.counts)}
-    return Result(runtime, counts, calls, is_complete)
+    return Result(runtime, counts, calls, driver.is_complete)

@@ -28,7 +28,6 @@ Json = dict[str, Any]
 
 # Wider than any table: what is printed can be pasted into a page.
 _WIDTH = 1_000
-_FACTS = ("commit", "date", "processor", "memory", "system", "load average before", "Kubernetes")
 
 
 class LabError(Exception):
@@ -173,10 +172,6 @@ def experiment(run: Callable[..., Outcome]) -> Callable[..., None]:
 
 def _environment(options: Mapping[str, object]) -> dict[str, str]:
     """Return the facts that a reader needs beside the figures. They do not name the machine."""
-    known = describe_environment("lab")
     # A path may name the machine's user.
     given = (f"{name}={value}" for name, value in options.items() if not isinstance(value, Path))
-    return {
-        **{name: known[name] for name in _FACTS},
-        "options": " ".join(given) or "none",
-    }
+    return {**describe_environment("lab"), "options": " ".join(given) or "none"}

@@ -8,7 +8,6 @@ of pods settled by podsettle.
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -436,7 +435,6 @@ def selinux(image: Path, short: bool) -> Outcome:
                     if outcome != expected:
                         unlike.append(f"CRI-O {version}, {configuration}, {pod}: {outcome}")
         facts = node.describe()
-    facts["load average after"] = f"{os.getloadavg()[0]:.2f}"
     rows = [_row(*pods, found) for pods, found in starts.items()]
     shown = Table("CreateContainer", rows), Table("Cases", list(cases.values()))
     return Outcome(shown, facts, [*unproven(starts), *unlike])

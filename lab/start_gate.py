@@ -99,14 +99,11 @@ def start_gate(jobs: int, pods: int) -> Outcome:
         with agent_after(0), serving():
             times = start_times(node, kinds, pods, _PODS_AT_ONCE)
         for kind, seconds in times.items():
-            row: Row = {
-                "pod": kind,
-                "main runs after": values(seconds, "s", fmean),
-                "added": "" if kind == NOTHING else added(seconds, times[NOTHING]),
-                "beside an empty init container": added(seconds, times[EMPTY])
-                if kind in _GATES
-                else "",
-            }
+            row: Row = {"pod": kind, "main runs after": values(seconds, "s", fmean)}
+            if kind != NOTHING:
+                row["added"] = added(seconds, times[NOTHING])
+            if kind in _GATES:
+                row["beside an empty init container"] = added(seconds, times[EMPTY])
             starts.rows.append(row)
     facts = {"pairs of Jobs at once": str(_PAIRS_AT_ONCE), "pods at once": str(_PODS_AT_ONCE)}
     return Outcome([failures, starts], facts)

@@ -201,5 +201,5 @@ def test_drop_ins_name_a_handler_for_each_provocation() -> None:
 
 def test_command_names_a_program_that_is_missing(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, [str(tmp_path), "--runtime", "no-such-runtime"])
-    assert done.exit_code == 1
-    assert "no-such-runtime is not found: give its path" in done.output
+    assert done.exit_code == 2
+    assert "'no-such-runtime' does not exist" in done.output
