@@ -59,6 +59,11 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
 
 
+def init_containers(after: Json) -> list[Json]:
+    containers: list[Json] = after["spec"].get("initContainers", [])
+    return containers
+
+
 def policy_document(name: str = "p", *, remedies: Json | None = None, **spec: Any) -> Json:
     """Return a SettlePolicy. Without a `namespaceSelector` in `spec`, every namespace matches.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.factories import Json, container, policy, view
+from tests.support.factories import Json, container, init_containers, policy, view
 from webhook.core.policy.snapshot import Snapshot
 
 QUICK = container("prepare", "/entrypoint", "init")
@@ -14,11 +14,6 @@ SETTLED = ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
 
 def make_view(*nodes: Json, beside: Json | None = None, **settings: Any) -> Snapshot:
     return view(policy(remedies={"kubeletGate": settings, **(beside or {})}), nodes=nodes)
-
-
-def init_containers(after: Json) -> list[Json]:
-    containers: list[Json] = after["spec"].get("initContainers", [])
-    return containers
 
 
 def init_container_names(after: Json) -> list[str]:

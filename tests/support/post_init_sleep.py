@@ -19,11 +19,6 @@ def make_view(*nodes: Json, server: Version | None = None, **settings: Any) -> S
     return view(policy(remedies={"postInitSleep": settings}), nodes=nodes, server=server)
 
 
-def init_containers(after: Json) -> list[Json]:
-    containers: list[Json] = after["spec"].get("initContainers", [])
-    return containers
-
-
 def container_names(containers: list[Json]) -> list[str]:
     return [each["name"] for each in containers]
 

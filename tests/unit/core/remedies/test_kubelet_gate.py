@@ -11,6 +11,7 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
+    init_containers,
     mutate_pod,
     node,
     patched,
@@ -26,7 +27,6 @@ from tests.support.kubelet_gate import (
     QUICK,
     SETTLED,
     init_container_names,
-    init_containers,
     make_view,
     sidecar,
 )

@@ -13,6 +13,7 @@ from tests.support.factories import (
     container,
     decide_pod,
     in_shell,
+    init_containers,
     mutate_pod,
     node,
     patched,
@@ -27,7 +28,6 @@ from tests.support.post_init_sleep import (
     QUICK,
     SHELL,
     container_names,
-    init_containers,
     make_view,
 )
 from webhook.core.admission.summary import summary_of

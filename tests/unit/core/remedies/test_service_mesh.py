@@ -18,6 +18,7 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
+    init_containers,
     mutate_pod,
     node,
     pod,
@@ -30,7 +31,6 @@ from tests.support.kubelet_gate import (
     HELPER,
     QUICK,
     init_container_names,
-    init_containers,
     make_view,
     sidecar,
 )

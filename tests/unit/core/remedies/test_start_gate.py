@@ -13,6 +13,7 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
+    init_containers,
     mutate_pod,
     node,
     patched,
@@ -26,7 +27,6 @@ from tests.support.kubelet_gate import (
     HOST_IP,
     QUICK,
     init_container_names,
-    init_containers,
     sidecar,
 )
 from tests.support.patches import changes
