@@ -17,13 +17,12 @@ def admit_both_ways(
     view: Snapshot,
     settings: OperatorSettings,
     images: KnownImages = NO_IMAGES,
-    cache: DecisionCache = SHARED_CACHE,
 ) -> Answer:
     """Return the answer without a cache, and check that the answers with the cache are equal.
 
     Raises UnreadableReviewError if both ways raise it.
     """
-    cached = Decider(settings, cache)
+    cached = Decider(settings, SHARED_CACHE)
     try:
         wanted = _admit(body, Decider(settings), view, images)
     except UnreadableReviewError:

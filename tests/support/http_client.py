@@ -13,7 +13,6 @@ from http.client import HTTPResponse
 from typing import Any, Self
 
 import trustme
-from starlette.types import ASGIApp
 
 from tests.support.waiting import TIMEOUT_SECONDS
 from webhook.server.app import create_app
@@ -103,15 +102,13 @@ class InProcess:
 
 @contextmanager
 def in_process(
-    components: Components,
-    context: ssl.SSLContext | None = None,
-    app: ASGIApp | None = None,
+    components: Components, context: ssl.SSLContext | None = None
 ) -> Iterator[InProcess]:
     """Serve while the block runs."""
     listeners = [listen("127.0.0.1", 0, "") for _ in range(2)]
     address, web_address = (listener.getsockname() for listener in listeners)
     server = InProcess(components, address, web_address, trustme.CA())
-    app = app or create_app(components)
+    app = create_app(components)
     if context is None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python has no default

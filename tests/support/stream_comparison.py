@@ -142,9 +142,9 @@ def _flaw(
     return ""
 
 
-def _short(value: object, length: int = 1500) -> str:
+def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= length else f"{text[: length // 2]} … {text[-length // 2 :]}"
+    return text if len(text) <= 1500 else f"{text[:750]} … {text[-750:]}"
 
 
 @asynccontextmanager

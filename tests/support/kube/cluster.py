@@ -219,12 +219,11 @@ class KubeCluster:
         *,
         dry_run: bool = False,
         headers: Mapping[str, str] | None = None,
-        token: str | None = None,
     ) -> Answer:
         """Create a pod in the namespace that it names, with the warnings that kubectl gets."""
         path = f"/api/v1/namespaces/{pod['metadata'].get('namespace', 'default')}/pods"
         query = "fieldValidation=Warn" + ("&dryRun=All" if dry_run else "")
-        return self.request("POST", f"{path}?{query}", pod, headers, token=token)
+        return self.request("POST", f"{path}?{query}", pod, headers)
 
     def namespace(
         self,

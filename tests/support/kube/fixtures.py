@@ -27,11 +27,11 @@ def load_pods(directory: Path = PODS) -> dict[str, Json]:
     }
 
 
-def prepare_for_fixture_pods(cluster: KubeCluster, directory: Path = PODS) -> None:
+def prepare_for_fixture_pods(cluster: KubeCluster) -> None:
     """Make the pods' namespaces, ServiceAccounts, RuntimeClasses and PriorityClasses."""
     accounts: dict[str, set[str]] = {}
     runtime_classes: dict[str, Json] = {}
-    for pod in load_pods(directory).values():
+    for pod in load_pods(PODS).values():
         spec = pod["spec"]
         account = spec.get("serviceAccountName", "default")
         accounts.setdefault(pod["metadata"]["namespace"], {"default"}).add(account)

@@ -39,9 +39,9 @@ class TektonBuild:
         return self.directory / "registry"
 
 
-def find_tekton(revision: str = RELEASE) -> TektonBuild | None:
-    """Return the build of a revision, or None if it is not built yet."""
-    home = _BUILD.find(revision)
+def find_tekton() -> TektonBuild | None:
+    """Return the build of RELEASE, or None if it is not built yet."""
+    home = _BUILD.find(RELEASE)
     return TektonBuild(home) if home is not None else None
 
 
