@@ -193,6 +193,12 @@ async def test_answer_that_is_too_long_is_refused_and_the_next_succeeds() -> Non
         assert await made.pods()
 
 
+async def test_refused_parameter_is_counted() -> None:
+    async with previews() as made:
+        assert (await made.client.post("/preview?pod=a", content=SMALL)).status_code == 422
+        assert await made.counted("refused")
+
+
 async def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered() -> None:
     async with previews() as made:
         first, pid = await made.start()

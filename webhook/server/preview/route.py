@@ -86,11 +86,11 @@ def preview_router(previewer: Previewer, count: Callable[[PreviewResult], None])
                 stack.callback(requests.release)
                 preview = previewer.preview(body, namespace, labels, template_path)
                 answer = await _while_connected(request, preview)
-            except ValueError as error:
-                raise PreviewError("refused", 422, str(error)) from None
-            except PreviewError as error:
+            except (ValueError, PreviewError) as error:
+                if isinstance(error, ValueError):
+                    error = PreviewError("refused", 422, str(error))
                 count(error.result)
-                raise
+                raise error from None
             count("answered")
             return PacedResponse(answer, stack.pop_all().close)
 
