@@ -129,7 +129,9 @@ async def test_namespace_cannot_use_results_of_credentials_of_another_namespace(
     with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
         registry.push("private", "1", image)
         secret = docker_config({registry.host: (USER, PASSWORD)})
-        lookup = new_lookup(Secrets(owners=(secret,)))
+        # The same characters as a user and a password of another length.
+        similar = docker_config({registry.host: (USER + PASSWORD[:1], PASSWORD[1:])})
+        lookup = new_lookup(Secrets(owners=(secret,), others=(similar,)))
         mine = query(f"{registry.host}/private:1", namespace="owners")
         theirs = query(f"{registry.host}/private:1", namespace="others")
         assert await look_up(lookup, mine) == APP
@@ -138,8 +140,9 @@ async def test_namespace_cannot_use_results_of_credentials_of_another_namespace(
         # The same holds for a look-up by digest.
         by_digest = f"{registry.host}/private@{image.digest}"
         assert await look_up(lookup, query(by_digest, namespace="owners")) == APP
-        answer = await look_up(lookup, query(by_digest, namespace="others"))
-        assert isinstance(answer, Unavailable)
+        for namespace in ("others", "strangers"):
+            answer = await look_up(lookup, query(by_digest, namespace=namespace))
+            assert isinstance(answer, Unavailable)
 
 
 async def test_pull_secrets_are_cached_until_their_ttl_ends(
