@@ -16,6 +16,7 @@ from webhook.cluster.raw_responses import decode_page
 from webhook.cluster.reflector import Reflector
 
 EVENT = b'{"type":"%b","object":{"metadata":{"name":"a","resourceVersion":"2"}}}'
+BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}'
 GONE = b'{"type":"ERROR","object":{"code":410,"message":"too old"}}'
 
 Ending = list[bytes] | Exception
@@ -29,7 +30,7 @@ ENDINGS: dict[str, Ending] = {
     "an error": Unreachable("refused"),
     "the end, without an event": [],
     "the end, after an event": [EVENT % b"MODIFIED"],
-    "the end, after a bookmark": [EVENT % b"BOOKMARK"],
+    "the end, after a bookmark": [BOOKMARK],
 }
 ATTEMPTS = 12
 
@@ -99,6 +100,7 @@ async def seconds_of_attempts(server: EndingApiServer) -> float:
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
+    assert reflector.objects.keys() <= {"a"}  # A bookmark is no object.
     return loop.time() - started_at
 
 
