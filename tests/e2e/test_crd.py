@@ -27,7 +27,7 @@ from tests.support.kube.custom_resources import DEFINITIONS, await_crd, conditio
 from tests.support.paths import CRD
 from tests.support.policy_documents import DOCUMENTS
 from tests.support.policy_documents import REMEDIES as GENERATED_REMEDIES
-from tests.support.policy_objects import POLICIES
+from tests.support.policy_objects import POLICIES, apply_crd
 from tests.support.waiting import await_that
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.model import SettlePolicy, parse_policy
@@ -40,9 +40,7 @@ DEFINITION = f"{DEFINITIONS}/{CRD_NAME}"
 @pytest.fixture(scope="module")
 def served(cluster: KubeCluster) -> Iterator[KubeCluster]:
     """A cluster with the CRD of the chart. All policies are deleted at the end."""
-    applied = cluster.kubectl("apply", "--server-side", "-f", CRD)
-    assert (applied.returncode, applied.stderr) == (0, "")
-    await_crd(cluster, CRD_NAME)
+    apply_crd(cluster)
     yield cluster
     cluster.request("DELETE", POLICIES)
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from tests.support.helm import IMAGES, run, set_flags
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kube.custom_resources import await_crd
-from tests.support.paths import CHART, CRD
+from tests.support.paths import CHART
+from tests.support.policy_objects import apply_crd
 from tools.kube_versions import chosen
-from webhook.core.policy.crd import CRD_NAME
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +38,7 @@ POLICY = {"name": "1e3", "spec": {"remedies": {"postInitSleep": {}}}}
 
 @pytest.fixture(scope="module")
 def crd(cluster: KubeCluster) -> KubeCluster:
-    # Another module of this worker may have created it.
-    applied = cluster.kubectl("apply", "--server-side", "-f", CRD)
-    assert applied.returncode == 0, applied.stderr
-    await_crd(cluster, CRD_NAME)
+    apply_crd(cluster)
     return cluster
 
 
