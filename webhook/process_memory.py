@@ -13,6 +13,10 @@ _M_MMAP_THRESHOLD = -3
 """The parameter of mallopt, from glibc's malloc.h."""
 _MMAP_THRESHOLD_BYTES = 256 * 1024
 """Blocks of at least this length are returned to the operating system when they are freed."""
+_M_TRIM_THRESHOLD = -1
+_TRIM_THRESHOLD_BYTES = 1024 * 1024
+"""The free memory at the end of the heap that is kept. Of glibc's 128 KiB, a large review needs
+more, which each one would take from the operating system anew."""
 
 
 @contextmanager
@@ -40,6 +44,7 @@ def tune_memory_for_server() -> None:
     gc.freeze()
     gc.set_threshold(_SERVER_THRESHOLD)
     _call_libc("mallopt", _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+    _call_libc("mallopt", _M_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)
 
 
 def malloc_trim() -> None:

@@ -59,8 +59,8 @@ class FaultyProtocol(ReviewProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_FaultyTransport(transport, self._fault))  # type: ignore[arg-type]
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(self._fault.received(data))
+    def data_received(self, received: bytes | memoryview) -> None:
+        super().data_received(self._fault.received(bytes(received)))
 
 
 class _FaultyTransport:

@@ -209,11 +209,16 @@ class ReviewProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process the data in the buffer."""
-        self.data_received(bytes(self._server.read_buffer[:nbytes]))
+        self.data_received(self._server.read_buffer[:nbytes])
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, received: bytes | memoryview) -> None:
         """Process received data. A request in one piece is answered before this returns."""
         now = self._server.now or self._server.start(self._loop)
+        if self._review is not None:
+            self._active_at = now
+            self._read_body(self._review, received, now)
+            return
+        data = bytes(received)
         if self.state is _IDLE:
             data = data.lstrip(b"\r\n")
             if not data:
@@ -222,8 +227,6 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         end = data.find(HEAD_END, 0, self._limits.max_header_bytes) + _END_BYTES
         if self.state is _IDLE and end >= _END_BYTES:
             self._begin_request(read_head(data[:end]), data[end:], now)
-        elif self._review is not None:
-            self._read_body(self._review, data, now)
         elif self.state is _IDLE or self.state is State.RECEIVING:
             self._read_head(data, now)
         elif self.state is not State.CLOSING:
@@ -381,10 +384,10 @@ class ReviewProtocol(asyncio.BufferedProtocol):
                 self._transport.write(_CONTINUE)
             self._read_body(self._review, body, received_at)
 
-    def _read_body(self, review: ReviewBody, data: bytes, received_at: float) -> None:
+    def _read_body(self, review: ReviewBody, data: bytes | memoryview, received_at: float) -> None:
         """Add data to the body, and answer the review if no more is needed."""
         missing_bytes = self._head.length - review.length
-        self._note_behind(data[missing_bytes:])
+        self._note_behind(bytes(data[missing_bytes:]))
         review.feed(data[:missing_bytes])
         if review.length == self._head.length:
             review.finish()
