@@ -339,5 +339,5 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     def sentence(self) -> str:
         """The explanation for warnings, logs and previews: the details, or else the meaning.
 
-        It may contain texts of the pod, so Events have only the meaning."""
+        It may contain texts of the pod."""
         return self.message or self.reason.meaning

@@ -223,9 +223,14 @@ def set_helper(release: DoctorRelease, image: str, version: str = "") -> None:
 
 
 def need_new_helper(release: DoctorRelease) -> None:
-    """Create a policy that needs a helper of version 0.2.0."""
-    limits = policy("limits", remedies={"openFiles": {"soft": 65536}})
-    assert release.cluster.request("POST", POLICIES, limits).status == 201
+    """Create a policy that needs a helper of version 0.2.0, and two before it that do not."""
+    for name, spec, delivery in (
+        ("audits", {"action": "Audit"}, {}),
+        ("by-shell", {}, {"delivery": "Shell"}),
+        ("limits", {}, {}),
+    ):
+        wanted = policy(name, remedies={"openFiles": {"soft": 65536, **delivery}}, **spec)
+        assert release.cluster.request("POST", POLICIES, wanted).status == 201
 
 
 def helper_that_is_too_old(release: DoctorRelease) -> None:
@@ -281,6 +286,7 @@ class Fault(NamedTuple):
     pod: str = ""
 
 
+LIMITS = tuple(f"{POLICIES}/{name}" for name in ("audits", "by-shell", "limits"))
 FAULTS = (
     Fault(expired_certificate, "certificate", "tls.crt: expired at"),
     Fault(wrong_bundle, "registration", "unable to get local issuer certificate"),
@@ -314,14 +320,14 @@ FAULTS = (
     Fault(
         helper_that_is_too_old,
         "helper image",
-        "linger:0.1.0 has version 0.1.0, and podsettle skips what needs a newer one: openFiles of",
-        (f"{POLICIES}/limits",),
+        "0.1.0 has version 0.1.0, and podsettle skips what needs a newer one: openFiles of limits",
+        LIMITS,
     ),
     Fault(
         helper_of_unknown_version,
         "helper image",
         "registry.example/linger:stable does not say its version, and podsettle skips",
-        (f"{POLICIES}/limits",),
+        LIMITS,
     ),
     Fault(unpullable_helper, "helper pull", "Back-off pulling image", pod="waits"),
     Fault(unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",), "bad"),
