@@ -306,6 +306,15 @@ def _any_name(_: str) -> bool:
     return True
 
 
+def is_systemd(command: Sequence[str]) -> bool:
+    """Return whether a command starts systemd, or BusyBox as `init`.
+
+    By the first string alone, CRI-O decides to mount `/run` and a writable cgroup, without which
+    systemd does not start (`WillRunSystemd` in cri-o `internal/factory/container/container.go`).
+    """
+    return bool(command) and f"/{command[0]}".endswith(("/sbin/init", "/systemd"))
+
+
 def starts_wrapper(strings: Sequence[str]) -> bool:
     """Return whether strings begin with a wrapper of podsettle, of any version."""
     # Almost no command has the third test.

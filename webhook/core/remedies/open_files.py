@@ -39,6 +39,7 @@ from webhook.core.remedies.command_wrapper import (
     CommandWrapping,
     Delivery,
     helper_options,
+    is_systemd,
     layers,
     selected_containers,
     unwrap_container,
@@ -139,6 +140,7 @@ class OpenFiles(StrictModel):
                 for shell in shell_wrapper.SHELLS
             },
             self._added_to([HELPER_PATH, "--"]),
+            blocked_reason=lambda command: Reason.PROCESS_ONE if is_systemd(command) else None,
             needs=(HelperFeature.OPEN_FILES, Reason.HELPER_TOO_OLD),
             added_to=self._added_to,
         )
@@ -254,7 +256,7 @@ REMEDY = Remedy(
     apply=apply,
     reasons=WRAPPER_REASONS | {
         Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NATIVE_SIDECAR, Reason.MESH_INIT_CONTAINER,
-        Reason.NOT_NEEDED, Reason.HELPER_TOO_OLD,
+        Reason.NOT_NEEDED, Reason.HELPER_TOO_OLD, Reason.PROCESS_ONE,
     },
     effect=effect,
     # Which limits suit a program, only its author knows.

@@ -36,6 +36,7 @@ from webhook.core.remedies.command_wrapper import (
     CommandWrapping,
     Delivery,
     helper_options,
+    is_systemd,
     layers,
     selected_containers,
     starts_wrapper,
@@ -183,20 +184,15 @@ def _exclusion_reason(
     return None
 
 
-_INITS = frozenset(
-    {
-        *("/init", "/sbin/init", "/usr/sbin/init"),
-        *("/lib/systemd/systemd", "/usr/lib/systemd/systemd"),
-        *("/sbin/runit", "/usr/sbin/runit", "/usr/bin/runit"),
-    }
-)
-"""Programs that work only as process 1: `/init` of s6-overlay, `init` of BusyBox, systemd, and
+_INITS = frozenset({"/init", "/sbin/runit", "/usr/sbin/runit", "/usr/bin/runit"})
+"""Programs that work only as process 1, beside systemd and `/sbin/init`: `/init` of s6-overlay, and
 runit (which says "must be run as process no 1")."""
 
 
 def _wrapper_blocked_reason(command: Sequence[str]) -> Reason | None:
     """Return why nothing may stay in front of a command as process 1, or None if something may."""
-    return Reason.PROCESS_ONE if command and command[0] in _INITS else None
+    is_init = is_systemd(command) or (command and command[0] in _INITS)
+    return Reason.PROCESS_ONE if is_init else None
 
 
 def _script_blocked_reason(container: ContainerFacts, strings: Sequence[str]) -> Reason | None:

@@ -158,9 +158,10 @@ def test_traps_are_those_that_one_pattern_finds(script: str) -> None:
     assert traps_interrupt([script]) in ({expected, True} if may_have_more else {expected})
 
 
-@pytest.mark.parametrize(
-    "command", ["/init", "/sbin/init", "/usr/lib/systemd/systemd", "/sbin/runit"]
-)
+SYSTEMD = ["/sbin/init", "/usr/sbin/init", "/usr/lib/systemd/systemd", "/bin/systemd", "systemd"]
+
+
+@pytest.mark.parametrize("command", ["/init", "/sbin/runit", *SYSTEMD])
 def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
     document = regular(command, args=["/app"])
     for delivery in ("Auto", "Binary", "ImageVolume", "Shell"):
@@ -168,4 +169,11 @@ def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
         assert reasons(decision) == ["a: ProcessOne"]
         assert decision.warnings == []
     limits = view(policy(remedies={"openFiles": {"soft": 4096}}))
-    assert reasons(decide_pod(document, limits)) == ["a: Applied"]
+    # CRI-O takes a container for systemd only if its command begins with it.
+    expected = "ProcessOne" if command in SYSTEMD else "Applied"
+    assert reasons(decide_pod(document, limits)) == [f"a: {expected}"]
+
+
+@pytest.mark.parametrize("command", ["/usr/local/sbin/init-db", "/init.sh", "/opt/systemd-x"])
+def test_program_that_is_named_like_an_init_is_wrapped(command: str) -> None:
+    assert wrapper_of(regular(command)) == "helper"
