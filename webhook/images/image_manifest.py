@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -116,7 +116,7 @@ class _Document(msgspec.Struct, rename="camel"):
     manifests: list[Descriptor] | None = None
 
 
-class _Process(msgspec.Struct, rename="pascal"):
+class _Process(msgspec.Struct):
     entrypoint: list[str] | None = None
     cmd: list[str] | None = None
 
@@ -124,11 +124,13 @@ class _Process(msgspec.Struct, rename="pascal"):
 class _Config(msgspec.Struct):
     os: str = ""
     architecture: str = ""
-    config: _Process | None = None
+    config: msgspec.Raw = msgspec.Raw(b"{}")
 
+
+T = TypeVar("T", _Process, _Config)
 
 _decode_document = msgspec.json.Decoder(_Document).decode
-_decode_config = msgspec.json.Decoder(_Config).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -194,14 +196,16 @@ def parse_config(config: bytes) -> ImageDocument:
     Raises LookupFailedError.
     """
     try:
-        document = _decode_config(config)
+        document = _decode_in_any_case(config, _Config)
+        process = _decode_in_any_case(document.config, _Process)
     except _UNREADABLE:
         raise LookupFailedError("the image's configuration is invalid") from None
     platform = _normalized(Platform(document.os, document.architecture))
     if platform.os != "linux":
         raise NotAnImageError("the image is not for Linux")
-    process = document.config or _Process()
-    result = ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
+    entrypoint = process.entrypoint or ()
+    # `ENTRYPOINT [""]` removes the Entrypoint of a base image (containerd `WithProcessArgs`).
+    result = ImageConfig(() if entrypoint == [""] else tuple(entrypoint), tuple(process.cmd or ()))
     if sum(map(len, result)) > MAX_ARGUMENTS:
         raise LookupFailedError(f"the image's command has more than {MAX_ARGUMENTS} arguments")
     if sum(map(len, chain(*result))) > MAX_COMMAND_CHARACTERS:
@@ -209,6 +213,16 @@ def parse_config(config: bytes) -> ImageDocument:
             f"the image's command has more than {MAX_COMMAND_CHARACTERS} characters"
         )
     return ImageDocument(platform.architecture, result)
+
+
+def _decode_in_any_case(document: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """Decode an object, whose names may have any case, as for Go's `encoding/json` in runtimes.
+
+    Nix puts names into an image as its author writes them, and `EntryPoint` is a usual one.
+    """
+    members = {name.lower(): raw for name, raw in (_decode_members(document) or {}).items()}
+    known = {name: members[name] for name in kind.__struct_fields__ if name in members}
+    return msgspec.json.decode(msgspec.json.encode(known), type=kind)
 
 
 def _decode_manifest(manifest: bytes) -> _Document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from typing import Any
 
 import pytest
 import trustme
@@ -150,11 +151,35 @@ async def test_malformed_or_unsupported_manifest_is_reported(
 async def test_malformed_or_foreign_configuration_is_reported(
     config: bytes, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
+    async with start_server(ca, serving(with_config(image, config))) as server:
+        assert await unavailable_reason(lookup, server) == expected
+
+
+def with_config(image: Image, config: bytes) -> Image:
     document = json.loads(image.manifest)
     document["config"] |= {"digest": digest_of(config), "size": len(config)}
-    broken = Image(json.dumps(document).encode(), OCI_MANIFEST, (config,))
-    async with start_server(ca, serving(broken)) as server:
-        assert await unavailable_reason(lookup, server) == expected
+    return Image(json.dumps(document).encode(), OCI_MANIFEST, (config,))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"config": {"Entrypoint": [""], "Cmd": ["/c"]}}, ((), ("/c",))),
+        ({"config": {"Entrypoint": ["", "x"], "Cmd": None}}, (("", "x"), ())),
+        ({"config": {"EntryPoint": ["/e"], "Cmd": ["x"]}}, (("/e",), ("x",))),
+        ({"OS": "linux", "Config": {"entrypoint": ["/e"], "cmd": ["x"]}}, (("/e",), ("x",))),
+    ],
+)
+async def test_command_is_that_which_runtimes_read(
+    config: dict[str, Any],
+    expected: tuple[tuple[str, ...], tuple[str, ...]],
+    ca: trustme.CA,
+    image: Image,
+    lookup: ImageLookup,
+) -> None:
+    started = with_config(image, json.dumps(config).encode())
+    async with start_server(ca, serving(started)) as server:
+        assert await look_up(lookup, query(f"{server.host}/a:1", server.host)) == expected
 
 
 async def test_index_with_more_than_16_matching_images_is_refused(
