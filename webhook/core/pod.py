@@ -245,6 +245,7 @@ class SpecFields(WireStruct):
     node_selector: dict[str, str] | None = None
     node_name: str | None = None
     host_network: bool | None = None
+    share_process_namespace: bool | None = None
     security_context: SecurityContext | None = None
     affinity: Affinity | None = None
     tolerations: Raw = UNSET

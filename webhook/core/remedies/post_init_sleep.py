@@ -181,6 +181,10 @@ def _exclusion_reason(
         return Reason.LONG_RUNNING
     if is_kept_alive(container.inner_wrapper or container.command or ()):
         return Reason.ALREADY_SETTLED
+    # Katib's metrics collector waits for the first process of another container, and reads the file
+    # that the command has named after its own (katib `pkg/metricscollector/v1beta1/common/pns.go`).
+    if container_list == "containers" and pod.share_process_namespace:
+        return Reason.PROCESS_ONE
     return None
 
 

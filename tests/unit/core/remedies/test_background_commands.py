@@ -158,6 +158,23 @@ def test_traps_are_those_that_one_pattern_finds(script: str) -> None:
     assert traps_interrupt([script]) in ({expected, True} if may_have_more else {expected})
 
 
+def test_process_for_which_another_container_may_wait_is_left() -> None:
+    """The pod is that of a trial of Katib, whose collector reads `PID.pid` of the first process."""
+    trial = "python train.py 1>/var/log/katib/metrics.log 2>&1 && echo completed > /v/$$$$.pid"
+    containers = [container("training", "sh", "-c", args=[trial]), container("metrics", "/collect")]
+    alone = pod(container("prepare", "/a"), containers=containers, restartPolicy="Never")
+    shared = {**alone, "spec": alone["spec"] | {"shareProcessNamespace": True}}
+    assert reasons(decide_pod(shared, seen())) == [
+        *("prepare: Applied", "training: ProcessOne", "metrics: ProcessOne")
+    ]
+    # `kubectl debug --copy-to` sets the field in the copy of a settled pod.
+    copy = mutate_pod(alone, seen())
+    copy["spec"]["shareProcessNamespace"] = True
+    assert reasons(decide_pod(copy, seen())) == [
+        f"{name}: AlreadySettled" for name in ("prepare", "training", "metrics")
+    ]
+
+
 SYSTEMD = ["/sbin/init", "/usr/sbin/init", "/usr/lib/systemd/systemd", "/bin/systemd", "systemd"]
 
 
