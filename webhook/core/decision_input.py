@@ -46,6 +46,7 @@ from webhook.core.pod import (
     Pod,
     SpecFields,
     Volume,
+    VolumeMount,
     WireStruct,
     is_sidecar,
 )
@@ -126,6 +127,9 @@ class ContainerFacts(ContainerFields):
     mounts_over_helper: bool = False
     """Whether the container mounts a volume or a device at the helper's path. False for a sidecar
     that is not podsettle's."""
+    mounts_helper: bool = False
+    """Whether such a mount is one of podsettle's. A container has it without a wrapper if another
+    program has copied the mounts, or replaced the command."""
     inner_wrapper: tuple[str, ...] = ()
     """The command and arguments from podsettle's wrapper on, if the wrapper is not at the beginning
     of `command` alone: another webhook has put a program in front. Cut. Of an init container of
@@ -306,11 +310,13 @@ def _container_facts(container: Container) -> ContainerFacts:
             mounts_over_helper = _mounts_over_helper(container)
     if container.volume_devices and not mounts_over_helper:
         mounts_over_helper = _mounts_over_helper(container)
+    mounts_helper = mounts_over_helper and _mounts_helper(container)
+    mount_facts = (has_mounts, mounts_over_helper, mounts_helper)
     entrypoint_image = (
         None if command else EntrypointImage(container.image or "", container.has_args)
     )
     if is_own:
-        read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
+        read = (command, starts_helper, entrypoint_image, *mount_facts)
         return _with_own_arguments(ContainerFacts(*(fields + read)), container)
     traps = may_be_inside = False
     # Only a shell sets traps. The command of the image may be one.
@@ -332,7 +338,7 @@ def _container_facts(container: Container) -> ContainerFacts:
         starts_helper = starts_helper or helper_index(inner_wrapper) is not None
     elif command:
         command = command[:1]
-    read = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
+    read = (command, starts_helper, entrypoint_image, *mount_facts)
     if inner_wrapper or traps:
         return ContainerFacts(*(*fields, *read, inner_wrapper, traps))
     return ContainerFacts(*(fields + read))
@@ -405,6 +411,14 @@ def _own_command(strings: Sequence[str]) -> tuple[str, ...]:
     own = strings[start : start + MAX_WRAPPER_STRINGS]
     end = len(own) - own[::-1].index(HELPER_IN_IMAGE)
     return tuple(own[: end + 1] if own[end : end + 1] == [WAIT] else own[:end])
+
+
+def _mounts_helper(container: Container) -> bool:
+    """Return whether the container mounts the helper's volume as podsettle does.
+
+    Raises one of DECODE_ERRORS.
+    """
+    return VolumeMount(HELPER, HELPER_MOUNT) in container.mounts
 
 
 def _mounts_over_helper(container: Container) -> bool:

@@ -85,6 +85,8 @@ class VolumeMount(WireStruct):
 
     name: str = ""
     mount_path: str = ""
+    sub_path: str | None = None
+    sub_path_expr: str | None = None
 
 
 class VolumeDevice(WireStruct):

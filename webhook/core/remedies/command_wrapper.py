@@ -255,7 +255,9 @@ class CommandWrapping:
             reason = Reason.FILE_CAPABILITIES
         elif reason is not None:
             pass
-        elif container.mounts_over_helper and not container.starts_helper:
+        elif container.mounts_over_helper and not (
+            container.starts_helper or container.mounts_helper
+        ):
             reason = Reason.NAME_CONFLICT
         elif target.container_list == "initContainers" and self._helper.comes_too_late(
             target.container_index

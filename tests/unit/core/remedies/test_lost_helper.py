@@ -133,6 +133,28 @@ def test_containers_that_lost_their_mount_get_it_again(
     assert decide_pod(after, asked).operations == ()
 
 
+@pytest.mark.parametrize("delivery", ["Binary", "ImageVolume"])
+@pytest.mark.parametrize("remedies", REMEDIES, ids="-".join)
+def test_container_with_the_mount_alone_is_wrapped(remedies: Json, delivery: str) -> None:
+    """`kubectl debug --copy-to -c main -- /tool` replaces a command, and the OpenTelemetry
+    operator's clone of a container (`internal/instrumentation/apachehttpd.go`) has its mounts."""
+    known = seen(remedies, delivery=delivery)
+    original = settled(remedies, delivery=delivery)
+    copy = deepcopy(original)
+    main = copy["spec"]["containers"][0]
+    main["command"] = ["/tool"]
+    clone = container("clone", "cp", "-r", "/x", "/y", volumeMounts=main["volumeMounts"])
+    copy["spec"]["initContainers"].append(clone)
+    decision = decide_pod(copy, known)
+    assert "main: Applied" in reasons(decision)
+    assert ("clone: Applied" in reasons(decision)) is ("postInitSleep" in remedies)
+    assert decision.warnings == []
+    after = patched(copy, decision)["spec"]["containers"][0]
+    assert after["command"][0] == HELPER_PATH
+    assert after["volumeMounts"] == main["volumeMounts"]
+    assert decide_pod(patched(copy, decision), known).operations == ()
+
+
 COMMANDS: tuple[list[str] | None, ...] = (
     None,
     ["/x"],

@@ -281,6 +281,9 @@ def test_image_volume_needs_a_server_and_nodes_that_support_it(
     assert bool(changes(decision)) is (reason == "Applied")
 
 
+PART_OF_HELPER = {"name": HELPER, "mountPath": "/podsettle", "subPath": "x"}
+
+
 @pytest.mark.parametrize(
     "before",
     [
@@ -295,11 +298,14 @@ def test_image_volume_needs_a_server_and_nodes_that_support_it(
         pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "//podsettle"}]}),
         pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "podsettle"}]}),
         pod(QUICK | {"volumeDevices": [{"name": "v", "devicePath": "/podsettle"}]}),
+        pod(QUICK | {"volumeMounts": [{"name": HELPER, "mountPath": "/podsettle/x"}]}),
+        pod(QUICK | {"volumeMounts": [PART_OF_HELPER]}),
     ],
     ids=[
         "a volume", "a claim", "an init container", "one without a command", "the path",
         "the path with a slash", "a path below it", "a regular container",
-        "the path with two slashes", "a relative path", "a device",
+        "the path with two slashes", "a relative path", "a device", "the volume at another path",
+        "a part of the volume",
     ],
 )  # fmt: skip
 def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
