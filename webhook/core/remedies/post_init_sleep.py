@@ -188,14 +188,18 @@ def _exclusion_reason(
     return None
 
 
-_INITS = frozenset({"/init", "/sbin/runit", "/usr/sbin/runit", "/usr/bin/runit"})
-"""Programs that work only as process 1, beside systemd and `/sbin/init`: `/init` of s6-overlay, and
-runit (which says "must be run as process no 1")."""
+_INITS = frozenset({"k3s", "rke2", "runit"})
+"""The names of programs that work only as process 1, beside systemd and `/init` of s6-overlay.
+
+runit says "must be run as process no 1". Only then, k3s and rke2 empty the root cgroup, without
+which their kubelet does not start (k3s `pkg/cli/cmds/init_linux.go`, k3s issue 5123).
+"""
 
 
 def _wrapper_blocked_reason(command: Sequence[str]) -> Reason | None:
     """Return why nothing may stay in front of a command as process 1, or None if something may."""
-    is_init = is_systemd(command) or (command and command[0] in _INITS)
+    program = command[0] if command else ""
+    is_init = program == "/init" or program.rpartition("/")[2] in _INITS or is_systemd(command)
     return Reason.PROCESS_ONE if is_init else None
 
 

@@ -178,7 +178,7 @@ def test_process_for_which_another_container_may_wait_is_left() -> None:
 SYSTEMD = ["/sbin/init", "/usr/sbin/init", "/usr/lib/systemd/systemd", "/bin/systemd", "systemd"]
 
 
-@pytest.mark.parametrize("command", ["/init", "/sbin/runit", *SYSTEMD])
+@pytest.mark.parametrize("command", ["/init", "/sbin/runit", "/bin/k3s", "rke2", *SYSTEMD])
 def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
     document = regular(command, args=["/app"])
     for delivery in ("Auto", "Binary", "ImageVolume", "Shell"):
@@ -191,6 +191,8 @@ def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
     assert reasons(decide_pod(document, limits)) == [f"a: {expected}"]
 
 
-@pytest.mark.parametrize("command", ["/usr/local/sbin/init-db", "/init.sh", "/opt/systemd-x"])
+@pytest.mark.parametrize(
+    "command", ["/usr/local/sbin/init-db", "/init.sh", "/k3s/x", "/opt/systemd-x"]
+)
 def test_program_that_is_named_like_an_init_is_wrapped(command: str) -> None:
     assert wrapper_of(regular(command)) == "helper"
