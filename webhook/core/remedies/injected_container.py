@@ -85,14 +85,13 @@ def _security_context(pod: PodFacts, template: ContainerFields | None) -> dict[s
     }
     if own.seccomp_profile is not None:
         security["seccompProfile"] = {"type": "RuntimeDefault"}
-    if pod_security.run_as_user != 0:
+    # The kubelet does not start a root container with runAsNonRoot, which the pod may set.
+    if pod_security.run_as_user != 0 or own.run_as_user:
         security["runAsNonRoot"] = True
-        if pod_security.run_as_user is None and own.run_as_user:
+        if not pod_security.run_as_user and own.run_as_user:
             security["runAsUser"] = own.run_as_user
-    elif own.run_as_non_root and own.run_as_user:
-        # The template overrides the pod's user, which is root. The injected container needs the
-        # same override, because the kubelet does not start a root container with runAsNonRoot.
-        security |= {"runAsNonRoot": True, "runAsUser": own.run_as_user}
+    elif own.run_as_non_root is False:
+        security["runAsNonRoot"] = False
     if not pod_security.run_as_group and own.run_as_group:
         security["runAsGroup"] = own.run_as_group
     return security

@@ -92,21 +92,22 @@ def test_injected_container_has_the_user_and_group_of_its_template_if_the_pod_ha
 
 @pytest.mark.parametrize("name", REMEDIES)
 @pytest.mark.parametrize(
-    ("of_container", "of_pod", "user"),
+    ("of_container", "of_pod", "user", "non_root"),
     [
-        (None, {"runAsUser": 0}, None),
-        ({"runAsUser": 5}, {"runAsUser": 0}, None),
-        ({"runAsUser": 5, "runAsNonRoot": True}, {"runAsUser": 0}, 5),
-        (None, {"runAsUser": 1}, None),
+        (None, {"runAsUser": 0}, None, None),
+        ({"runAsUser": 5}, {"runAsUser": 0}, 5, True),
+        ({"runAsUser": 5, "runAsNonRoot": True}, {"runAsUser": 0}, 5, True),
+        ({"runAsUser": 5}, {"runAsUser": 0, "runAsNonRoot": True}, 5, True),
+        ({"runAsNonRoot": False}, {"runAsUser": 0, "runAsNonRoot": True}, None, False),
+        (None, {"runAsUser": 1}, None, True),
     ],
 )
-def test_injected_container_is_non_root_unless_the_pod_is_root(
-    name: str, of_container: Any, of_pod: Any, user: int | None
+def test_injected_container_is_non_root_unless_the_pod_and_its_container_are_root(
+    name: str, of_container: Any, of_pod: Any, user: int | None, non_root: bool | None
 ) -> None:
     """The kubelet does not start a container with runAsNonRoot whose user is root."""
     (found,) = injected(with_security(of_container, of_pod), name)
-    assert found.get("runAsNonRoot", False) is (user is not None or of_pod["runAsUser"] != 0)
-    assert found.get("runAsUser") == user
+    assert (found.get("runAsUser"), found.get("runAsNonRoot")) == (user, non_root)
 
 
 CPU = {"limits": {"cpu": "1"}}
