@@ -18,6 +18,7 @@ from yarl import URL
 
 from webhook.core.image_reference import is_digest
 from webhook.images.errors import LookupFailedError, RefusedError
+from webhook.images.go_json import decode_object
 from webhook.images.http_session import HttpSession, read_body
 from webhook.images.image_manifest import ACCEPT, MAX_DOCUMENT_BYTES
 from webhook.images.keyring import Credential
@@ -36,9 +37,6 @@ _Origin: TypeAlias = tuple[str, str | None, int | None]
 class _TokenAnswer(msgspec.Struct):
     token: str = ""
     access_token: str = ""
-
-
-_decode_token = msgspec.json.Decoder(_TokenAnswer).decode
 
 
 class RepositoryClient:
@@ -169,7 +167,7 @@ class RepositoryClient:
                 raise RefusedError(f"the registry's token server answers {response.status}")
             body = await read_body(response, _MAX_TOKEN_BYTES)
         try:
-            answer = _decode_token(body)
+            answer = decode_object(body, _TokenAnswer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise LookupFailedError("the registry's token server sends no token") from None
         token = answer.token or answer.access_token

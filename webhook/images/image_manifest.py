@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from webhook.core.images import ImageConfig
 from webhook.images.errors import LookupFailedError, NotAnImageError
+from webhook.images.go_json import decode_object
 
 # The largest manifest or configuration that is read. Both are decoded on the event loop, where a
 # hostile document of 1 MiB took 7 ms. Real ones have about ten kilobytes.
@@ -117,8 +118,8 @@ class _Document(msgspec.Struct, rename="camel"):
 
 
 class _Process(msgspec.Struct):
-    entrypoint: list[str] | None = None
-    cmd: list[str] | None = None
+    entrypoint: list[str] = []
+    cmd: list[str] = []
 
 
 class _Config(msgspec.Struct):
@@ -127,10 +128,7 @@ class _Config(msgspec.Struct):
     config: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-T = TypeVar("T", _Process, _Config)
-
 _decode_document = msgspec.json.Decoder(_Document).decode
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -196,16 +194,17 @@ def parse_config(config: bytes) -> ImageDocument:
     Raises LookupFailedError.
     """
     try:
-        document = _decode_in_any_case(config, _Config)
-        process = _decode_in_any_case(document.config, _Process)
+        # Nix writes names as the author of an image does, such as `EntryPoint`.
+        document = decode_object(config, _Config)
+        process = decode_object(document.config, _Process)
     except _UNREADABLE:
         raise LookupFailedError("the image's configuration is invalid") from None
     platform = _normalized(Platform(document.os, document.architecture))
     if platform.os != "linux":
         raise NotAnImageError("the image is not for Linux")
-    entrypoint = process.entrypoint or ()
     # `ENTRYPOINT [""]` removes the Entrypoint of a base image (containerd `WithProcessArgs`).
-    result = ImageConfig(() if entrypoint == [""] else tuple(entrypoint), tuple(process.cmd or ()))
+    entrypoint = () if process.entrypoint == [""] else tuple(process.entrypoint)
+    result = ImageConfig(entrypoint, tuple(process.cmd))
     if sum(map(len, result)) > MAX_ARGUMENTS:
         raise LookupFailedError(f"the image's command has more than {MAX_ARGUMENTS} arguments")
     if sum(map(len, chain(*result))) > MAX_COMMAND_CHARACTERS:
@@ -213,16 +212,6 @@ def parse_config(config: bytes) -> ImageDocument:
             f"the image's command has more than {MAX_COMMAND_CHARACTERS} characters"
         )
     return ImageDocument(platform.architecture, result)
-
-
-def _decode_in_any_case(document: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """Decode an object, whose names may have any case, as for Go's `encoding/json` in runtimes.
-
-    Nix puts names into an image as its author writes them, and `EntryPoint` is a usual one.
-    """
-    members = {name.lower(): raw for name, raw in (_decode_members(document) or {}).items()}
-    known = {name: members[name] for name in kind.__struct_fields__ if name in members}
-    return msgspec.json.decode(msgspec.json.encode(known), type=kind)
 
 
 def _decode_manifest(manifest: bytes) -> _Document:

@@ -18,6 +18,7 @@ import msgspec
 from webhook.core.globs import glob_matches
 from webhook.core.images import MAX_REFERENCE_CHARACTERS
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
+from webhook.images.go_json import decode_object
 from webhook.single_flight import bytes_of
 
 _DOCKER_HUB = "index.docker.io"
@@ -47,11 +48,10 @@ class _Entry(msgspec.Struct):
 
 
 class _DockerConfig(msgspec.Struct):
-    auths: dict[str, _Entry] = {}
+    auths: dict[str, msgspec.Raw] = {}
 
 
-_decode_config = msgspec.json.Decoder(_DockerConfig).decode
-_decode_cfg = msgspec.json.Decoder(dict[str, _Entry]).decode
+_decode_cfg = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Location(NamedTuple):
@@ -152,14 +152,14 @@ def _read_entries(secret: PullSecret) -> Iterator[_KeyringEntry | None]:
     if secret.problem:
         raise ValueError(secret.problem)
     if secret.type == DOCKER_CONFIG_JSON:
-        auths = _decode_config(secret.content).auths
+        auths = decode_object(secret.content, _DockerConfig).auths
     elif secret.type == DOCKER_CFG:
         auths = _decode_cfg(secret.content)
     else:
         # The kubelet also ignores secrets of other types.
         return
     for text, entry in auths.items():
-        credential = _parse_credential(entry)
+        credential = _parse_credential(decode_object(entry, _Entry))
         key = _key_of_url(text)
         location = None if key is None or len(key) > MAX_KEY_CHARACTERS else _parse_location(key)
         if key is None or location is None or not any(credential):
@@ -172,7 +172,8 @@ def _parse_credential(entry: _Entry) -> Credential:
     """Return the user name and password of an entry. Raises ValueError if `auth` is malformed."""
     if not entry.auth:
         return Credential(entry.username, entry.password)
-    text = entry.auth.strip()
+    # Go ignores line breaks, which the command `base64` inserts.
+    text = "".join(entry.auth.splitlines()).strip()
     padded = text + "=" * (-len(text) % 4)
     try:
         username, colon, password = b64decode(padded, validate=True).decode().partition(":")

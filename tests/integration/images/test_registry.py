@@ -251,7 +251,9 @@ class TokenServer:
         self.asked.append(dict(request.query))
         if request.headers.get("Authorization") != basic("")["Authorization"]:
             return web.Response(status=401)
-        return web.json_response({"access_token": self.token(request.query["scope"])})
+        return web.json_response(
+            {"token": None, "access_token": self.token(request.query["scope"])}
+        )
 
 
 async def test_token_authentication_needs_an_allowed_token_server(

@@ -106,13 +106,17 @@ def auth(text: str) -> str:
         ({"username": "me", "password": "x", "email": 5}, ("me", "x")),
         ({"auth": "", "username": "me"}, ("me", "")),
         ({"auth": auth(":x")}, ("", "x")),
+        # As `base64` without `-w0`, Terraform, and programs of .NET write it.
+        ({"auth": f"{auth('me:x')[:4]}\r\n{auth('me:x')[4:]}\n"}, ("me", "x")),
+        ({"auth": None, "username": "me", "password": "x", "email": None}, ("me", "x")),
+        ({"Username": "me", "Password": "x"}, ("me", "x")),
     ],
 )
 @pytest.mark.parametrize("kind", [DOCKER_CONFIG_JSON, DOCKER_CFG])
 def test_entry_gives_user_name_and_password(
     kind: str, entry: Any, expected: tuple[str, str]
 ) -> None:
-    auths = {"quay.io": entry}
+    auths = {"quay.io": entry, "other.example": None}
     document = {"auths": auths} if kind == DOCKER_CONFIG_JSON else auths
     ring = read_keyring([PullSecret("s", kind, json.dumps(document).encode())])
     assert ring.matching("quay.io/a") == (Credential(*expected),)
