@@ -143,10 +143,9 @@ class Reason(StrEnum):
     )
     PROCESS_ONE = (
         "ProcessOne",
-        "The container starts a program that works only as process 1, such as `/init` of "
-        "s6-overlay, or only as the first string of the command, as systemd on CRI-O. Or the pod "
-        "sets `shareProcessNamespace`, and another container may wait for the first process of "
-        "this one, as Katib's does. The remedy's wrapper would take its place.",
+        "The container starts a program that works only as process 1, such as systemd. Or the pod "
+        "sets `shareProcessNamespace`, and another container may wait for the first process. The "
+        "remedy's wrapper would take its place.",
     )
     NATIVE_SIDECAR = (
         "NativeSidecar",
