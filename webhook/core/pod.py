@@ -256,6 +256,7 @@ class SpecFields(WireStruct):
     runtime_class_name: str | None = None
     overhead: dict[str, Quantity | None] | None = None
     os: PodOS | None = None
+    host_users: bool | None = None
     resources: Raw = UNSET
     """The limits of the whole pod (KEP-2837)."""
 

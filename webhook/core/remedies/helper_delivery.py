@@ -206,6 +206,9 @@ class HelperDelivery:
         cluster = self._context.cluster
         return (
             self._delivery == "Auto"
+            # Runtimes cannot mount an image in a user namespace (containerd before issue 12812 was
+            # fixed, cri-o issue 9409).
+            and self._pod.host_users is not False
             and (
                 cluster.server_version is None or cluster.server_version >= IMAGE_VOLUMES_LOCKED_ON
             )
