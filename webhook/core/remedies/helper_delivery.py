@@ -207,8 +207,9 @@ class HelperDelivery:
         return (
             self._delivery == "Auto"
             # Runtimes cannot mount an image in a user namespace (containerd before issue 12812 was
-            # fixed, cri-o issue 9409).
+            # fixed, cri-o issue 9409), and Kata Containers cannot in any pod (its issue 13749).
             and self._pod.host_users is not False
+            and not self._pod.runtime_class_name
             and (
                 cluster.server_version is None or cluster.server_version >= IMAGE_VOLUMES_LOCKED_ON
             )

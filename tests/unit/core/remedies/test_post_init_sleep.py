@@ -260,13 +260,19 @@ def test_auto_uses_an_image_volume_if_every_node_supports_it(
     assert len(init_containers(after)) == (1 if by_image else 2)
 
 
-@pytest.mark.parametrize(("host_users", "by_image"), [(None, True), (True, True), (False, False)])
-def test_pod_with_a_user_namespace_gets_no_image_volume(
-    host_users: bool | None, by_image: bool
-) -> None:
-    after = mutate_pod(pod(QUICK, hostUsers=host_users), make_view(MODERN, when="Always"))
+@pytest.mark.parametrize(
+    ("spec", "by_image"),
+    [
+        ({"hostUsers": True}, True),
+        ({"hostUsers": False}, False),
+        ({"runtimeClassName": "kata"}, False),
+    ],
+)
+def test_pod_whose_runtime_may_mount_no_image_gets_none(spec: Json, by_image: bool) -> None:
+    after = mutate_pod(pod(QUICK, **spec), make_view(MODERN, when="Always"))
     (volume,) = after["spec"]["volumes"]
     assert ("image" in volume) is by_image
+    assert decide_pod(after, make_view(MODERN, when="Always")).operations == ()
 
 
 @pytest.mark.parametrize(
