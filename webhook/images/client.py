@@ -18,7 +18,7 @@ from yarl import URL
 
 from webhook.core.image_reference import is_digest
 from webhook.images.errors import LookupFailedError, RefusedError
-from webhook.images.go_json import decode_object
+from webhook.images.go_json import with_usual_names
 from webhook.images.http_session import HttpSession, read_body
 from webhook.images.image_manifest import ACCEPT, MAX_DOCUMENT_BYTES
 from webhook.images.keyring import Credential
@@ -35,8 +35,11 @@ _Origin: TypeAlias = tuple[str, str | None, int | None]
 
 
 class _TokenAnswer(msgspec.Struct):
-    token: str = ""
-    access_token: str = ""
+    token: str | None = None
+    access_token: str | None = None
+
+
+_decode_token = msgspec.json.Decoder(_TokenAnswer).decode
 
 
 class RepositoryClient:
@@ -167,10 +170,10 @@ class RepositoryClient:
                 raise RefusedError(f"the registry's token server answers {response.status}")
             body = await read_body(response, _MAX_TOKEN_BYTES)
         try:
-            answer = decode_object(body, _TokenAnswer)
+            answer = _decode_token(with_usual_names(body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise LookupFailedError("the registry's token server sends no token") from None
-        token = answer.token or answer.access_token
+        token = answer.token or answer.access_token or ""
         if not _TOKEN.fullmatch(token):
             raise LookupFailedError("the registry's token server sends no token")
         return token

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from webhook.core.images import ImageConfig
 from webhook.images.errors import LookupFailedError, NotAnImageError
-from webhook.images.go_json import decode_object
+from webhook.images.go_json import with_usual_names
 
 # The largest manifest or configuration that is read. Both are decoded on the event loop, where a
 # hostile document of 1 MiB took 7 ms. Real ones have about ten kilobytes.
@@ -117,18 +117,19 @@ class _Document(msgspec.Struct, rename="camel"):
     manifests: list[Descriptor] | None = None
 
 
-class _Process(msgspec.Struct):
-    entrypoint: list[str] = []
-    cmd: list[str] = []
+class _Process(msgspec.Struct, rename="pascal"):
+    entrypoint: list[str] | None = None
+    cmd: list[str] | None = None
 
 
 class _Config(msgspec.Struct):
-    os: str = ""
-    architecture: str = ""
-    config: msgspec.Raw = msgspec.Raw(b"{}")
+    os: str | None = None
+    architecture: str | None = None
+    config: _Process | None = None
 
 
 _decode_document = msgspec.json.Decoder(_Document).decode
+_decode_config = msgspec.json.Decoder(_Config).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -194,17 +195,16 @@ def parse_config(config: bytes) -> ImageDocument:
     Raises LookupFailedError.
     """
     try:
-        # Nix writes names as the author of an image does, such as `EntryPoint`.
-        document = decode_object(config, _Config)
-        process = decode_object(document.config, _Process)
+        document = _decode_config(with_usual_names(config))
     except _UNREADABLE:
         raise LookupFailedError("the image's configuration is invalid") from None
-    platform = _normalized(Platform(document.os, document.architecture))
+    platform = _normalized(Platform(document.os or "", document.architecture or ""))
     if platform.os != "linux":
         raise NotAnImageError("the image is not for Linux")
+    process = document.config or _Process()
+    entrypoint = process.entrypoint or ()
     # `ENTRYPOINT [""]` removes the Entrypoint of a base image (containerd `WithProcessArgs`).
-    entrypoint = () if process.entrypoint == [""] else tuple(process.entrypoint)
-    result = ImageConfig(entrypoint, tuple(process.cmd))
+    result = ImageConfig(() if entrypoint == [""] else tuple(entrypoint), tuple(process.cmd or ()))
     if sum(map(len, result)) > MAX_ARGUMENTS:
         raise LookupFailedError(f"the image's command has more than {MAX_ARGUMENTS} arguments")
     if sum(map(len, chain(*result))) > MAX_COMMAND_CHARACTERS:

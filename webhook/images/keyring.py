@@ -18,7 +18,7 @@ import msgspec
 from webhook.core.globs import glob_matches
 from webhook.core.images import MAX_REFERENCE_CHARACTERS
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
-from webhook.images.go_json import decode_object
+from webhook.images.go_json import with_usual_names
 from webhook.single_flight import bytes_of
 
 _DOCKER_HUB = "index.docker.io"
@@ -42,16 +42,17 @@ class Credential(NamedTuple):
 
 
 class _Entry(msgspec.Struct):
-    username: str = ""
-    password: str = ""
-    auth: str = ""
+    username: str | None = None
+    password: str | None = None
+    auth: str | None = None
 
 
 class _DockerConfig(msgspec.Struct):
-    auths: dict[str, msgspec.Raw] = {}
+    auths: dict[str, _Entry | None] | None = None
 
 
-_decode_cfg = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_config = msgspec.json.Decoder(_DockerConfig).decode
+_decode_cfg = msgspec.json.Decoder(dict[str, _Entry | None]).decode
 
 
 class _Location(NamedTuple):
@@ -152,14 +153,14 @@ def _read_entries(secret: PullSecret) -> Iterator[_KeyringEntry | None]:
     if secret.problem:
         raise ValueError(secret.problem)
     if secret.type == DOCKER_CONFIG_JSON:
-        auths = decode_object(secret.content, _DockerConfig).auths
+        auths = _decode_config(with_usual_names(secret.content)).auths or {}
     elif secret.type == DOCKER_CFG:
-        auths = _decode_cfg(secret.content)
+        auths = _decode_cfg(with_usual_names(secret.content))
     else:
         # The kubelet also ignores secrets of other types.
         return
     for text, entry in auths.items():
-        credential = _parse_credential(decode_object(entry, _Entry))
+        credential = _parse_credential(entry or _Entry())
         key = _key_of_url(text)
         location = None if key is None or len(key) > MAX_KEY_CHARACTERS else _parse_location(key)
         if key is None or location is None or not any(credential):
@@ -171,7 +172,7 @@ def _read_entries(secret: PullSecret) -> Iterator[_KeyringEntry | None]:
 def _parse_credential(entry: _Entry) -> Credential:
     """Return the user name and password of an entry. Raises ValueError if `auth` is malformed."""
     if not entry.auth:
-        return Credential(entry.username, entry.password)
+        return Credential(entry.username or "", entry.password or "")
     # Go ignores line breaks, which the command `base64` inserts.
     text = "".join(entry.auth.splitlines()).strip()
     padded = text + "=" * (-len(text) % 4)

@@ -168,6 +168,7 @@ def with_config(image: Image, config: bytes) -> Image:
         ({"config": {"Entrypoint": ["", "x"], "Cmd": None}}, (("", "x"), ())),
         ({"config": {"EntryPoint": ["/e"], "Cmd": ["x"]}}, (("/e",), ("x",))),
         ({"OS": "linux", "Config": {"entrypoint": ["/e"], "cmd": ["x"]}}, (("/e",), ("x",))),
+        ({"config": {"Entrypoint": ["/e"]}, "history": '"cmd":' * 9_000}, (("/e",), ())),
     ],
 )
 async def test_command_is_that_which_runtimes_read(
