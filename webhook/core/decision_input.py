@@ -352,7 +352,7 @@ def _with_own_arguments(facts: ContainerFacts, container: Container) -> Containe
     command = container.command
     if command and command[0] not in (HELPER_IN_IMAGE, HELPER_PATH):
         inner_wrapper = _own_command([*command, *container.decoded_args])
-        facts = replace(facts, command=inner_wrapper or command, inner_wrapper=inner_wrapper)
+        facts = replace(facts, command=[*inner_wrapper] or command, inner_wrapper=inner_wrapper)
     if container.name in GATES:
         return replace(facts, gate_args=_gate_args(container))
     return facts
