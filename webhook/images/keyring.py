@@ -173,8 +173,8 @@ def _parse_credential(entry: _Entry) -> Credential:
     """Return the user name and password of an entry. Raises ValueError if `auth` is malformed."""
     if not entry.auth:
         return Credential(entry.username or "", entry.password or "")
-    # Go ignores line breaks, which the command `base64` inserts.
-    text = "".join(entry.auth.splitlines()).strip()
+    # Go ignores these two characters, which the command `base64` inserts.
+    text = entry.auth.replace("\r", "").replace("\n", "").strip()
     padded = text + "=" * (-len(text) % 4)
     try:
         username, colon, password = b64decode(padded, validate=True).decode().partition(":")
