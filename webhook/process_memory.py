@@ -16,7 +16,7 @@ _MMAP_THRESHOLD_BYTES = 256 * 1024
 _M_TRIM_THRESHOLD = -1
 _TRIM_THRESHOLD_BYTES = 1024 * 1024
 """The free memory at the end of the heap that is kept. Of glibc's 128 KiB, a large review needs
-more, which each one would take from the operating system anew."""
+more, and would take it from the operating system each time."""
 
 
 @contextmanager
