@@ -145,10 +145,10 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        backoff = _MIN_BACKOFF_SECONDS
+        backoff, expired = _MIN_BACKOFF_SECONDS, False
         now = asyncio.get_running_loop().time
         while True:
-            self._answered_at = math.inf
+            self._answered_at, was_expired, expired = math.inf, expired, False
             try:
                 if self._resource_version is None:
                     await self._list()
@@ -160,7 +160,9 @@ class Reflector(Generic[T]):
                     log.info(
                         "watch %s: the resource version has expired; listing again", self._path
                     )
-                    self._resource_version = None
+                    self._resource_version, expired = None, True
+                    if not was_expired:  # As after a CRD that was missing: the server answers.
+                        backoff = _MIN_BACKOFF_SECONDS
                 elif error.status == 404 and self._not_found_hint:
                     self._mark_failed(f"{error}: {self._not_found_hint}")
                 else:

@@ -129,3 +129,29 @@ def test_pause_after_a_long_watch_is_short(ending: Ending) -> None:
         assert await seconds_of_attempts(EndingApiServer(ending, 290.0)) < watched
 
     run(test())
+
+
+class ReinstalledApiServer(EndingApiServer):
+    """An API server without the CRD. At the eighth attempt, the CRD has been installed again."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.attempts_at: list[float] = []
+
+    @asynccontextmanager
+    async def watch(self, *_arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._count()
+        self.attempts_at.append(asyncio.get_running_loop().time())
+        if self.requests != 8:
+            raise ApiError(404, "404 page not found")
+        yield self._lines([GONE])
+
+
+def test_objects_of_a_crd_that_was_installed_again_are_listed_soon() -> None:
+    async def test() -> None:
+        server = ReinstalledApiServer()
+        await seconds_of_attempts(server)
+        assert server.attempts_at[8] - server.attempts_at[7] < 0.5
+        assert server.attempts_at[9] - server.attempts_at[8] < 1
+
+    run(test())
