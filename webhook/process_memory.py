@@ -35,7 +35,7 @@ def imports_excluded_from_gc() -> Iterator[None]:
 
 
 def tune_memory_for_server() -> None:
-    """Freeze all current objects, make garbage collections rare, and fix malloc's mmap threshold.
+    """Freeze all current objects, make garbage collections rare, and fix malloc's thresholds.
 
     uvloop keeps a buffer of 256 KiB for each TLS connection. After the first one is freed, glibc
     takes them from the heap, where the used parts of freed buffers stay: 80 KiB more for each

@@ -161,7 +161,7 @@ class Reflector(Generic[T]):
                         "watch %s: the resource version has expired; listing again", self._path
                     )
                     self._resource_version, expired = None, True
-                    if not was_expired:  # As after a CRD that was missing: the server answers.
+                    if not was_expired:  # The server answers again, for example after an outage.
                         backoff = _MIN_BACKOFF_SECONDS
                 elif error.status == 404 and self._not_found_hint:
                     self._mark_failed(f"{error}: {self._not_found_hint}")

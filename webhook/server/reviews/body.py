@@ -39,8 +39,8 @@ class ReviewBody:
     def __init__(self, budget: MemoryBudget, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._budget = budget
-        # A body in one piece is not copied, and another one once. In a buffer that grows, a large
-        # review would take a third more CPU time.
+        # A body in one piece is not copied, and another one once. A buffer that grows is moved.
+        # This causes forty page faults for a review of 250 KB.
         self._pieces: list[bytes] = []
         self._size = 0
         self.length = 0
