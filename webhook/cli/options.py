@@ -276,8 +276,6 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapper(*arguments: Any, **options: Any) -> None:
         flags = ClusterFlags(*map(options.pop, ClusterFlags._fields))
-        if flags.as_groups and flags.as_user is None:
-            raise click.UsageError("--as-group has no effect without --as")
         cluster = Cluster(flags, options.pop("request_timeout"))
         command(*arguments, cluster=cluster, **options)
 

@@ -32,11 +32,12 @@ from webhook.cluster.errors import (
     is_of_api_server,
     status_message,
 )
-from webhook.cluster.own_pod import in_cluster
+from webhook.cluster.own_pod import default_namespace, in_cluster
 from webhook.cluster.raw_responses import Page, RawAnswer, decode_page, server_time
 from webhook.cluster.rest_client import RestClient, TlsIdentity
 from webhook.cluster.service_account import from_service_account
 from webhook.cluster.watch import WatchLimits, lines_until_silent
+from webhook.core.constants import OBJECT_NAME
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 from webhook.kubeconfig.access import Access, Impersonation, from_kubeconfig
@@ -73,7 +74,7 @@ class ApiServer:
         request_timeout: timedelta | None = None,
     ) -> None:
         """Create a client. `request_timeout` replaces the limits of callers; 0 means none."""
-        self.namespace = access.namespace
+        self.namespace = access.namespace or default_namespace()
         """The default namespace of commands."""
         self.context = access.context
         """The kubeconfig's context. Empty if there is no kubeconfig."""
@@ -115,7 +116,7 @@ class ApiServer:
         paths = kubeconfig_paths(kubeconfig)
         wants_own = in_cluster_first or not (paths.origin or paths.files)
         if in_cluster() and wants_own and not (kubeconfig or context):
-            access, where = from_service_account(), ""
+            access, where = from_service_account(impersonation), ""
         elif not paths.files:
             raise NoClusterError(paths.missing_message)
         else:
@@ -125,6 +126,10 @@ class ApiServer:
             except KubeconfigError as error:
                 raise NoClusterError(str(error)) from None
         server = cls(access, request_timeout=request_timeout)
+        if not OBJECT_NAME.fullmatch(server.namespace):
+            # In a URL, one such as `..` would lead to other objects.
+            problem = f"the namespace {server.namespace!r} is not a valid name"
+            raise NoClusterError(f"{where}no cluster found: {problem}")
         try:
             server._client(await access.credentials.current())
         except CredentialsError as error:

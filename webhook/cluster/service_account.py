@@ -8,15 +8,15 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config
 
 from webhook.cluster.errors import NoClusterError
-from webhook.kubeconfig.access import Access
+from webhook.cluster.own_pod import SERVICE_ACCOUNT
+from webhook.kubeconfig.access import Access, Impersonation
 from webhook.kubeconfig.credentials import CredentialsError, FileOrData, StoredCredentials
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet mounts the token, the namespace and the CA certificates."""
 
-
-def from_service_account() -> Access:
+def from_service_account(impersonation: Impersonation) -> Access:
     """Return the access of this pod's service account. Raises NoClusterError.
+
+    kubectl ignores the service account if it is given --as, and fails.
 
     It uses no proxy. HTTPS_PROXY is for registries, and a company's proxy cannot reach the address
     of a Service.
@@ -29,7 +29,7 @@ def from_service_account() -> Access:
             ca=FileOrData(Path(str(configuration.ssl_ca_cert))),
             # Unlike the token of the configuration, it stays in use if its file cannot be read.
             credentials=StoredCredentials("service account", token_file=SERVICE_ACCOUNT / "token"),
-            namespace=(SERVICE_ACCOUNT / "namespace").read_text().strip(),
+            headers=impersonation.headers(),
         )
     except (ConfigException, OSError, ValueError, CredentialsError) as error:
         raise NoClusterError(f"no cluster found: {error}") from None

@@ -41,6 +41,26 @@ class Impersonation(NamedTuple):
     user: str | None = None
     groups: tuple[str, ...] = ()
 
+    def headers(self, user: User = User()) -> CIMultiDict[str]:  # noqa: B008 (it is not changed)
+        """Return the headers that impersonate. This replaces fields of a user, and no others.
+
+        Raises ValueError.
+        """
+        name, groups = self.user or user.as_user, self.groups or user.as_groups
+        if not name:
+            if user.as_uid or groups or user.as_user_extra:
+                raise ValueError("no user is named, but a uid, groups or extra fields are")
+            return CIMultiDict()
+        pairs = [("User", name), *([("Uid", user.as_uid)] if user.as_uid else [])]
+        pairs += [("Group", group) for group in groups]
+        for key, values in user.as_user_extra.items():
+            # aiohttp would send only the last of two names that differ in their case.
+            extra = f"Extra-{quote(key, safe=_HEADER_KEY_CHARACTERS).lower()}"
+            pairs += [(extra, value) for value in values]
+        if not all(fits_in_header(value) for _, value in pairs):
+            raise ValueError("a name has characters that no header can have, such as \\n")
+        return CIMultiDict((f"Impersonate-{key}", value.strip(" \t")) for key, value in pairs)
+
 
 @dataclass(frozen=True)
 class Access:
@@ -58,8 +78,8 @@ class Access:
     credentials: Credentials = field(default_factory=StoredCredentials)
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     """The headers of impersonation."""
-    namespace: str = "default"
-    """The default namespace of commands."""
+    namespace: str = ""
+    """The default namespace of commands. Empty if the kubeconfig's context has none."""
     context: str = ""
     """The kubeconfig's context. Empty if there is no kubeconfig."""
 
@@ -93,7 +113,7 @@ def from_kubeconfig(
         access = _access(cluster, user or Entry(User(), chosen.file, chosen.key), impersonation)
     except CredentialsError as error:
         raise KubeconfigError(str(error)) from None
-    return replace(access, namespace=chosen.value.namespace or "default", context=name)
+    return replace(access, namespace=chosen.value.namespace, context=name)
 
 
 def context_names(paths: KubeconfigPaths) -> list[str]:
@@ -107,7 +127,10 @@ def context_names(paths: KubeconfigPaths) -> list[str]:
 def _access(cluster: Entry[Cluster], user: Entry[User], impersonation: Impersonation) -> Access:
     check(cluster, user)
     url = _url(cluster)
-    headers = _impersonation_headers(user, impersonation)
+    try:
+        headers = impersonation.headers(user.value)
+    except ValueError as error:
+        raise user.error("as", str(error)) from None
     access = Access(url, _proxy(cluster, url), headers=headers)
     if not url.startswith("https:"):
         return access  # kubectl sends no credentials without TLS.
@@ -167,25 +190,6 @@ def _environment_proxy(url: str) -> str:
     if not value or NoProxy.from_environment(os.environ).applies_to(target.hostname or "", port):
         return ""
     return value if "://" in value else f"http://{value}"
-
-
-def _impersonation_headers(entry: Entry[User], flags: Impersonation) -> CIMultiDict[str]:
-    """Return the headers that impersonate. A flag replaces its field, and no other field."""
-    user = entry.value
-    name, groups = flags.user or user.as_user, flags.groups or user.as_groups
-    if not name:
-        if user.as_uid or groups or user.as_user_extra:
-            raise entry.error("as", "it is empty, but a uid, groups or extra fields are set")
-        return CIMultiDict()
-    pairs = [("User", name), *([("Uid", user.as_uid)] if user.as_uid else [])]
-    pairs += [("Group", group) for group in groups]
-    for key, values in user.as_user_extra.items():
-        # aiohttp would send only the last of two names that differ in their case.
-        extra = f"Extra-{quote(key, safe=_HEADER_KEY_CHARACTERS).lower()}"
-        pairs += [(extra, value) for value in values]
-    if not all(fits_in_header(value) for _, value in pairs):
-        raise entry.error("as", "a name has characters that no header can have, such as \\n")
-    return CIMultiDict((f"Impersonate-{key}", value.strip(" \t")) for key, value in pairs)
 
 
 def _credentials(entry: Entry[User], cluster: Entry[Cluster], ca: FileOrData) -> Credentials:

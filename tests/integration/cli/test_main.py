@@ -115,7 +115,6 @@ def test_invalid_back_off_option_exits_with_2(option: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["scan", "--as-group", "ops"], "--as-group has no effect without --as"),
         (["scan", "--as", "a\nb"], "'a\\nb' is not a name"),
         (["scan", "-n", "A"], "'A' is not a valid name"),
         (["logs", ""], "'' is not a valid name"),
