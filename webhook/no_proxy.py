@@ -6,10 +6,14 @@ kubectl and the container runtimes on the nodes get the same value and use this 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Self
+
+# What Go's net.SplitHostPort accepts. An IPv6 address with a port has brackets.
+_HOST_AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):([^:\[\]]*)")
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,12 @@ class _NoProxyRule:
     """The domain with a dot in front, or an empty text if the entry is an address or a network."""
     subdomains_only: bool = False
     """Whether the rule matches only names below the domain, not the domain itself."""
-    port: int | None = None
+    port: str = ""
+    """The port as it is written, or an empty text for all ports."""
 
     def matches(self, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
         """Return whether a host matches. `address` is the host's address if it is not a name."""
-        if self.port is not None and self.port != port:
+        if self.port and self.port != str(port):
             return False
         if address is not None:
             return self.network is not None and address in self.network
@@ -77,19 +82,18 @@ def parse_address(text: str) -> IPv4Address | IPv6Address | None:
 def _parse_rule(entry: str) -> _NoProxyRule | None:
     """Return the rule of a NO_PROXY entry, or None if the entry is invalid."""
     if "/" in entry:
+        network, _, length = entry.partition("/")
         try:
-            return _NoProxyRule(network=ip_network(entry, strict=False))
+            return _NoProxyRule(network=ip_network((network, int(length)), strict=False))
         except ValueError:
             return None
-    address, port = parse_address(entry), None
-    if address is None:
-        host, colon, number = entry.rpartition(":")
-        if colon and number.isascii() and number.isdigit():
-            entry, port = host, int(number)
-            address = parse_address(entry)
+    split = _HOST_AND_PORT.fullmatch(entry)
+    host, port = split.groups() if split else (entry, "")
+    # Without a port, an address with brackets is the name of no host.
+    address = None if host == entry and "[" in host else parse_address(host)
     if address is not None:
         return _NoProxyRule(network=ip_network(address), port=port)
-    name = entry.removeprefix("*") if entry.startswith("*.") else entry
+    name = host.removeprefix("*") if host.startswith("*.") else host
     if not name.strip("."):
         return None
     domain = name if name.startswith(".") else f".{name}"

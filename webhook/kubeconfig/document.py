@@ -105,7 +105,12 @@ class Entry(NamedTuple, Generic[T]):
         return getattr(self.value, field.replace("-", "_"))
 
     def path(self, text: str) -> Path:
-        """Return the path of a file, which is relative to the directory of the kubeconfig."""
+        """Return the path of a file, which is relative to the directory of the kubeconfig.
+
+        Raises KubeconfigError for a name that no file can have.
+        """
+        if "\0" in text:
+            raise KubeconfigError(f"{self.file}: {self.key}: a file named {text!r}")
         return Path(os.path.normpath(self.file.parent.absolute() / text))
 
     def file_or_data(self, field: str) -> FileOrData:
@@ -181,6 +186,7 @@ def _read(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise KubeconfigError(f"{file}: no cluster found: not a kubeconfig: {error}") from None
     for key, expected in (("apiVersion", "v1"), ("kind", "Config")):
-        if (given := document.get(key, expected)) != expected:
+        # client-go fills in what is empty.
+        if (given := document.get(key) or expected) != expected:
             raise KubeconfigError(f"{file}: no cluster found: {key}: {given!r} is not {expected}")
     return document

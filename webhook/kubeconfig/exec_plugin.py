@@ -34,7 +34,7 @@ class _Status(msgspec.Struct, rename="camel"):
 class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str
     status: _Status
-    kind: Literal["ExecCredential"] = "ExecCredential"
+    kind: Literal["ExecCredential", ""] = ""
 
 
 class ExecPlugin:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from webhook.core.preview.yaml_scalars import resolve_scalar
+from webhook.core.preview.yaml_scalars import json_key, resolve_scalar
 
 _SCALAR = "!scalar"
 
@@ -24,7 +24,7 @@ _Loader.add_constructor(_SCALAR, lambda _, node: resolve_scalar(node.value))
 
 
 def load_yaml(text: bytes) -> Any:
-    """Return the first document of a text, without keys whose value is null.
+    """Return the first document of a text, with texts as keys, and without those of null values.
 
     For Go, such keys are not set. An empty text is None. Raises ValueError.
     """
@@ -37,5 +37,5 @@ def load_yaml(text: bytes) -> Any:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {json_key(k): _without_nulls(v) for k, v in value.items() if v is not None}
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value

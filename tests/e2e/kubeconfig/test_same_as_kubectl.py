@@ -126,6 +126,9 @@ CASES: dict[str, Callable[[World], Case]] = {
     "neither kind nor apiVersion": lambda w: Case(
         [{**document(w.cluster()), "apiVersion": None, "kind": None}]
     ),
+    "empty kind and apiVersion": lambda w: Case(
+        [{**document(w.cluster()), "apiVersion": "", "kind": ""}]
+    ),
     "home directory without a name": lambda w: Case(
         [{"current-context": "x"}, document(w.cluster(**{"certificate-authority": str(w.ca)}))],
         env={"KUBECONFIG": "", "HOME": ""}, default=True,
@@ -162,6 +165,12 @@ CASES: dict[str, Callable[[World], Case]] = {
     ),
     "namespace of the context": lambda w: one(w.cluster(), context={"namespace": "ci"}),
     "namespace that is a number": lambda w: one(w.cluster(), context={"namespace": 5}),
+    **{
+        f"namespace {name}": partial(lambda name, w: one(
+            w.cluster(), context={"namespace": name}
+        ), name)
+        for name in (".", "..", "../ci", "a/b", "a%2Fb", "kube-system/pods")
+    },
     "nulls": lambda w: one(w.cluster(**{"proxy-url": None}), {"token": "t", "exec": None}),
     "null beside each entry": lambda w: Case([{
         key: [None, *value] if isinstance(value, list) else value
@@ -176,6 +185,10 @@ CASES: dict[str, Callable[[World], Case]] = {
     "token that ends with a line": lambda w: one(w.cluster(), {"token": "t\n"}),
     "token file of two lines": lambda w: one(w.cluster(), {"tokenFile": "lines"}),
     "token with a tab and an umlaut": lambda w: one(w.cluster(), {"token": "a\tä"}),
+    "token file with a name that no file can have": lambda w: one(w.cluster(), {"tokenFile": "\0"}),
+    "certificate with a name that no file can have": lambda w: one(
+        w.cluster(), {"client-certificate": "\0", "client-key": "alice.key"}
+    ),
     "missing token file": lambda w: one(w.cluster(), {"tokenFile": "none"}),
     "missing token file beside a token": lambda w: one(
         w.cluster(), {"tokenFile": "none", "token": "t"}
@@ -259,9 +272,15 @@ CASES: dict[str, Callable[[World], Case]] = {
     "groups by flag over groups": lambda w: Case([document(w.cluster(), {
         "token": "t", "as": "jane", "as-groups": ["g"], "as-uid": "7"
     })], user="flag", groups=("h",)),
+    "groups by flag beside as": lambda w: Case(
+        [document(w.cluster(), {"token": "t", "as": "jane"})], groups=("h",)
+    ),
     "groups by flag without as": lambda w: Case([document(w.cluster())], groups=("g",)),
     "extra fields that differ in their case": lambda w: one(w.cluster(), {
         "token": "t", "as": "jane", "as-user-extra": {"K": ["v"], "k": ["w"]}
+    }),
+    "extra fields whose names are no texts": lambda w: one(w.cluster(), {
+        "token": "t", "as": "jane", "as-user-extra": {5: ["v"], True: ["w"], 1.5: ["x"]}
     }),
     "empty group and value": lambda w: one(w.cluster(), {
         "token": "t", "as": "jane", "as-groups": [""], "as-user-extra": {"k": [""]}
@@ -406,6 +425,12 @@ CASES: dict[str, Callable[[World], Case]] = {
             ("192.0.2.7", "192.0.3.0/24,::/0"), ("192.0.2.7", "192.0.2.9/24"),
             ("[2001:db8::7]", "2001:db8::/32"), ("[2001:db8::7]", "2001:DB8:0::7"),
             ("[2001:db8::7]", "[2001:db8::7]:PORT"), ("192.0.2.7", "300.0.0.0/8,/8,:1"),
+            ("[2001:db8::7]", "[2001:db8::7]"), ("[2001:db8::7]", "2001:db8::7:PORT"),
+            ("[2001:db8::7]", "[2001:db8::]/32"), ("[2001:db8::7]", "[2001:db8::7]:1"),
+            ("192.0.2.7", "[192.0.2.7]"), ("192.0.2.7", "[192.0.2.7]:PORT"),
+            ("192.0.2.7", "192.0.2.0/255.255.255.0"), ("192.0.2.7", "192.0.2.0/24:PORT"),
+            ("192.0.2.7", "192.0.2.7:0PORT"), ("a.example", "a.example:"),
+            ("a.example", "a.example:0PORT"), ("a.example", "*.example:PORT"),
         )
     },
     # Credential plugins
@@ -500,6 +525,9 @@ CASES: dict[str, Callable[[World], Case]] = {
     ),
     "plugin that prints another kind": lambda w: one(
         w.cluster(), w.plugin(credential({"token": "p"}, kind="Status"))
+    ),
+    "plugin that prints an empty kind": lambda w: one(
+        w.cluster(), w.plugin(credential({"token": "p"}, kind=""))
     ),
     "plugin that prints nulls": lambda w: one(w.cluster(), w.plugin(credential(
         {"token": "p", "clientKeyData": None, "expirationTimestamp": None}
