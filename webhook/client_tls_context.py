@@ -17,13 +17,15 @@ def client_context() -> ssl.SSLContext:
 
 
 def verify_as_kubectl(context: ssl.SSLContext) -> None:
-    """Make a context accept the CA certificates that kubectl accepts.
+    """Make a context accept the certificates that kubectl and API servers accept, and no others.
 
     Python 3.13 and later set VERIFY_X509_STRICT by default. Go clients have no equivalent check.
     The flag rejects CAs without key identifiers, such as those of EKS clusters created on
     Kubernetes 1.16 or earlier. It also rejects CAs without key usage, which `openssl req -x509`
     creates. Before 3.13, Python does not trust a CA that another CA issued unless it has that one
-    too. Go does.
+    too. Go does. Python takes the common name of a certificate without a name in subjectAltName. Go
+    has not done so since 1.15.
     """
+    context.hostname_checks_common_name = False
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

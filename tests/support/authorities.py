@@ -54,7 +54,7 @@ class Authority:
             builder = builder.add_extension(_KEY_USAGE, critical=True)
         self.file.write_bytes(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
 
-    def issue(self, host: str, *, expired: bool = False) -> Issued:
+    def issue(self, host: str, *, expired: bool = False, only_common_name: bool = False) -> Issued:
         """A certificate for an address or a name, which a server and a client may show."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
@@ -62,16 +62,15 @@ class Authority:
         except ValueError:
             name = x509.DNSName(host)
         age = 3 * _DAY if expired else timedelta(0)
-        certificate = (
-            self._builder(x509.Name([]), key, age)
-            .add_extension(x509.SubjectAlternativeName([name]), critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage(
-                    [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-                ),
-                critical=False,
-            )
-            .sign(self._key, SHA256())
+        usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        if only_common_name:
+            subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
+            builder = self._builder(subject, key, age)
+        else:
+            names = x509.SubjectAlternativeName([name])
+            builder = self._builder(x509.Name([]), key, age).add_extension(names, critical=True)
+        certificate = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False).sign(
+            self._key, SHA256()
         )
         file = self._directory / f"{host}.pem"
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -161,6 +161,22 @@ async def test_expired_certificate_is_rejected(ask: Ask, trusted: Authority) -> 
         assert is_rejected(await ask(host, trusted))
 
 
+async def test_certificate_whose_name_is_only_the_common_name_is_rejected(
+    ask_api_server: Ask, trusted: Authority
+) -> None:
+    for only_common_name in (False, True):
+        certificate = trusted.issue("localhost", only_common_name=only_common_name)
+        async with server_with(certificate) as host:
+            answer = await ask_api_server(host.replace("127.0.0.1", "localhost"), trusted)
+        assert is_rejected(answer) == only_common_name
+
+
+def test_trust_check_refuses_a_certificate_with_only_a_common_name(trusted: Authority) -> None:
+    context, host = server_context(), "podsettle.podsettle.svc"
+    trusted.issue(host, only_common_name=True).configure(context)
+    assert "mismatch" in verify_error(context, host, trusted.file.read_bytes())
+
+
 def test_trust_check_accepts_the_same_cas_as_the_api_server(trusted: Authority) -> None:
     context = server_context()
     trusted.issue("podsettle.podsettle.svc").configure(context)

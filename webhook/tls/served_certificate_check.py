@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ssl
 
+from webhook.client_tls_context import verify_as_kubectl
+
 
 def verify_error(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
     """Return why a client would refuse the certificate of `context`, or an empty text.
@@ -13,10 +15,7 @@ def verify_error(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
     handshake through two memory buffers, without a connection.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # The API server is written in Go, which accepts a chain that ends at any trusted certificate
-    # (`crypto/x509`, Certificate.Verify). OpenSSL's default requires that it ends at a self-signed
-    # certificate.
-    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    verify_as_kubectl(client)
     if not bundle.strip():
         return "no CA bundle is registered"
     try:
