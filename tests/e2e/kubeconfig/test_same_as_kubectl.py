@@ -610,6 +610,11 @@ DIFFERENCES = {
         "EOF", "contexts[x].user: there is no user 'u'",
     ),
     "no credentials": Difference(lambda w: one(w.cluster(), {}), "EOF", ""),
+    # kubectl leaves the answer to the API server.
+    "namespace with capitals": Difference(
+        lambda w: one(w.cluster(), context={"namespace": "CI"}),
+        "", "the namespace 'CI' is not a valid name",
+    ),
     "user and password in the server's URL": Difference(
         lambda w: one(w.cluster(server=f"https://user:secret@127.0.0.1:{w.a.port}")),
         "", "clusters[c].server: it has a user; only username and password are supported",
