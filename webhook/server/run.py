@@ -204,12 +204,11 @@ class Server(uvicorn.Server):
         """Close both ports, let all connections end, and stop the application."""
         for task in self._tasks:
             task.cancel()
-        ended = asyncio.create_task(self._reviews.shutdown())
+        self._reviews.shutdown()
         for _ in range(int(_IN_FLIGHT_TIMEOUT_SECONDS / _POLL_SECONDS)):
-            if self.force_exit or ended.done():
+            if self.force_exit or not self._reviews.connections:
                 break
-            await asyncio.wait((ended,), timeout=_POLL_SECONDS)
-        ended.cancel()
+            await asyncio.sleep(_POLL_SECONDS)
         await super().shutdown(sockets)
         if self.force_exit:
             # uvicorn then leaves it out, and the cancelled lifespan would log a traceback.

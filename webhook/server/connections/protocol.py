@@ -41,6 +41,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum, auto
+from functools import lru_cache
 from http import HTTPStatus
 from itertools import islice, takewhile
 from random import random
@@ -58,7 +59,6 @@ log = logging.getLogger(__name__)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 """Makes the client close an idle connection, and leaves a request on its way unharmed. A final
 response such as 408 would be taken for the answer to that request."""
-_SHUTDOWN_POLL_SECONDS = 0.05
 _READ_BUFFER_BYTES = 256 * 1024
 
 
@@ -100,11 +100,8 @@ class ReviewServer:
     """The buffer of the connection that reads. `buffer_updated` follows `get_buffer` at once."""
     now: float = 0.0
     """The start of the loop's current iteration, by `time.monotonic`, or 0 before `start`."""
-    date: bytes = b""
-    """The Date header. `_second` says of which second it is."""
-    json_head: bytes = b""
-    """The response head of an answer that leaves the connection open."""
-    _second: int = -1
+    second: int = 0
+    """The same by the wall clock, in whole seconds, for the Date header."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> float:
         """Return when the loop's current iteration started.
@@ -114,13 +111,9 @@ class ReviewServer:
         """
         if not self.now:
             self.now = monotonic()
+            self.second = int(self.wall_clock())
             # The loop runs this callback after it has read from all clients.
             loop.call_soon(self._end)
-            second = int(self.wall_clock())
-            if second != self._second:
-                self._second = second
-                self.date = formatdate(second, usegmt=True).encode()
-                self.json_head = _response_head(200, JSON_TYPE, self.date, False)
         return self.now
 
     def _end(self) -> None:
@@ -144,12 +137,10 @@ class ReviewServer:
             found.is_deciding() or found.state is State.WRITING for found in self.connections
         )
 
-    async def shutdown(self) -> None:
-        """Let all connections end, as the module describes. Return when none is left."""
+    def shutdown(self) -> None:
+        """Let all connections end, as the module describes. Each has its own time limit."""
         for connection in list(self.connections):
             connection.shutdown()
-        while self.connections:  # noqa: ASYNC110 (each has its own time limit)
-            await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)
 
 
 class ReviewProtocol(asyncio.BufferedProtocol):
@@ -433,19 +424,13 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """Send the answer to a review, and continue."""
         if random() < self._limits.goaway_chance:  # noqa: S311
             self._last = True
-        if self._last or self._handler.drain.started:
-            self._send(200, JSON_TYPE, body)
-        else:
-            self._write(b"%b%d\r\n\r\n%b" % (self._server.json_head, len(body), body))
+        self._send(200, JSON_TYPE, body)
 
     def _send(self, status: int, content_type: bytes, body: bytes, allow: bytes = b"") -> None:
-        """Send an answer with any head, and continue."""
-        self._last = self._last or self._handler.drain.started
-        head = _response_head(status, content_type, self._server.date, self._last, allow)
-        self._write(b"%b%d\r\n\r\n%b" % (head, len(body), b"" if self._head.is_head else body))
-
-    def _write(self, answer: bytes) -> None:
         """Write an answer, and enter the state that follows it."""
+        self._last = self._last or self._handler.drain.started
+        head = _response_head(status, content_type, self._server.second, self._last, allow)
+        answer = b"%b%d\r\n\r\n%b" % (head, len(body), b"" if self._head.is_head else body)
         self._transport.write(answer)
         self._server.connections.move_to_end(self)
         if self._paused:
@@ -462,14 +447,15 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         self._send(refusal.status, TEXT_TYPE, f"{refusal.text}\n".encode(), refusal.allow)
 
 
+@lru_cache(maxsize=16)
 def _response_head(
-    status: int, content_type: bytes, date: bytes, closes: bool, allow: bytes = b""
+    status: int, content_type: bytes, second: int, closes: bool, allow: bytes
 ) -> bytes:
     """Return a head up to the value of Content-Length, which is the last header."""
     return b"HTTP/1.1 %d %b\r\ndate: %b\r\n%b%bcontent-type: %b\r\ncontent-length: " % (
         status,
         HTTPStatus(status).phrase.encode(),
-        date,
+        formatdate(second, usegmt=True).encode(),
         b"connection: close\r\n" if closes else b"",
         b"allow: %b\r\n" % allow if allow else b"",
         content_type,
