@@ -13,9 +13,9 @@ from tests.support.memory_transport import MemoryTransport
 from webhook.server.connections.protocol import ReviewProtocol, ReviewServer, State
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
-from webhook.server.reviews.answer import Refusal
 from webhook.server.reviews.body import MemoryBudget, ReviewBody
 from webhook.server.reviews.handler import ReviewTiming
+from webhook.server.reviews.request import Refusal
 
 LOOKUP = b"look-up "
 """A body that begins with this waits for `EchoHandler.found`."""

@@ -49,13 +49,15 @@ from time import monotonic, time
 
 from webhook.core.admission.handler import Answer
 from webhook.server.connections.request_head import HEAD_END, RequestHead, invalid_head, read_head
-from webhook.server.reviews.answer import JSON_TYPE, TEXT_TYPE, Refusal
 from webhook.server.reviews.body import ReviewBody
 from webhook.server.reviews.client_certs import NO_CLIENT_CERTIFICATE
 from webhook.server.reviews.handler import GUARANTEED_DECISION_BYTES, ReviewHandler, ReviewTiming
+from webhook.server.reviews.request import Refusal
 
 log = logging.getLogger(__name__)
 
+_JSON_TYPE = b"application/json"
+_TEXT_TYPE = b"text/plain; charset=utf-8"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 """Makes the client close an idle connection, and leaves a request on its way unharmed. A final
 response such as 408 would be taken for the answer to that request."""
@@ -358,7 +360,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         elif head.probe:
             self._note_behind(body)
             is_ready = head.probe == b"/livez" or self._server.is_ready()
-            self._send(200 if is_ready else 503, TEXT_TYPE, b"ok" if is_ready else b"not ready")
+            self._send(200 if is_ready else 503, _TEXT_TYPE, b"ok" if is_ready else b"not ready")
         elif self._server.needs_certificate and not self._transport.get_extra_info("peercert"):
             self._refuse(NO_CLIENT_CERTIFICATE)
         elif head.length > limit:
@@ -424,7 +426,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """Send the answer to a review, and continue."""
         if random() < self._limits.goaway_chance:  # noqa: S311
             self._last = True
-        self._send(200, JSON_TYPE, body)
+        self._send(200, _JSON_TYPE, body)
 
     def _send(self, status: int, content_type: bytes, body: bytes, allow: bytes = b"") -> None:
         """Write an answer, and enter the state that follows it."""
@@ -444,7 +446,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """Send an HTTP error and close the connection. The rest of the request is discarded."""
         self._last = True
         self._handler.count_refused(refusal.status)
-        self._send(refusal.status, TEXT_TYPE, f"{refusal.text}\n".encode(), refusal.allow)
+        self._send(refusal.status, _TEXT_TYPE, f"{refusal.text}\n".encode(), refusal.allow)
 
 
 @lru_cache(maxsize=16)

@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import h11
 
-from webhook.server.reviews.answer import Refusal
-from webhook.server.reviews.request import ADMISSION_PATHS, answer_seconds, is_json
+from webhook.server.reviews.request import ADMISSION_PATHS, Refusal, answer_seconds, is_json
 
 HEAD_END = b"\r\n\r\n"
 """The bytes at the end of a head."""

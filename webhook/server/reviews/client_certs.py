@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from webhook.server.reviews.answer import Refusal
+from webhook.server.reviews.request import Refusal
 
 NO_CLIENT_CERTIFICATE = Refusal(
     403,

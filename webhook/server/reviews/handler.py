@@ -27,9 +27,9 @@ from webhook.core.reasons import Reason
 from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
-from webhook.server.reviews.answer import Refusal
 from webhook.server.reviews.body import MemoryBudget, ReviewBody
 from webhook.server.reviews.log import ReviewLog, printable
+from webhook.server.reviews.request import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -80,23 +80,18 @@ class ReviewHandler:
         self._review_log = review_log
         self._images = images
 
-    def answer(self, body: bytes, timing: ReviewTiming) -> Answer | Refusal:
+    def answer(
+        self, body: bytes, timing: ReviewTiming, unread: tuple[Reason, str] | None = None
+    ) -> Answer | Refusal:
         """Return the answer to a complete body, or the refusal of one without a uid.
 
         If the answer is `missing` something, call `look_up` with it, and send what that returns.
+        `unread` is why the body is not decoded. It may then be incomplete.
         """
         self.drain.reviews += 1
-        queued_seconds = monotonic() - timing.received_at
+        unread = unread or self._overload(timing)
         try:
-            if self._is_overloaded(queued_seconds, timing.deadline_seconds):
-                message = (
-                    f"this review waited {queued_seconds:.2g} s of the "
-                    f"{timing.deadline_seconds:.2g} s that its timeout leaves: "
-                    "more reviews arrive than can be answered in time"
-                )
-                answer = allow_unread(body, Reason.OVERLOADED, message)
-            else:
-                answer = self._admit(body)
+            answer = self._admit(body) if unread is None else allow_unread(body, *unread)
         except UnreadableReviewError as error:
             return Refusal(400, str(error))
         if not answer.missing:
@@ -105,27 +100,23 @@ class ReviewHandler:
 
     def answer_body(self, body: ReviewBody, timing: ReviewTiming) -> Answer | Refusal:
         """Return the same for a body that arrived in pieces and may be incomplete."""
+        unread = None
         if body.over_budget or (self.budget.exhausted and body.length > GUARANTEED_DECISION_BYTES):
             message = f"other reviews and answers occupy {self.budget.used_bytes} bytes of memory"
-            reason = Reason.OVERLOADED
+            unread = Reason.OVERLOADED, message
         elif not body.complete:
             seconds = self.body_timeout(timing.deadline_seconds)
             message = f"only {body.length} bytes of the review arrived within {seconds:.2g} s"
-            reason = Reason.DEADLINE_EXCEEDED
+            unread = Reason.DEADLINE_EXCEEDED, message
         elif body.length > self.limits.max_review_bytes:
             message = (
                 f"the review has {body.length} bytes, "
                 f"and podsettle reads up to {self.limits.max_review_bytes}"
             )
-            reason = Reason.UNSUPPORTED_REVIEW
-        else:
-            return self.answer(body.data, timing)
-        self.drain.reviews += 1
-        try:
-            answer = allow_unread(body.data, reason, message)
-        except UnreadableReviewError as error:
-            return Refusal(400 if body.complete else 408, str(error))
-        self._record(answer, timing)
+            unread = Reason.UNSUPPORTED_REVIEW, message
+        answer = self.answer(body.data, timing, unread)
+        if isinstance(answer, Refusal) and not body.complete:
+            return answer._replace(status=408)
         return answer
 
     async def look_up(self, answer: Answer, timing: ReviewTiming, client: str) -> Answer:
@@ -157,11 +148,15 @@ class ReviewHandler:
         except Exception as error:
             return _allow_after_error(body, error)
 
-    def _is_overloaded(self, queued_seconds: float, deadline_seconds: float) -> bool:
+    def _overload(self, timing: ReviewTiming) -> tuple[Reason, str] | None:
+        """Return why a review is not decoded, if it was queued for too long."""
+        queued_seconds, seconds = monotonic() - timing.received_at, timing.deadline_seconds
         limits = self.limits
-        return (
-            queued_seconds > deadline_seconds * limits.max_queue_share
-            or queued_seconds > limits.max_queue_seconds
+        if queued_seconds <= min(seconds * limits.max_queue_share, limits.max_queue_seconds):
+            return None
+        return Reason.OVERLOADED, (
+            f"this review waited {queued_seconds:.2g} s of the {seconds:.2g} s that its timeout "
+            "leaves: more reviews arrive than can be answered in time"
         )
 
     async def _look_up(self, answer: Answer, timing: ReviewTiming, client: str) -> Answer:

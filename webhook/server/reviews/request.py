@@ -1,9 +1,10 @@
-"""What a request to /mutate looks like: its paths, its content type and its deadline."""
+"""What a request to /mutate looks like, its deadline, and how one is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from webhook.core.durations import parse_duration
@@ -20,6 +21,15 @@ _DEFAULT_TIMEOUT_MS = 10_000
 """The default of `timeoutSeconds` in a webhook configuration."""
 _MAX_TIMEOUT_MS = 30_000
 """The maximum of `timeoutSeconds` in a webhook configuration."""
+
+
+class Refusal(NamedTuple):
+    """An HTTP error, and what was wrong. The connection closes after it."""
+
+    status: int
+    text: str
+    allow: bytes = b""
+    """The value of the header Allow, for the status 405."""
 
 
 def is_json(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -14,11 +14,10 @@ from fastapi import APIRouter, Request, Response
 from starlette.requests import ClientDisconnect
 
 from webhook.server.limits import DEFAULT_LIMITS
-from webhook.server.reviews.answer import Refusal
 from webhook.server.reviews.body import ReviewBody
 from webhook.server.reviews.handler import ReviewHandler, ReviewTiming
 from webhook.server.reviews.openapi_models import AdmissionReview
-from webhook.server.reviews.request import ADMISSION_PATHS, answer_seconds, is_json
+from webhook.server.reviews.request import ADMISSION_PATHS, Refusal, answer_seconds, is_json
 
 _OTHER_METHODS = [str(method) for method in HTTPMethod if method is not HTTPMethod.POST]
 

@@ -26,10 +26,10 @@ from webhook.core.policy.snapshot import Snapshot
 from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
-from webhook.server.reviews.answer import Refusal
 from webhook.server.reviews.body import MemoryBudget, ReviewBody
 from webhook.server.reviews.handler import ReviewHandler, ReviewTiming
 from webhook.server.reviews.log import ReviewLog
+from webhook.server.reviews.request import Refusal
 
 QUICK = pod(containers=[container("main", "/x")], restartPolicy="Never")
 UNKNOWN_IMAGE = pod(
