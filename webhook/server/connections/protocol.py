@@ -52,7 +52,7 @@ from webhook.server.connections.request_head import HEAD_END, RequestHead, inval
 from webhook.server.reviews.body import ReviewBody
 from webhook.server.reviews.client_certs import NO_CLIENT_CERTIFICATE
 from webhook.server.reviews.handler import GUARANTEED_DECISION_BYTES, ReviewHandler, ReviewTiming
-from webhook.server.reviews.request import Refusal
+from webhook.server.reviews.request import Refusal, body_too_long
 
 log = logging.getLogger(__name__)
 
@@ -364,7 +364,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         elif self._server.needs_certificate and not self._transport.get_extra_info("peercert"):
             self._refuse(NO_CLIENT_CERTIFICATE)
         elif head.length > limit:
-            self._refuse(Refusal(413, f"The body is longer than {limit} bytes."))
+            self._refuse(body_too_long(limit))
         elif head.length == len(body) <= GUARANTEED_DECISION_BYTES:
             timing = ReviewTiming(received_at, head.deadline_seconds)
             self._respond(self._handler.answer(body, timing), timing)

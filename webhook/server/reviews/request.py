@@ -32,6 +32,11 @@ class Refusal(NamedTuple):
     """The value of the header Allow, for the status 405."""
 
 
+def body_too_long(max_bytes: int) -> Refusal:
+    """Return the refusal of a body that is longer than the maximum."""
+    return Refusal(413, f"The body is longer than {max_bytes} bytes.")
+
+
 def is_json(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Return whether the Content-Type is JSON. The names of `headers` must be in lower case."""
     for name, value in headers:

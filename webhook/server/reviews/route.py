@@ -17,7 +17,13 @@ from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.reviews.body import ReviewBody
 from webhook.server.reviews.handler import ReviewHandler, ReviewTiming
 from webhook.server.reviews.openapi_models import AdmissionReview
-from webhook.server.reviews.request import ADMISSION_PATHS, Refusal, answer_seconds, is_json
+from webhook.server.reviews.request import (
+    ADMISSION_PATHS,
+    Refusal,
+    answer_seconds,
+    body_too_long,
+    is_json,
+)
 
 _OTHER_METHODS = [str(method) for method in HTTPMethod if method is not HTTPMethod.POST]
 
@@ -51,17 +57,23 @@ With a parameter for the body, FastAPI would refuse what it cannot validate."""
 def mutate_router(handler: ReviewHandler) -> APIRouter:
     """Return the route, which passes reviews to the handler."""
     router = APIRouter()
+    max_bytes = handler.limits.max_body_bytes
 
     async def post_mutate(request: Request) -> Response:
         """Answer an AdmissionReview. Every pod is allowed, perhaps with a patch."""
         if not is_json(request.headers.raw):
             return refuse(Refusal(415, "send Content-Type: application/json"))
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > max_bytes:
+            return refuse(body_too_long(max_bytes))
         seconds = answer_seconds(request.scope["query_string"])
         body = ReviewBody(handler.budget, handler.limits)
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(handler.body_timeout(seconds)):
-                    await _read(request, body)
+                    await _read(request, body, max_bytes)
+            if body.length > max_bytes:
+                return refuse(body_too_long(max_bytes))
             timing = ReviewTiming(monotonic(), seconds)
             answer = handler.answer_body(body, timing)
             if not isinstance(answer, Refusal) and answer.missing:
@@ -97,19 +109,18 @@ def mutate_router(handler: ReviewHandler) -> APIRouter:
             },
             include_in_schema=path == ADMISSION_PATHS[0],
             openapi_extra=_REQUEST,
-            max_body_size=handler.limits.max_body_bytes,
         )
         router.add_api_route(path, refuse_method, methods=_OTHER_METHODS, include_in_schema=False)
     return router
 
 
-async def _read(request: Request, body: ReviewBody) -> None:
-    """Read until the body has enough for an answer. Raises ClientDisconnect.
+async def _read(request: Request, body: ReviewBody, max_bytes: int) -> None:
+    """Read until the body is too long or has enough for an answer. Raises ClientDisconnect.
 
     `Request.stream` does not say which chunk is the last one. A complete body is decoded even if
     the memory budget is exhausted, so this matters.
     """
-    while body.wants_more:
+    while body.wants_more and body.length <= max_bytes:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect

@@ -106,7 +106,9 @@ def test_route_answers_reviews_and_refuses_other_requests_behind_plain_uvicorn(
         check_all_answers(client, source)
 
 
-async def call(app: FastAPI, *received: Message, query: bytes = b"") -> list[Message]:
+async def call(
+    app: FastAPI, *received: Message, query: bytes = b"", length: int | None = None
+) -> list[Message]:
     """Return the messages that the application sends for a request to /mutate."""
     waiting, sent = list(received), []
 
@@ -119,6 +121,8 @@ async def call(app: FastAPI, *received: Message, query: bytes = b"") -> list[Mes
         sent.append(message)
 
     headers = [(b"content-type", b"application/json")]
+    if length is not None:
+        headers.append((b"content-length", b"%d" % length))
     request = {"type": "http", "method": "POST", "path": "/mutate", "query_string": query}
     await app({**request, "headers": headers}, receive, send)
     return sent
@@ -163,10 +167,17 @@ async def test_body_without_a_uid_that_is_late_is_answered_408(
     assert components.handler.budget.used_bytes == 0
 
 
-async def test_body_above_the_maximum_is_refused_before_its_end(source: ManifestsSource) -> None:
-    app = make_app(source, limits=replace(STEADY, max_body_bytes=5000))
-    start, *_ = await call(app, piece(b" " * 5001, more_body=True))
-    assert start["status"] == 413
+@pytest.mark.parametrize(("received", "length"), [(5001, None), (0, 5001)])
+async def test_body_above_the_maximum_is_refused_before_its_end_and_counted(
+    source: ManifestsSource, received: int, length: int | None
+) -> None:
+    components = make_components(source, limits=replace(STEADY, max_body_bytes=5000))
+    pieces = [piece(b" " * received, more_body=True)] if received else []
+    start, answer = await call(create_app(components), *pieces, length=length)
+    assert (start["status"], answer["body"]) == (413, b"The body is longer than 5000 bytes.\n")
+    counted = "podsettle_requests_refused_total", {"status": "413"}
+    assert components.metrics.registry.get_sample_value(*counted) == 1
+    assert components.handler.budget.used_bytes == 0
 
 
 async def post(client: httpx.AsyncClient, body: Any) -> dict[str, Any]:
