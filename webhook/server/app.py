@@ -13,7 +13,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from webhook import __version__
-from webhook.server.auth import BEARER, guard
+from webhook.server.auth import guard
 from webhook.server.components import Components
 from webhook.server.health import health_router
 from webhook.server.page.route import page_router
@@ -52,9 +52,7 @@ def create_app(components: Components) -> FastAPI:
         # The route does not learn of certificates, so a client without one could send reviews.
         app.include_router(mutate_router(components.handler))
     authorizer = components.authorizer
-    authorized = (
-        [] if authorizer is None else [Depends(BEARER), Depends(guard(authorizer.authorize))]
-    )
+    authorized = [] if authorizer is None else [Depends(guard(authorizer.authorize))]
     app.include_router(
         preview_router(components.previewer, components.metrics.count_preview),
         responses=_REFUSED,

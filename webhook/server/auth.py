@@ -6,10 +6,10 @@ The API server decides whether a token permits a request; see `webhook.cluster.t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from fastapi import HTTPException, Request
-from fastapi.security import HTTPBearer
+from fastapi import Depends, HTTPException, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from webhook.cluster.access_decision import Access, AccessDecision
 
@@ -33,9 +33,10 @@ BEARER = HTTPBearer(
     description="A token of the cluster: `kubectl create token SERVICEACCOUNT -n NAMESPACE`.",
     auto_error=False,
 )
-"""A dependency that adds tokens to the OpenAPI document. It refuses nothing."""
+"""A dependency that reads tokens, and adds them to the OpenAPI document. It refuses nothing."""
 
-Guard: TypeAlias = Callable[[Request], Awaitable[None]]
+Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+Guard: TypeAlias = Callable[[Request, Token], Awaitable[None]]
 
 
 def guard(authorize: Callable[[str, str, str, str], Awaitable[AccessDecision]]) -> Guard:
@@ -44,14 +45,13 @@ def guard(authorize: Callable[[str, str, str, str], Awaitable[AccessDecision]]) 
     `authorize` gets the token, the HTTP method in lower case, the path, and the client's address.
     """
 
-    async def check(request: Request) -> None:
-        token = _parse_token(request.headers.get("Authorization", ""))
+    async def check(request: Request, token: Token) -> None:
         if token is None:
             raise HTTPException(401, _BEARER_HINT, _CHALLENGE)
         # Not `request.url.path`: older Starlette versions parse it from the Host header.
         verb, path = request.method.lower(), request.scope["path"]
         client = request.client.host if request.client else ""
-        access, note = await authorize(token, verb, path, client)
+        access, note = await authorize(token.credentials, verb, path, client)
         if access is Access.UNAUTHENTICATED:
             detail = f"the API server does not accept this token: {note or 'invalid or expired'}"
             raise HTTPException(401, f"{detail}; {_BEARER_HINT}", _CHALLENGE)
@@ -65,11 +65,3 @@ def guard(authorize: Callable[[str, str, str, str], Awaitable[AccessDecision]]) 
 
 def _grant_hint(path: str) -> str:
     return _GRANT_HINT.format(role=_ROLES.get(path, _PREVIEWER))
-
-
-def _parse_token(authorization: str) -> str | None:
-    """Return the token in the value of an Authorization header, or None if it contains none."""
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() != "bearer":
-        return None
-    return token.strip() or None

@@ -17,7 +17,7 @@ from tests.support.reviews import review
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server.app import create_app
-from webhook.server.auth import guard
+from webhook.server.auth import BEARER, guard
 
 OPEN = {"/", "/mutate", "/mutate/", "/readyz", "/version", "/openapi.json"}
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}"
@@ -136,7 +136,8 @@ async def test_authorized_path_is_that_of_the_route(known: Known) -> None:
 
     headers = [(b"authorization", b"Bearer good"), (b"host", b"x/livez?")]
     scope = {"type": "http", "method": "GET", "path": "/metrics", "headers": headers}
-    await guard(known.authorize)(Request(scope))
+    request = Request(scope)
+    await guard(known.authorize)(request, await BEARER(request))
     assert known.asked == [("good", "get", "/metrics")]
 
 
