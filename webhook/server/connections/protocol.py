@@ -167,6 +167,8 @@ class ReviewProtocol(asyncio.BufferedProtocol):
 
         self._active_at = 0.0
         """When the latest data was received, by `time.monotonic`, for the idle timeout."""
+        self._began_at = 0.0
+        """When the current request began, by `time.monotonic`, for its deadline."""
         self._buffer = bytearray()
         """The received part of a head."""
         self._head = RequestHead()
@@ -216,6 +218,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
             data = data.lstrip(b"\r\n")
             if not data:
                 return
+            self._began_at = now
         self._active_at = now
         end = data.find(HEAD_END, 0, self._limits.max_header_bytes) + _END_BYTES
         if self.state is _IDLE and end >= _END_BYTES:
@@ -366,13 +369,13 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         elif head.length > limit:
             self._refuse(body_too_long(limit))
         elif head.length == len(body) <= GUARANTEED_DECISION_BYTES:
-            timing = ReviewTiming(received_at, head.deadline_seconds)
+            timing = ReviewTiming(self._began_at, received_at, head.deadline_seconds)
             self._respond(self._handler.answer(body, timing), timing)
         else:
             self._review = ReviewBody(self._budget, self._limits)
-            queued_seconds = monotonic() - received_at
-            seconds = self._handler.body_timeout(head.deadline_seconds) - queued_seconds
-            self._enter(State.RECEIVING, seconds)
+            head_seconds = received_at - self._began_at
+            seconds = self._handler.body_timeout(head.deadline_seconds - head_seconds)
+            self._enter(State.RECEIVING, seconds - (monotonic() - received_at))
             if head.waits and not body:
                 self._transport.write(_CONTINUE)
             self._read_body(self._review, body, received_at)
@@ -390,7 +393,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
     def _answer_body(self, review: ReviewBody, received_at: float) -> None:
         """Answer a review that arrived in pieces, and may be incomplete."""
         self._last = self._last or not review.complete
-        timing = ReviewTiming(received_at, self._head.deadline_seconds)
+        timing = ReviewTiming(self._began_at, received_at, self._head.deadline_seconds)
         self._respond(self._handler.answer_body(review, timing), timing)
 
     def _note_behind(self, data: bytes) -> None:

@@ -48,8 +48,10 @@ answer a longer review may take as much additional memory as the review itself."
 class ReviewTiming(NamedTuple):
     """The times from which the handler derives how long a review has queued and may still take."""
 
+    began_at: float
+    """When the first byte of the request was ready to be read, by `time.monotonic`."""
     received_at: float
-    """When the last byte of the review was ready to be read, by `time.monotonic`."""
+    """The same of the last byte of the review."""
     deadline_seconds: float
     """The time within which podsettle must answer."""
 
@@ -170,7 +172,7 @@ class ReviewHandler:
             if lookup is NamespaceLookup.FOUND:
                 answer = admit_again(answer, self._decider, self._source.view)
         if answer.decision.missing_images and self._images is not None:
-            remaining_seconds = timing.received_at + timing.deadline_seconds - monotonic()
+            remaining_seconds = timing.began_at + timing.deadline_seconds - monotonic()
             seconds = max(min(timing.deadline_seconds * IMAGE_LOOKUP_SHARE, remaining_seconds), 0.0)
             images = await self._images.find(answer.decision.missing_images, seconds)
             answer = admit_again(answer, self._decider, self._source.view, images)

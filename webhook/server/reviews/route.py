@@ -63,6 +63,7 @@ def mutate_router(handler: ReviewHandler) -> APIRouter:
         """Answer an AdmissionReview. Every pod is allowed, perhaps with a patch."""
         if not is_json(request.headers.raw):
             return refuse(Refusal(415, "send Content-Type: application/json"))
+        began_at = monotonic()
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > max_bytes:
             return refuse(body_too_long(max_bytes))
@@ -74,7 +75,7 @@ def mutate_router(handler: ReviewHandler) -> APIRouter:
                     await _read(request, body, max_bytes)
             if body.length > max_bytes:
                 return refuse(body_too_long(max_bytes))
-            timing = ReviewTiming(monotonic(), seconds)
+            timing = ReviewTiming(began_at, monotonic(), seconds)
             answer = handler.answer_body(body, timing)
             if not isinstance(answer, Refusal) and answer.missing:
                 client = request.client.host if request.client else ""

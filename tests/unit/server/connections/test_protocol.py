@@ -183,6 +183,24 @@ async def test_time_in_the_queue_is_a_part_of_the_body_timeout(
     assert server.handler.timings[-1].received_at == clock.now
 
 
+@pytest.mark.parametrize("received", [30, 60, -3], ids=["head", "rest of a head", "body"])
+async def test_deadline_counts_from_the_first_byte(
+    client: MemoryClient, server: MemoryServer, clock: Clock, received: int
+) -> None:
+    request = post(b"review", path="/mutate?timeout=5s")
+    client.send(request[:10], request[10:received])
+    clock.now += 2
+    server.loop.iterate()
+    client.send(request[received:-1])
+    body_seconds = 3.5 if received == -3 else 1.5  # What 70 % of the timeout leaves.
+    assert server.loop.timers == [pytest.approx(body_seconds)]
+    client.send(request[-1:])
+    client.send(request)
+    late, whole = server.handler.timings
+    assert (late.began_at, late.received_at) == (clock.now - 2, clock.now)
+    assert whole.began_at == whole.received_at == clock.now
+
+
 # Answers
 
 

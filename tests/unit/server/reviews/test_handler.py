@@ -66,9 +66,11 @@ class Handling:
         complete: bool = True,
         queued_seconds: float = 0.0,
         deadline_seconds: float = 7.0,
+        arriving_seconds: float = 0.0,
     ) -> Answer | Refusal:
         """Return the answer to a body, after the look-ups that it needs."""
-        timing = ReviewTiming(monotonic() - queued_seconds, deadline_seconds)
+        received_at = monotonic() - queued_seconds
+        timing = ReviewTiming(received_at - arriving_seconds, received_at, deadline_seconds)
 
         async def answer() -> Answer | Refusal:
             if len(pieces) == 1 and complete:
@@ -257,6 +259,25 @@ UNEVALUATED: dict[str, tuple[Any, str]] = {
     "a Windows pod": (pod(os={"name": "windows"}), "WindowsPod"),
 }
 """Covered pods that are left as they are before a policy is applied, and the reason."""
+
+
+@pytest.mark.parametrize(("arriving", "allowed"), [(0, 4.2), (2, 4.2), (5, 2), (8, 0)])
+def test_image_look_ups_end_at_the_deadline_however_long_the_review_took_to_arrive(
+    handling: Handling, monkeypatch: pytest.MonkeyPatch, arriving: float, allowed: float
+) -> None:
+    times: list[float] = []
+
+    class Images:
+        async def find(self, _missing: object, seconds: float) -> dict[Any, Any]:
+            times.append(seconds)
+            return {}
+
+    monkeypatch.setattr(handling._handler, "_images", Images())
+    monkeypatch.setattr("webhook.server.reviews.handler.monotonic", lambda: 1000.0)
+    monkeypatch.setitem(globals(), "monotonic", lambda: 1000.0)
+    handling.source.view = view(LOOKING_UP, namespaces=KNOWN)
+    handling.response(review_of(UNKNOWN_IMAGE), arriving_seconds=arriving)
+    assert times == [pytest.approx(allowed)]
 
 
 def lines_about(
