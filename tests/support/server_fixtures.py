@@ -20,6 +20,7 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
 from webhook.server.components import Components, build_components
 from webhook.server.drain import Drain
+from webhook.server.health import ServedCertificate
 from webhook.server.limits import Limits, PreviewLimits
 
 SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:0.2.0")
@@ -44,8 +45,7 @@ def make_components(
 ) -> Components:
     """The components of a server whose certificate and shutdown do not end."""
     defaults: dict[str, Any] = {
-        "certificate_expires": lambda: CERTIFICATE_EXPIRES,
-        "certificate_fingerprint": lambda: "ab" * 32,
+        "certificate": lambda: ServedCertificate(CERTIFICATE_EXPIRES, "ab" * 32),
         "drain": Drain(idle_seconds=3600, timeout_seconds=3600),
     }
     return build_components(source, settings, limits=limits, **defaults | options)

@@ -238,6 +238,7 @@ def _run(options: ServeOptions) -> None:
         from webhook.server.app import create_app
         from webhook.server.components import build_components
         from webhook.server.drain import Drain
+        from webhook.server.health import ServedCertificate
         from webhook.server.reviews.client_certs import ClientCAError, request_client_certificate
         from webhook.server.run import AddressError, listen, serve
 
@@ -250,7 +251,8 @@ def _run(options: ServeOptions) -> None:
         raise InputError("--host is empty: give an address, such as 127.0.0.1, or :: for all")
     try:
         parts = _build_cluster_parts(options)
-        context = parts.certificates.context
+        certificates = parts.certificates
+        context = certificates.context
         if options.client_ca is not None:
             request_client_certificate(context, options.client_ca)
         listener = listen(options.host, options.port, "--port 10443, or make run PORT=10443")
@@ -276,8 +278,7 @@ def _run(options: ServeOptions) -> None:
         OperatorSettings(
             options.own_namespace, linger_image, options.docs_url, options.linger_version
         ),
-        certificate_expires=lambda: parts.certificates.expires,
-        certificate_fingerprint=lambda: parts.certificates.fingerprint,
+        certificate=lambda: ServedCertificate(certificates.expires, certificates.fingerprint),
         drain=Drain(options.drain_quiet.total_seconds(), options.drain_limit.total_seconds()),
         checks=parts.checks,
         running=parts.running,

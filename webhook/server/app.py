@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -59,13 +58,7 @@ def create_app(components: Components) -> FastAPI:
         dependencies=authorized,
     )
     app.include_router(view_router(components.view_answers), dependencies=authorized)
-    app.include_router(
-        health_router(
-            components.checks,
-            {"version": __version__, "python": platform.python_version()},
-            components.certificate,
-        )
-    )
+    app.include_router(health_router(components.checks, components.certificate))
     app.include_router(page_router())
 
     @app.get(

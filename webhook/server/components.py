@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from webhook import __version__
@@ -61,8 +60,7 @@ def build_components(
     source: Source,
     settings: OperatorSettings,
     *,
-    certificate_expires: Callable[[], datetime],
-    certificate_fingerprint: Callable[[], str] = lambda: "",
+    certificate: Callable[[], ServedCertificate],
     drain: Drain,
     checks: Callable[[], Iterable[Check]] | None = None,
     running: Callable[[], AbstractAsyncContextManager[None]] | None = None,
@@ -73,8 +71,7 @@ def build_components(
 ) -> Components:
     """Return the components of a server.
 
-    - `certificate_expires` returns the time at which the served certificate expires, and
-      `certificate_fingerprint` its SHA-256 in hex.
+    - `certificate` returns what /version says of the served certificate.
     - `checks` returns the readiness checks, except the check of `drain`. The default is
       `source.checks`.
     - `running` returns a context that is active while the server runs. The default is
@@ -93,7 +90,7 @@ def build_components(
 
     review_log = ReviewLog()
     metrics = Metrics(__version__)
-    metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
+    metrics.certificate_expiry.set_function(lambda: certificate().expires.timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.needed_policies.view = lambda: source.view
@@ -141,7 +138,7 @@ def build_components(
         previewer=previewer,
         view_answers=ViewAnswers(lambda: source.view, settings.docs_url, limits.view),
         authorizer=authorizer,
-        certificate=lambda: ServedCertificate(certificate_expires(), certificate_fingerprint()),
+        certificate=certificate,
         checks=all_checks,
         running=all_running,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
+from webhook import __version__
 from webhook.cluster.readiness import Readiness, ReadinessCheck
 from webhook.cluster.source import Check
 
@@ -35,11 +37,9 @@ class ServedCertificate(NamedTuple):
 
 
 def health_router(
-    checks: Callable[[], Iterable[Check]],
-    versions: dict[str, str],
-    certificate: Callable[[], ServedCertificate],
+    checks: Callable[[], Iterable[Check]], certificate: Callable[[], ServedCertificate]
 ) -> APIRouter:
-    """Return the routes. /version answers `versions` and the served certificate."""
+    """Return the routes."""
     router = APIRouter()
 
     @router.get(
@@ -61,6 +61,7 @@ def health_router(
     async def get_version() -> JSONResponse:
         served = certificate()
         about = {"notAfter": served.expires.isoformat(), "sha256": served.fingerprint}
+        versions = {"version": __version__, "python": platform.python_version()}
         return JSONResponse({**versions, "certificate": about})
 
     # Some monitors send HEAD.

@@ -158,7 +158,7 @@ class Metrics:
             ["status"],
             registry=self.registry,
         )
-        namespace_lookups = Counter(
+        self._namespace_lookups = Counter(
             "podsettle_namespace_lookups",
             "Reviews of pods whose namespace the watch had not shown yet, by the `result` of the "
             "look-up. `missing`: the namespace does not exist. `failed`: the API server did not "
@@ -167,18 +167,17 @@ class Metrics:
             ["result"],
             registry=self.registry,
         )
-        self._namespace_lookups = {
-            result: namespace_lookups.labels(result) for result in NamespaceLookup
-        }
-        image_lookups = Counter(
+        for result in NamespaceLookup:  # All series start at zero.
+            self._namespace_lookups.labels(result)
+        self._image_lookups = Counter(
             "podsettle_image_lookups",
             "Look-ups of a tag or a digest at a registry. `result` is `found` or `failed`. Answers "
             "from the cache are not counted.",
             ["result"],
             registry=self.registry,
         )
-        self._successful_image_lookups = image_lookups.labels("found")
-        self._failed_image_lookups = image_lookups.labels("failed")
+        for found in ("found", "failed"):
+            self._image_lookups.labels(found)
         self._previews = Counter(
             "podsettle_previews",
             "Requests to /preview, by `result`. `deadline` and `memory`: the "
@@ -246,7 +245,7 @@ class Metrics:
 
     def count_namespace_lookup(self, result: NamespaceLookup) -> None:
         """Count a review that needed a look-up of its namespace, by the result."""
-        self._namespace_lookups[result].inc()
+        self._namespace_lookups.labels(result).inc()
 
     def count_preview(self, result: PreviewResult) -> None:
         """Count a preview by its result."""
@@ -254,4 +253,4 @@ class Metrics:
 
     def count_image_lookup(self, found: bool) -> None:
         """Count an image look-up at a registry, which found the image or failed."""
-        (self._successful_image_lookups if found else self._failed_image_lookups).inc()
+        self._image_lookups.labels("found" if found else "failed").inc()

@@ -41,7 +41,7 @@ async def test_example_is_an_answer_of_the_route() -> None:
     checks = [Check(each.name, each.ready, each.note) for each in shown.checks]
     app = FastAPI()
     served = ServedCertificate(shown.certificate_expires, "")
-    app.include_router(health_router(lambda: checks, {}, lambda: served))
+    app.include_router(health_router(lambda: checks, lambda: served))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
         answer = await client.get("/readyz?verbose")

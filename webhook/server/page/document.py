@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from importlib.resources import files
 
 from webhook.core.remedies.shell_wrapper import SCRIPT
@@ -31,8 +30,8 @@ _SCRIPTS = (
 """The files in `scripts`, in the order in which the browser runs them."""
 
 
-def make_page() -> str:
-    """Return the page with its style and its scripts."""
+def make_page() -> tuple[str, str]:
+    """Return the page with its style and its scripts, and its Content-Security-Policy."""
     parts = files("webhook.server.page")
     scripts = parts.joinpath("scripts")
     texts = {
@@ -43,13 +42,14 @@ def make_page() -> str:
     }
     page = parts.joinpath("page.html").read_text(encoding="utf-8")
     for tag, text in texts.items():
-        page = page.replace(f"<{tag}></{tag}>", f"<{tag}>\n{text}</{tag}>")
+        page = page.replace(f"<{tag}></{tag}>", f"<{tag}>{text}</{tag}>")
     data = {"examples": examples(), "wrapperScript": SCRIPT}
-    return page.replace("<!-- data -->", json.dumps(data).replace("<", "\\u003c"))
+    page = page.replace("<!-- data -->", json.dumps(data).replace("<", "\\u003c"))
+    return page, _content_security_policy(**texts)
 
 
-def content_security_policy(page: str) -> str:
-    """Return a Content-Security-Policy that allows only the page's own style and script.
+def _content_security_policy(style: str, script: str) -> str:
+    """Return a Content-Security-Policy that allows only this style and this script.
 
     HTML in a pasted pod therefore cannot load resources or run scripts. In browsers that support
     Trusted Types, the page's script cannot parse text as HTML.
@@ -57,8 +57,8 @@ def content_security_policy(page: str) -> str:
     return "; ".join(
         (
             "default-src 'none'",
-            f"style-src {_hash_sources(page, 'style')}",
-            f"script-src {_hash_sources(page, 'script')}",
+            f"style-src {_hash_source(style)}",
+            f"script-src {_hash_source(script)}",
             "connect-src 'self'",
             "img-src data:",
             "base-uri 'none'",
@@ -70,8 +70,6 @@ def content_security_policy(page: str) -> str:
     )
 
 
-def _hash_sources(page: str, tag: str) -> str:
-    """Return the CSP hash sources of the contents of all elements with this tag."""
-    blocks = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-    digests = (hashlib.sha256(block.encode()).digest() for block in blocks)
-    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+def _hash_source(text: str) -> str:
+    """Return the CSP hash source of the content of an element."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -11,15 +11,15 @@ import gzip
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from webhook.server.page.document import content_security_policy, make_page
+from webhook.server.page.document import make_page
 
 
 def page_router() -> APIRouter:
     """Return the route of the preview page."""
     router = APIRouter()
-    page = make_page()
+    page, security_policy = make_page()
     headers = {
-        "Content-Security-Policy": content_security_policy(page),
+        "Content-Security-Policy": security_policy,
         "Cross-Origin-Opener-Policy": "same-origin",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",

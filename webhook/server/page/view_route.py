@@ -17,8 +17,6 @@ from webhook.server.limits import ViewLimits
 from webhook.server.preview.route import Problem
 from webhook.server.response_in_pieces import PacedResponse
 
-_DEFAULT_LIMITS = ViewLimits()
-
 
 class PolicyInView(CamelCaseModel):
     """A SettlePolicy in force."""
@@ -50,10 +48,7 @@ class ViewAnswers:
     """The answers to GET /view, as JSON. The policies are encoded once for each set of policies."""
 
     def __init__(
-        self,
-        view: Callable[[], Snapshot],
-        docs_url: str | None,
-        limits: ViewLimits = _DEFAULT_LIMITS,
+        self, view: Callable[[], Snapshot], docs_url: str | None, limits: ViewLimits
     ) -> None:
         self._view = view
         self._docs_url = docs_url
