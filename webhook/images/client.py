@@ -123,10 +123,7 @@ class RepositoryClient:
                     raise LookupFailedError(
                         f"the registry redirects more than {_MAX_REDIRECTS} times"
                     )
-                try:
-                    url = url.join(_url(location))
-                except ValueError:
-                    raise LookupFailedError("the registry redirects to an invalid URL") from None
+                url = _redirected(url, location)
             else:
                 raise RefusedError(f"the registry answers {status}")
 
@@ -152,7 +149,10 @@ class RepositoryClient:
     async def _request_token(
         self, parameters: Mapping[str, str], credential: Credential | None
     ) -> str:
-        """Request a token from the token server that a challenge names, and return it."""
+        """Request a token from the token server that a challenge names, and return it.
+
+        Like containerd, follow a few redirects. The credential is for the named server alone.
+        """
         try:
             realm = _url(parameters.get("realm", ""))
         except ValueError:
@@ -165,10 +165,21 @@ class RepositoryClient:
         if credential is not None:
             headers["Authorization"] = _basic_authorization(credential)
         url = realm.update_query({key: value for key, value in query.items() if value})
-        async with self._request("GET", url, headers) as response:
-            if response.status != 200:
-                raise RefusedError(f"the registry's token server answers {response.status}")
-            body = await read_body(response, _MAX_TOKEN_BYTES)
+        for _ in range(_MAX_REDIRECTS + 1):
+            async with self._request("GET", url, headers) as response:
+                location = response.headers.get("Location")
+                if response.status not in _REDIRECTS or not location:
+                    if response.status != 200:
+                        raise RefusedError(f"the registry's token server answers {response.status}")
+                    body = await read_body(response, _MAX_TOKEN_BYTES)
+                    break
+            redirected = _redirected(url, location)
+            if _origin(redirected) != _origin(url):
+                headers.pop("Authorization", None)
+            url = redirected
+        else:
+            message = f"the registry's token server redirects more than {_MAX_REDIRECTS} times"
+            raise LookupFailedError(message)
         try:
             answer = _decode_token(with_usual_names(body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -177,6 +188,14 @@ class RepositoryClient:
         if not _TOKEN.fullmatch(token):
             raise LookupFailedError("the registry's token server sends no token")
         return token
+
+
+def _redirected(url: URL, location: str) -> URL:
+    """Return the URL to which `url` redirects. Raises LookupFailedError."""
+    try:
+        return url.join(_url(location))
+    except ValueError:
+        raise LookupFailedError("the registry redirects to an invalid URL") from None
 
 
 def _origin(url: URL) -> _Origin:

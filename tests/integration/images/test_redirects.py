@@ -221,6 +221,59 @@ async def test_registry_behind_a_redirect_gets_a_token_of_its_own_without_the_cr
         }  # fmt: skip
 
 
+async def test_token_server_behind_a_redirect_gets_no_credentials(
+    ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    """containerd and containers/image follow such a redirect too, as Go's HTTP client does."""
+    guard = GuardedRegistry(image, "one")
+
+    async def redirect(request: web.Request) -> web.StreamResponse:
+        if request.path == "/token":
+            raise web.HTTPTemporaryRedirect(f"/moved?{request.query_string}")
+        raise web.HTTPFound(f"https://{tokens.host}/token?{request.query_string}")
+
+    async with (
+        start_server(ca, guard.issue_token) as tokens,
+        start_server(ca, redirect) as redirecting,
+        start_server(ca, guard.answer) as server,
+    ):
+        guard.token_host = redirecting.host
+        hosts = [each.host for each in (server, redirecting, tokens)]
+        lookup = new_lookup(Secrets(docker_config(dict.fromkeys(hosts, (USER, PASSWORD)))))
+        assert await look_up(lookup, query(f"{server.host}/a:1", *hosts)) == APP
+        assert [each.path for each in redirecting.seen] == ["/token", "/moved"]
+        assert all(each.headers.get("Authorization") for each in redirecting.seen)
+        (token_request,) = guard.token_requests
+        assert "Authorization" not in token_request.headers
+        assert dict(token_request.query) == {"service": "s", "scope": "repository:a:pull"}
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("/token", "the registry's token server redirects more than 3 times"),
+        ("https://169.254.169.254/t", "refusing to connect to '169.254.169.254'"),
+        ("https://u:p@example.com/t", "the registry redirects to a URL that contains credentials"),
+        ("http://example.com/t", "refusing to connect to 'example.com' without TLS"),
+        ("https://[x", "the registry redirects to an invalid URL"),
+    ],
+)
+async def test_redirect_of_a_token_server_leads_to_no_forbidden_address(
+    location: str, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    guard = GuardedRegistry(image, "one")
+
+    async def redirect(_request: web.Request) -> web.StreamResponse:
+        return web.Response(status=307, headers={"Location": location})
+
+    async with start_server(ca, redirect) as tokens, start_server(ca, guard.answer) as server:
+        guard.token_host = tokens.host
+        answer = await look_up(lookup, query(f"{server.host}/a:1", server.host, tokens.host))
+        assert isinstance(answer, Unavailable)
+        assert expected in answer.why
+        assert len(tokens.seen) <= 4
+
+
 async def test_storage_behind_two_redirects_gets_no_token(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
