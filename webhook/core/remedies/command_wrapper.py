@@ -218,9 +218,7 @@ class CommandWrapping:
         outcomes = [
             self.settled(where, index, each, "")
             for where, index, each in selected_containers(self._pod, _any_name, _any_name)
-            if each.starts_helper
-            and (where, index) not in self._judged
-            and helper.is_lost_to(where, index, each)
+            if helper.is_lost_to(where, index, each) and (where, index) not in self._judged
         ]
         helper.inject(
             wrapped[0].container if wrapped else self._restored,

@@ -209,7 +209,7 @@ class HelperDelivery:
             # Runtimes cannot mount an image in a user namespace (containerd before issue 12812 was
             # fixed, cri-o issue 9409), and Kata Containers cannot in any pod (its issue 13749).
             and self._pod.host_users is not False
-            and not self._pod.runtime_class_name
+            and not self._patch.runtime_class_name  # A policy may have set the class.
             and (
                 cluster.server_version is None or cluster.server_version >= IMAGE_VOLUMES_LOCKED_ON
             )

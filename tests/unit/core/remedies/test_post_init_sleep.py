@@ -18,7 +18,10 @@ from tests.support.factories import (
     node,
     patched,
     pod,
+    policy,
     reasons,
+    runtime_class,
+    view,
 )
 from tests.support.patches import changes
 from tests.support.post_init_sleep import (
@@ -273,6 +276,15 @@ def test_pod_whose_runtime_may_mount_no_image_gets_none(spec: Json, by_image: bo
     (volume,) = after["spec"]["volumes"]
     assert ("image" in volume) is by_image
     assert decide_pod(after, make_view(MODERN, when="Always")).operations == ()
+
+
+def test_pod_that_gets_a_runtime_class_from_its_policy_mounts_no_image() -> None:
+    remedies: Json = {"runtimeClass": {"name": "kata"}, "postInitSleep": {"when": "Always"}}
+    known = view(policy(remedies=remedies), classes=[runtime_class("kata")], nodes=[MODERN])
+    after = mutate_pod(pod(QUICK), known)
+    assert after["spec"]["runtimeClassName"] == "kata"
+    assert "emptyDir" in after["spec"]["volumes"][0]
+    assert decide_pod(after, known).operations == ()
 
 
 @pytest.mark.parametrize(
