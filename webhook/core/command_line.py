@@ -14,6 +14,22 @@ from webhook.core.constants import HELPER_PATH, SCRIPT_MARKER, SCRIPT_NAME
 _PLACE_OF_NAME = 3
 """The index of SCRIPT_NAME in a wrapper of a shell, in every version: after the script."""
 
+_BETWEEN = r"[\s\"'\\,]"
+"""What stands between two strings of a command line in a text: for a shell, or in JSON."""
+_find_helper, _find_script_end = (
+    re.compile(pattern, re.ASCII).search
+    for pattern in (
+        # `re` finds a pattern quickly that begins with plain text.
+        rf"{HELPER_PATH}(?<![\w./-]{HELPER_PATH}){_BETWEEN}{{1,16}}--",
+        rf"{SCRIPT_NAME}(?<={_BETWEEN}{SCRIPT_NAME}){_BETWEEN}{{1,16}}"
+        rf"([\d.]{{1,16}}){_BETWEEN}{{1,16}}([\d.]{{1,16}})",
+    )
+)
+_words = re.compile(r"[^\s\"'\\,\[\]]+", re.ASCII).findall
+_MAX_SEARCHED_TEXTS, _MAX_SPLIT_CHARACTERS = 64, 8 * 1024
+"""The number of texts with podsettle's name that are searched, and of characters of each that are
+split. A script of podsettle has a fifth of them."""
+
 # Background commands of a POSIX shell ignore INT and QUIT. In the line of a trap, dash, BusyBox and
 # bash also take small letters and numbers.
 _find_trap, _find_name, _find_signal = (
@@ -42,6 +58,47 @@ def wrapper_index(strings: Sequence[str], start: int = 0) -> int | None:
         if index is not None
     ]
     return min(indices, default=None)
+
+
+def with_texts_split(strings: Sequence[str]) -> Sequence[str]:
+    """Return a command line in which a wrapper inside of a text is strings of its own.
+
+    Another webhook may join a command into one text for a shell, such as `sh -c "exec
+    /podsettle/linger --sleep 1s -- /a"` (Katib's `wrapWorkerContainer`), or write it as JSON. What
+    precedes the wrapper in the text is left out. Without such a text, the result is `strings`.
+    """
+    split: list[str] = []
+    copied, searched = 0, 0
+    for index, text in enumerate(strings):
+        if SCRIPT_NAME not in text or text in (HELPER_PATH, SCRIPT_NAME):
+            continue
+        searched += 1
+        if searched > _MAX_SEARCHED_TEXTS:
+            break
+        words = _wrapper_in_text(text, is_script=strings[index + 1 : index + 2] == [SCRIPT_NAME])
+        if words:
+            split += [*strings[copied:index], *words]
+            copied = index + 1
+    return [*split, *strings[copied:]] if copied else strings
+
+
+def _wrapper_in_text(text: str, *, is_script: bool) -> list[str]:
+    """Return the strings of a text from podsettle's wrapper on. Empty if there is none."""
+    text = text.replace("\\n", "\n")  # As in JSON.
+    helper = _find_helper(text) if HELPER_PATH in text else None  # `in` is faster.
+    begin = text.find(SCRIPT_MARKER)
+    if begin >= 0 and not (begin == 0 and is_script) and not (helper and helper.start() < begin):
+        end = _find_script_end(text, begin, begin + _MAX_SPLIT_CHARACTERS)
+        if end is not None:
+            script = text[begin : end.start()].replace("\\", "")
+            head, arguments, rest = script.rpartition('"$@')
+            if arguments and not rest.strip("\"', \n"):
+                script = f'{head}"$@"'  # Without the quotes of the text behind it.
+            rest = text[end.end() : end.end() + _MAX_SPLIT_CHARACTERS]
+            return ["sh", "-c", script, SCRIPT_NAME, *end.groups(), *_words(rest)]
+    if helper is None:
+        return []
+    return _words(text[helper.start() : helper.start() + _MAX_SPLIT_CHARACTERS])
 
 
 def helper_index(strings: Sequence[str], start: int = 0) -> int | None:

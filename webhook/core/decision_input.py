@@ -19,7 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import astuple, replace
 
-from webhook.core.command_line import helper_index, traps_interrupt, wrapper_index
+from webhook.core.command_line import (
+    helper_index,
+    traps_interrupt,
+    with_texts_split,
+    wrapper_index,
+)
 from webhook.core.constants import (
     ANNOTATION_SKIP,
     ANNOTATION_SKIPPED,
@@ -54,11 +59,8 @@ from webhook.core.pod import (
 _HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/")
 _HELPER_MOUNT_NAME_BYTES = _HELPER_MOUNT_NAME.encode()
 _BRACKET, _BACKSLASH = b"[\\"
-_OWN_NAME = b"podsettle"
+_OWN_NAME = SCRIPT_NAME.encode()
 """A part of every wrapper."""
-_MAX_SEARCHED_BYTES = 4096
-"""The number of bytes of arguments in which a wrapper of podsettle may begin. A script can have a
-megabyte."""
 MAX_WRAPPER_STRINGS = 72
 """The number of strings that are read from the first wrapper of podsettle on. podsettle writes at
 most two wrappers of eight strings."""
@@ -132,9 +134,9 @@ class ContainerFacts(ContainerFields):
     program has copied the mounts, or replaced the command."""
     inner_wrapper: tuple[str, ...] = ()
     """The command and arguments from podsettle's wrapper on, if the wrapper is not at the beginning
-    of `command` alone: another webhook has put a program in front. Cut. Of an init container of
-    podsettle, its command if another program starts it. To find wrappers, `inner_wrapper or command
-    or ()` has to be read."""
+    of `command` alone: another webhook has put a program in front, or joined a command into a text,
+    which is split here. Cut. Of an init container of podsettle, its command if another program
+    starts it. To find wrappers, `inner_wrapper or command or ()` has to be read."""
     traps_interrupt: bool = False
     """Whether a string of the command or an argument looks like a script that traps INT or QUIT.
     False if the command is no shell."""
@@ -325,14 +327,14 @@ def _container_facts(container: Container) -> ContainerFacts:
         traps = traps_interrupt(command)
     if raw_args:
         args = bytes(raw_args)
-        may_be_inside = args.find(_OWN_NAME, 0, _MAX_SEARCHED_BYTES) >= 0
+        may_be_inside = args.find(_OWN_NAME) >= 0
         if may_trap and not traps and args.find(b"trap") >= 0:
             traps = traps_interrupt(container.decoded_args)
     inner_wrapper: tuple[str, ...] = ()
     if (
         may_be_inside
         or starts_helper
-        or (command and len(command) > 2 and (HELPER_PATH in command or SCRIPT_NAME in command))
+        or (command and len(command) > 1 and SCRIPT_NAME in "".join(command))
     ):
         inner_wrapper = _inner_wrapper(container)
         starts_helper = starts_helper or helper_index(inner_wrapper) is not None
@@ -388,11 +390,12 @@ def _inner_wrapper(container: Container) -> tuple[str, ...]:
     Raises one of DECODE_ERRORS.
     """
     command = container.command or []
-    strings = [*command, *container.decoded_args]
+    received = [*command, *container.decoded_args]
+    strings = with_texts_split(received)
     index = wrapper_index(strings)
     if index is None:
         return ()
-    if index == 0 and bytes(container.args).find(_OWN_NAME, 0, _MAX_SEARCHED_BYTES) < 0:
+    if index == 0 and strings is received and bytes(container.args).find(_OWN_NAME) < 0:
         is_split = command[0] == HELPER_PATH and "--" not in command
         if not is_split:
             return ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -70,8 +72,51 @@ def by_the_entrypoint(found: Json) -> Json:
     return bare | {"args": strings_of(found)}
 
 
+def by_a_long_script(found: Json) -> Json:
+    """Begin with a script of tens of kilobytes, such as a list of exports."""
+    script = "\n".join([*(f"export NAME_{i}=value" for i in range(2_000)), 'exec "$@"'])
+    return found | {"command": ["sh", "-c", script, "-"], "args": strings_of(found)}
+
+
+def in_a_shell_command(found: Json) -> Json:
+    return found | {"command": ["sh", "-c", f"exec {shlex.join(strings_of(found))}"], "args": []}
+
+
+def as_katib_does(found: Json) -> Json:
+    """Change a container as the webhook of Katib does (`wrapWorkerContainer`), without quotes."""
+    end = "1>/var/log/katib/metrics.log 2>&1 && echo completed > /var/log/katib/$$$$.pid"
+    strings = strings_of(found)
+    if strings[:2] == ["sh", "-c"]:
+        del strings[:2]
+    return found | {"command": ["sh", "-c"], "args": [" ".join([*strings, end])]}
+
+
+def in_one_option(found: Json) -> Json:
+    """`doppler run --command` takes a shell's text."""
+    text = shlex.join(strings_of(found))
+    return found | {"command": ["doppler", "run", f"--command={text}"], "args": []}
+
+
+def as_json(found: Json) -> Json:
+    return found | {"command": ["/run-json"], "args": [json.dumps(strings_of(found))]}
+
+
+def as_json_in_json(found: Json) -> Json:
+    text = json.dumps({"entrypoint": json.dumps(strings_of(found), indent=1)})
+    return found | {"command": ["/run-json", text], "args": []}
+
+
+def katib_behind_vault(found: Json) -> Json:
+    return all_in_args(as_katib_does(found))
+
+
+JOINED = [
+    *(in_a_shell_command, as_katib_does, in_one_option, as_json, as_json_in_json),
+    katib_behind_vault,
+]
 CHANGES: list[Callable[[Json], Json]] = [
-    *(all_in_args, in_front, split_anywhere, by_a_script, by_the_entrypoint),
+    *(all_in_args, in_front, split_anywhere, by_a_script, by_the_entrypoint, by_a_long_script),
+    *JOINED,
     lambda found: all_in_args(in_front(found)),
     lambda found: by_a_script(all_in_args(found)),
 ]
@@ -102,8 +147,8 @@ def test_wrapper_is_recognised_wherever_it_stands(
     change: Callable[[Json], Json], found: Json, remedies: Json, delivery: str
 ) -> None:
     known = seen(remedies, delivery=delivery)
-    # Without a command, podsettle's own container would be another one.
-    own = change is not by_the_entrypoint
+    # Without its command as strings, podsettle's own container would be another one.
+    own = change not in (by_the_entrypoint, *JOINED)
     between = changed_by_other(mutate_pod(before(found), known), change, own=own)
     decision = decide_pod(between, known)
     others = [each for each in reasons(decision) if not each.startswith("copy-vault-env")]
@@ -141,7 +186,10 @@ def test_other_remedy_wraps_the_program_of_the_other_webhook() -> None:
     [
         ["/podsettle/linger"],
         ["cp", "/podsettle/linger", "/x"],
-        ["-c", "/podsettle/linger --sleep 1s -- x"],
+        ["-c", "cp /podsettle/linger /x; /x --sleep 1s -- x"],
+        ["-c", "/opt/podsettle/linger --sleep 1s -- x"],
+        ["-c", "echo '/podsettle/linger is there' --"],
+        ["-c", "echo ': podsettle; x' podsettle"],
         ["podsettle", "--sleep"],
         [": podsettle; x", "podsettle"],
         ["zsh", "-c", ": podsettle; x", "podsettle", "0", "0", "zsh"],
@@ -150,6 +198,24 @@ def test_other_remedy_wraps_the_program_of_the_other_webhook() -> None:
 def test_text_that_only_names_the_wrapper_is_none(args: list[str]) -> None:
     document = before(container("a", "/x", args=args))
     assert reasons(decide_pod(document, seen(SLEEP))) == ["prepare: Applied", "a: Applied"]
+
+
+def test_other_remedy_wraps_a_text_with_the_wrapper_once() -> None:
+    between = changed_by_other(mutate_pod(before(PROGRAM), seen(SLEEP)), as_katib_does, own=False)
+    both = seen(SLEEP | LIMITS, delivery="Binary")
+    after = mutate_pod(between, both)
+    (main,) = after["spec"]["containers"]
+    limited = ["/podsettle/linger", "--open-files", "4096", "--"]
+    assert main["command"] == [*limited, "sh", "-c"]
+    assert decide_pod(after, both).operations == ()
+
+
+def test_text_with_a_script_of_limits_alone_does_not_keep_its_container_alive() -> None:
+    limits = seen(LIMITS)
+    for change in JOINED:
+        between = changed_by_other(mutate_pod(before(SCRIPT), limits), change, own=False)
+        found = reasons(decide_pod(between, seen(SLEEP, delivery="Binary")))
+        assert {"prepare: Applied", "a: Applied"} <= {*found}, change
 
 
 def test_wrapper_behind_many_strings_is_read_in_bounded_time() -> None:
