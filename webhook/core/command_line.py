@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from webhook.core.constants import HELPER_PATH, SCRIPT_MARKER, SCRIPT_NAME
+from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH, SCRIPT_MARKER, SCRIPT_NAME
 
 _PLACE_OF_NAME = 3
 """The index of SCRIPT_NAME in a wrapper of a shell, in every version: after the script."""
@@ -99,6 +99,17 @@ def _wrapper_in_text(text: str, *, is_script: bool) -> list[str]:
     if helper is None:
         return []
     return _words(text[helper.start() : helper.start() + _MAX_SPLIT_CHARACTERS])
+
+
+def own_strings(strings: Sequence[str]) -> Sequence[str]:
+    """Return the command line of an init container of podsettle.
+
+    If another webhook has joined it into one text, the result has the words of the text.
+    """
+    if HELPER_IN_IMAGE in strings:
+        return strings
+    texts = [text for text in strings if HELPER_IN_IMAGE in text]
+    return _words(texts[0][:_MAX_SPLIT_CHARACTERS].replace("\\n", "\n")) if texts else strings
 
 
 def helper_index(strings: Sequence[str], start: int = 0) -> int | None:

@@ -21,6 +21,7 @@ from msgspec.structs import astuple, replace
 
 from webhook.core.command_line import (
     helper_index,
+    own_strings,
     traps_interrupt,
     with_texts_split,
     wrapper_index,
@@ -353,11 +354,13 @@ def _with_own_arguments(facts: ContainerFacts, container: Container) -> Containe
     """
     command = container.command
     if command and command[0] not in (HELPER_IN_IMAGE, HELPER_PATH):
-        inner_wrapper = _own_command([*command, *container.decoded_args])
+        inner_wrapper = tuple(_own_command(container))
         facts = replace(facts, command=[*inner_wrapper] or command, inner_wrapper=inner_wrapper)
-    if container.name in GATES:
-        return replace(facts, gate_args=_gate_args(container))
-    return facts
+    if container.name not in GATES:
+        return facts
+    if command and command[0] == HELPER_IN_IMAGE:  # WAIT may have moved to the arguments.
+        facts = replace(facts, command=_own_command(container))
+    return replace(facts, gate_args=_gate_args(container))
 
 
 def _gate_args(container: Container) -> tuple[str, ...]:
@@ -367,7 +370,7 @@ def _gate_args(container: Container) -> tuple[str, ...]:
     """
     if len(container.args) > _MAX_GATE_ARGS_BYTES:
         return ()
-    strings = [*(container.command or ()), *container.decoded_args]
+    strings = own_strings([*(container.command or ()), *container.decoded_args])
     if HELPER_IN_IMAGE not in strings:
         return ()
     return tuple(strings[len(strings) - strings[::-1].index(HELPER_IN_IMAGE) :])
@@ -402,18 +405,30 @@ def _inner_wrapper(container: Container) -> tuple[str, ...]:
     return tuple(strings[index : index + MAX_WRAPPER_STRINGS])
 
 
-def _own_command(strings: Sequence[str]) -> tuple[str, ...]:
-    """Return the command of an init container of podsettle that another program starts.
+def gate_command_of(container: Container) -> Sequence[str]:
+    """Return the command of a gate, wherever another webhook has moved it.
 
-    `strings` are its command and arguments. The result has the same end as the command that
-    podsettle wrote. It is empty if the helper is not started.
+    Arguments that are no list of strings are not read.
     """
+    try:
+        return _own_command(container) or container.command or ()
+    except DECODE_ERRORS:
+        return container.command or ()
+
+
+def _own_command(container: Container) -> list[str]:
+    """Return the command of an init container of podsettle, as podsettle wrote it.
+
+    Another program may start it. The result begins and ends with the helper, or ends with WAIT. It
+    is empty if the helper is not started. Raises one of DECODE_ERRORS.
+    """
+    strings = own_strings([*(container.command or ()), *container.decoded_args])
     if HELPER_IN_IMAGE not in strings:
-        return ()
+        return []
     start = strings.index(HELPER_IN_IMAGE)
-    own = strings[start : start + MAX_WRAPPER_STRINGS]
+    own = [*strings[start : start + MAX_WRAPPER_STRINGS]]
     end = len(own) - own[::-1].index(HELPER_IN_IMAGE)
-    return tuple(own[: end + 1] if own[end : end + 1] == [WAIT] else own[:end])
+    return own[: end + 1] if own[end : end + 1] == [WAIT] else own[:end]
 
 
 def _mounts_helper(container: Container) -> bool:

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH, KUBELET_GATE, START_GATE, WAIT
-from webhook.core.decision_input import ContainerFacts, NamespaceFacts, PodFacts
+from webhook.core.decision_input import (
+    ContainerFacts,
+    NamespaceFacts,
+    PodFacts,
+    gate_command_of,
+)
 from webhook.core.durations import parse_duration
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Toleration
@@ -108,7 +113,8 @@ def _is_name_taken(name: str, pod: PodFacts, inits: Sequence[ContainerFacts]) ->
 
 def waits_for_targets(container: Container | ContainerFacts) -> bool:
     """Return whether a container is a gate that waits for targets."""
-    command = container.command or ("",)
+    command = gate_command_of(container) if isinstance(container, Container) else container.command
+    command = command or ("",)
     return container.name == START_GATE or (container.name == KUBELET_GATE and command[-1] == WAIT)
 
 

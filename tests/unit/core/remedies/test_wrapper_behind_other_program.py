@@ -147,8 +147,8 @@ def test_wrapper_is_recognised_wherever_it_stands(
     change: Callable[[Json], Json], found: Json, remedies: Json, delivery: str
 ) -> None:
     known = seen(remedies, delivery=delivery)
-    # Without its command as strings, podsettle's own container would be another one.
-    own = change not in (by_the_entrypoint, *JOINED)
+    # Without a command, podsettle's own container would be another one.
+    own = change is not by_the_entrypoint
     between = changed_by_other(mutate_pod(before(found), known), change, own=own)
     decision = decide_pod(between, known)
     others = [each for each in reasons(decision) if not each.startswith("copy-vault-env")]
@@ -156,6 +156,22 @@ def test_wrapper_is_recognised_wherever_it_stands(
     after = patched(between, decision)
     assert after["spec"]["containers"] == between["spec"]["containers"]
     assert decide_pod(after, known).operations == ()
+
+
+@pytest.mark.parametrize("change", [each for each in CHANGES if each is not by_the_entrypoint])
+@pytest.mark.parametrize("names", [["kubeletGate"], ["startGate"], ["kubeletGate", "startGate"]])
+def test_gate_is_recognised_wherever_its_command_stands(
+    change: Callable[[Json], Json], names: list[str]
+) -> None:
+    gates: Json = {"kubeletGate": {}, "startGate": {"waitFor": [{"dns": "a"}]}}
+    known = seen({name: gates[name] for name in names})
+    between = changed_by_other(mutate_pod(before(PROGRAM), known), change)
+    decision = decide_pod(between, known)
+    assert {*reasons(decision)} == {"AlreadySettled"}
+    assert decision.operations == ()
+    gate = next(each for each in between["spec"]["initContainers"] if "gate" in each["name"])
+    decoded = msgspec.json.decode(msgspec.json.encode(gate), type=Container)
+    assert all(REMEDIES_BY_NAME[name].container_sign(decoded) for name in names)
 
 
 def test_helper_is_delivered_before_the_program_of_the_other_webhook() -> None:
@@ -201,7 +217,7 @@ def test_text_that_only_names_the_wrapper_is_none(args: list[str]) -> None:
 
 
 def test_other_remedy_wraps_a_text_with_the_wrapper_once() -> None:
-    between = changed_by_other(mutate_pod(before(PROGRAM), seen(SLEEP)), as_katib_does, own=False)
+    between = changed_by_other(mutate_pod(before(PROGRAM), seen(SLEEP)), as_katib_does)
     both = seen(SLEEP | LIMITS, delivery="Binary")
     after = mutate_pod(between, both)
     (main,) = after["spec"]["containers"]
@@ -213,7 +229,7 @@ def test_other_remedy_wraps_a_text_with_the_wrapper_once() -> None:
 def test_text_with_a_script_of_limits_alone_does_not_keep_its_container_alive() -> None:
     limits = seen(LIMITS)
     for change in JOINED:
-        between = changed_by_other(mutate_pod(before(SCRIPT), limits), change, own=False)
+        between = changed_by_other(mutate_pod(before(SCRIPT), limits), change)
         found = reasons(decide_pod(between, seen(SLEEP, delivery="Binary")))
         assert {"prepare: Applied", "a: Applied"} <= {*found}, change
 
