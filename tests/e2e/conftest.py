@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.support.e2e_pods import HEAVY, Json, is_called
+from tests.support.e2e_pods import HEAVY, is_called
 from tests.support.factories import node
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered

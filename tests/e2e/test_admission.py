@@ -15,7 +15,6 @@ from tests.support.e2e_pods import (
     HEAVY,
     RESTRICTED,
     UNTOUCHED,
-    Json,
     create,
     fresh,
     init_names,
@@ -23,7 +22,7 @@ from tests.support.e2e_pods import (
     simple_pod,
     wrappers,
 )
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.other_webhook import start_other_webhook
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.support.e2e_pods import Json, create, fresh, init_names, is_called, simple_pod
+from tests.support.e2e_pods import create, fresh, init_names, is_called, simple_pod
 from tests.support.factories import policy_document
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that

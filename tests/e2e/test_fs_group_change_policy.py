@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.e2e_pods import Json, create, fresh, normal
-from tests.support.kube.cluster import KubeCluster
+from tests.support.e2e_pods import create, fresh, normal
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.process import start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that

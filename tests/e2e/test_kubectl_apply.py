@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.e2e_pods import Json, simple_pod, wrappers
-from tests.support.kube.cluster import KubeCluster
+from tests.support.e2e_pods import simple_pod, wrappers
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.paths import DOCS
 
 pytestmark = pytest.mark.slow

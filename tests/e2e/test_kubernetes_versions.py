@@ -11,9 +11,9 @@ import trustme
 import yaml
 
 from tests.data.invalid_policies import WRONG
-from tests.support.e2e_pods import Json, fresh, is_called, simple_pod
+from tests.support.e2e_pods import fresh, is_called, simple_pod
 from tests.support.factories import policy_document
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.paths import CHART, DOCS
 from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import start_server

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.support.e2e_pods import HEAVY, Json, create, init_names, is_called, simple_pod
-from tests.support.kube.cluster import KubeCluster
+from tests.support.e2e_pods import HEAVY, create, init_names, is_called, simple_pod
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.server import Server
 from tests.support.process import RunningServer, free_port
 from tests.support.registered_webhook import registered

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
-from tests.support.e2e_pods import Json, fresh, init_names, is_called, normal
+from tests.support.e2e_pods import fresh, init_names, is_called, normal
 from tests.support.factories import LINGER, in_shell, node, policy_document
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered

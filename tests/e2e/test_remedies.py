@@ -14,7 +14,6 @@ from tests.support.e2e_pods import (
     RESOURCES,
     RESTRICTED,
     UNTOUCHED,
-    Json,
     create,
     fresh,
     init_names,
@@ -24,7 +23,7 @@ from tests.support.e2e_pods import (
     wrappers,
 )
 from tests.support.factories import node
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
 from tests.support.other_webhook import start_other_webhook
 from tests.support.process import RunningServer, start_server

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support.e2e_pods import Json, simple_pod
+from tests.support.e2e_pods import simple_pod
 from tests.support.factories import SETTINGS, policy, view
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.preview.runtime_class_fields import class_fields, with_fields
 from webhook.core.reasons import Reason

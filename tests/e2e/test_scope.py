@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
@@ -24,15 +23,13 @@ from tests.support.helm_release import (
     policy,
     released,
 )
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.other_webhook import start_other_webhook
 from tests.support.paths import CHART
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
 from tests.support.webhook_calls import calls, created
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
-
-Json: TypeAlias = dict[str, Any]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from string import Template
-from typing import Any, TypeAlias
 
 import pytest
 import yaml
@@ -39,7 +38,7 @@ from tests.support.helm_release import (
     installed,
     policy,
 )
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.custom_resources import create_crd
 from tests.support.paths import CHART
 from tests.support.prometheus import prometheus
@@ -54,8 +53,6 @@ from tests.support.promql import (
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.needs("prometheus", "promtool")
-
-Json: TypeAlias = dict[str, Any]
 
 MONITORING = f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}"
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from tests.support.e2e_pods import Json, create, init_names, is_called
+from tests.support.e2e_pods import create, init_names, is_called
 from tests.support.factories import policy_document
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.other_webhook import start_webhook
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered

@@ -9,7 +9,6 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 import yaml
@@ -36,8 +35,6 @@ from tests.support.pod_load import Load, creating_pods
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
-
-Json: TypeAlias = dict[str, Any]
 
 OLD = "39d233fc82d43c443b0b133fe384ff4bf166ac1c"
 """It registers one webhook for all policies, and does not know how old the CRD is."""

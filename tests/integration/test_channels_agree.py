@@ -10,13 +10,13 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from tests.support.chromium import Chromium, start_chromium
+from tests.support.factories import Json
 from tests.support.paths import DATA, EXAMPLES
 from tests.support.process import RunningServer, podsettle, start_server
 from tests.support.reviews import PODS, load_pod, patch_of, review
@@ -41,8 +41,6 @@ AUDITING = {
 }
 _LOG_CHARACTERS = 2_000
 """A line of the log is cut at 2,400 characters, with its prefix."""
-
-Json = dict[str, Any]
 
 
 def name_of(path: Path) -> str:

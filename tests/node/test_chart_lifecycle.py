@@ -15,7 +15,8 @@ import pytest
 
 from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import NAMESPACE
-from tests.support.helm_release import OWN, POLICIES, RELEASE, Installation, Json, policy
+from tests.support.helm_release import OWN, POLICIES, RELEASE, Installation, policy
+from tests.support.kube.cluster import Json
 from tests.support.node.container_process import container_process
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.release import events_on_failure, image_values

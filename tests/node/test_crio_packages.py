@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import pytest
 import yaml
 
+from tests.support.kube.cluster import Json
 from tests.support.kube.server import ServerError
 from tests.support.node.crio import Crio
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
@@ -22,8 +23,6 @@ from tests.support.node_config import CRIO, printed
 from tests.support.waiting import await_that
 from tools.crio import module_build
 from webhook.node_config.crio import DROP_IN
-
-Json = dict[str, Any]
 
 CLASS = "selinux-fix-runtime-class"
 HANDLER = "selinux-fix-runtime"

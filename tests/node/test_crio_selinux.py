@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import pytest
 import yaml
 
-from tests.support.factories import policy_document
+from tests.support.factories import Json, policy_document
 from tests.support.node.crio import Crio
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.node_pool import NodePool
@@ -24,8 +24,6 @@ from tests.support.waiting import await_that
 from tools.crio import AFFECTED
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.node_config.crio import DROP_IN
-
-Json = dict[str, Any]
 
 CLASS = "selinux-fix-runtime-class"
 HANDLER = "selinux-fix-runtime"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from tests.support.factories import policy_document
+from tests.support.factories import Json, policy_document
 from tests.support.helm import NAMESPACE
 from tests.support.node.crio import Crio
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
@@ -18,8 +18,6 @@ from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that
 from tools.crio import AFFECTED, FIXED, CrioBuild
 from webhook.core.constants import ANNOTATION_APPLIED
-
-Json = dict[str, Any]
 
 POLICY = "quick-init"
 APPLIED = f"{POLICY}/postInitSleep"

@@ -9,12 +9,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.factories import policy_document
+from tests.support.factories import Json, policy_document
 from tests.support.node.crio import Crio
 from tests.support.node.node import RealNode
 from tests.support.node.node_pool import NodePool
@@ -26,8 +25,6 @@ from tests.support.vm.image import SIZES, VOLUMES
 from tests.support.waiting import await_that
 from tools.crio import AFFECTED
 from webhook.node_config.crio import DROP_IN
-
-Json = dict[str, Any]
 
 # The virtual machine's volumes have fewer files than those of the report. The kubelet asks CRI-O to
 # relabel a volume for each of its mounts, so CRI-O visits 30 million files.

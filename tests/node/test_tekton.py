@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from lab.provocation import (
     crio_drop_in,
     runtime_class,
 )
-from tests.support.factories import policy_document
+from tests.support.factories import Json, policy_document
 from tests.support.node.crio import Crio
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.node_pool import NodePool
@@ -39,8 +38,6 @@ from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that
 from tools.crio import AFFECTED
 from webhook.core.constants import ANNOTATION_APPLIED
-
-Json = dict[str, Any]
 
 POLICY = "tekton-on-crio"
 SETTLED, NOT_SETTLED = "settled", "not-settled"

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import click
 
@@ -21,12 +20,10 @@ from tests.support.e2e_pods import is_called
 from tests.support.every_remedy import EVERY_REMEDY, create_runtime_class, every_remedy_pod
 from tests.support.helm_release import POLICIES, ROUTING, Installation, installed
 from tests.support.helm_release import policy as policy_document
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.pod_load import Load, creating_pods
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
-
-Json: TypeAlias = dict[str, Any]
 
 NAMESPACE = "soak"
 PER_SECOND = 50

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import NAMESPACE
@@ -22,11 +21,9 @@ from tests.support.helm_release import (
     policy,
     released,
 )
-from tests.support.kube.cluster import AUDIT_POLICY, KubeCluster
+from tests.support.kube.cluster import AUDIT_POLICY, Json, KubeCluster
 from tests.support.paths import CHART
 from tests.support.waiting import await_that
-
-Json: TypeAlias = dict[str, Any]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"

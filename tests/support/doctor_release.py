@@ -9,21 +9,19 @@ import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from click.testing import CliRunner
 
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import HOST, OWN, POLICIES, RELEASE, REQUIRED, Installation, policy
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.markdown import Page, blocks_of
 from tests.support.paths import CHART, DOCS
 from tests.support.process import podsettle
 from tests.support.replica_controller import ReplicaController
 from webhook.cli import main
 from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
-
-Json: TypeAlias = dict[str, Any]
 
 SECRET = "podsettle-certificate"
 DRAIN = "--set=drain.quiet=1s"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any, TypeAlias
+from typing import Any
 
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 
-Json: TypeAlias = dict[str, Any]
 HEAVY: Json = {
     "apiVersion": "node.k8s.io/v1",
     "kind": "RuntimeClass",

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.helm import NAMESPACE
-from tests.support.helm_release import OWN, RELEASE, Installation, Json, Replica
-from tests.support.kube.cluster import KubeCluster
+from tests.support.helm_release import OWN, RELEASE, Installation, Replica
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.server import Server
 from tools.build import tool
 

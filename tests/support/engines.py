@@ -12,9 +12,9 @@ from pathlib import Path
 
 import yaml
 
-from tests.support.e2e_pods import HEAVY, Json, simple_pod
+from tests.support.e2e_pods import HEAVY, simple_pod
 from tests.support.factories import node
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
 from tests.support.native_policies import API_VERSION, in_force
 from tests.support.paths import EXAMPLES

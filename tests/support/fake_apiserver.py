@@ -11,13 +11,12 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.kube.cluster import Json
 from webhook.client import ApiServer, PodName
 from webhook.kubeconfig.access import Access
 
 POD = PodName("ci", "step-1")
 _PODS = "/api/v1/namespaces/{namespace}/pods"
-
-Json = dict[str, Any]
 
 
 def pod(phase: str, state: Json, last: Json | None = None, **spec: Any) -> Json:

@@ -24,19 +24,17 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import httpx
 
-from tests.support.factories import policy_document
+from tests.support.factories import Json, policy_document
 from tests.support.helm import NAMESPACE, run
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import CHART, DOCS, ROOT
 from tests.support.process import PODSETTLE, free_port
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from tools.build import programs, tool
-
-Json: TypeAlias = dict[str, Any]
 
 RELEASE = "podsettle"
 WEBHOOK_TIMEOUT_SECONDS = 10

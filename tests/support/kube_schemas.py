@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import yaml
 
-from tests.support.kube.cluster import KubeCluster
-
-Json: TypeAlias = dict[str, Any]
+from tests.support.kube.cluster import Json, KubeCluster
 
 # The name of a kind's file, in kubeconform's template format.
 LOCATION = "{{ .Group }}_{{ .ResourceAPIVersion }}_{{ .ResourceKind }}.json"

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from tests.support.e2e_pods import Json, simple_pod
-from tests.support.kube.cluster import KubeCluster
+from tests.support.e2e_pods import simple_pod
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.waiting import await_that
 from tools.kube_versions import server_minor
 from webhook.core.export.native_policies import API_VERSIONS

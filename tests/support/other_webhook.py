@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import trustme
 import uvicorn
 
+from tests.support.kube.cluster import Json
 from tests.support.process import free_port
 from tests.support.waiting import await_that
 
@@ -24,9 +25,6 @@ INJECTED = {
     "image": "registry.example/mesh/init:1",
     "command": ["/mesh-init", "--quick"],
 }
-
-
-Json: TypeAlias = dict[str, Any]
 
 
 def _injection(pod: Json, position: int | None, injected: Json) -> list[Json]:

@@ -7,14 +7,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import httpx
 
+from tests.support.kube.cluster import Json
 from tests.support.process import free_port
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
-
-Json: TypeAlias = dict[str, Any]
 
 
 @contextmanager

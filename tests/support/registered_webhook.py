@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from tests.support.e2e_pods import Json
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 
 
 class registered:  # noqa: N801

@@ -9,13 +9,11 @@ import base64
 import json
 import signal
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import OWN, RELEASE, Installation, Replica
+from tests.support.kube.cluster import Json
 from tests.support.waiting import await_that
-
-Json: TypeAlias = dict[str, Any]
 
 PODS = f"{OWN}/pods"
 _DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"

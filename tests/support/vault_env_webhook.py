@@ -4,9 +4,8 @@ does (`pkg/webhook/pod.go` of its 1.23.1)."""
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias
 
-Json: TypeAlias = dict[str, Any]
+from tests.support.kube.cluster import Json
 
 PROGRAM = "/vault/vault-env"
 _VOLUME = "vault-env"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any, TypeAlias
 
-from tests.support.kube.cluster import KubeCluster
-
-Json: TypeAlias = dict[str, Any]
+from tests.support.kube.cluster import Json, KubeCluster
 
 MUTATION = "mutation.webhook.admission.k8s.io/"
 """How the API server's annotations in its audit log begin, one for each call of a webhook."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any, TypeAlias
 
 import pytest
 
@@ -28,14 +27,12 @@ from tests.support.helm_release import (
     RELEASE,
     Installation,
 )
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.service_accounts import await_grant
 from tests.support.waiting import await_that
 from tests.support.webhook_calls import calls, created
 
 pytestmark = pytest.mark.slow
-
-Json: TypeAlias = dict[str, Any]
 
 
 def test_podsettle_writes_the_ca_bundle_under_its_own_field_manager(release: Installation) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -29,7 +28,7 @@ from tests.support.helm_release import (
     installed,
     policy,
 )
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.paths import CHART, DOCS
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
@@ -41,8 +40,6 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
 EXCLUDED_BY_ARGO_CD = {"Lease", "Event", "Endpoints", "EndpointSlice"}
 ROUNDS = 5
 """Of self-heal. Each takes some seconds."""
-
-Json = dict[str, Any]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 import trustme
@@ -22,6 +21,7 @@ from tests.support.helm_release import (
     Installation,
     policy,
 )
+from tests.support.kube.cluster import Json
 from tests.support.paths import CHART
 from tests.support.pull_secrets import docker_config
 from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
@@ -29,8 +29,6 @@ from tests.support.waiting import await_that
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 
 pytestmark = pytest.mark.slow
-
-Json: TypeAlias = dict[str, Any]
 
 
 @contextmanager

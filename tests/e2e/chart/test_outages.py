@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
@@ -28,12 +27,11 @@ from tests.support.helm_release import (
     Installation,
     policy,
 )
+from tests.support.kube.cluster import Json
 from tests.support.paths import CHART
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
-
-Json: TypeAlias = dict[str, Any]
 
 
 def test_deleted_webhook_configuration_is_not_recreated(

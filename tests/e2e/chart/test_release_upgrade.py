@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any, TypeAlias
 
 import pytest
 import yaml
@@ -21,13 +20,12 @@ from tests.support.helm_release import (
     WEBHOOK_TIMEOUT_SECONDS,
     Installation,
 )
+from tests.support.kube.cluster import Json
 from tests.support.paths import CHART
 from tests.support.process import free_port
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
-
-Json: TypeAlias = dict[str, Any]
 
 
 def test_helm_upgrade_keeps_the_fields_that_podsettle_wrote(changed_release: Installation) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
@@ -25,11 +24,10 @@ from tests.support.helm_release import (
     policy,
     released,
 )
+from tests.support.kube.cluster import Json
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
-
-Json: TypeAlias = dict[str, Any]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"

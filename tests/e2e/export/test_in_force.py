@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.e2e_pods import Json, create, normal, simple_pod
+from tests.support.e2e_pods import create, normal, simple_pod
 from tests.support.factories import container, policy, policy_document, view
-from tests.support.kube.cluster import Answer, KubeCluster
+from tests.support.kube.cluster import Answer, Json, KubeCluster
 from tests.support.live_cluster import environment_with
 from tests.support.native_policies import API_VERSION, in_force
 from tests.support.policy_objects import POLICIES, install_crd

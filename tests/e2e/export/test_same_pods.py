@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.api_pods import API_PODS
-from tests.support.e2e_pods import Json, normal
+from tests.support.e2e_pods import normal
 from tests.support.engines import SETS, Engines
+from tests.support.kube.cluster import Json
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
 from tests.support.strategies import PODS as HOSTILE_PODS

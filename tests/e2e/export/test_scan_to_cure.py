@@ -11,8 +11,8 @@ from typing import TypeAlias
 import pytest
 import yaml
 
-from tests.support.e2e_pods import Json, create
-from tests.support.kube.cluster import KubeCluster
+from tests.support.e2e_pods import create
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.markdown import Page
 from tests.support.native_policies import API_VERSION, FLAGS
 from tests.support.page_commands import shell_texts

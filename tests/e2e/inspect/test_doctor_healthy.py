@@ -12,7 +12,6 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 import trustme
@@ -29,7 +28,7 @@ from tests.support.helm_release import (
     Installation,
     installed,
 )
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.custom_resources import create_crd
 from tests.support.process import podsettle
 from tests.support.pull_secrets import docker_config
@@ -37,8 +36,6 @@ from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, 
 from tests.support.service_accounts import await_grant
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 from webhook.inspect.doctor.run import CHECKS
-
-Json: TypeAlias = dict[str, Any]
 
 FAIL = "--set=webhook.failurePolicy=Fail"
 

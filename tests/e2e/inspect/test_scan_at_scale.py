@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from tests.support.chromium import start_chromium
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.long_forms import IS_LONG
 from tests.support.measured_command import MAX_SECONDS, Measured, measured
 from tests.support.planted_cluster import NAMESPACES, fill
@@ -39,8 +38,6 @@ from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.symptoms import SYMPTOMS
 
 pytestmark = pytest.mark.slow
-
-Json = dict[str, Any]
 
 PODS, NODES = 5_008 if IS_LONG else 1_000, 54
 MAX_SCREENS = 2

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.factories import policy_document
+from tests.support.factories import Json, policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.live_cluster import add_node
 from tests.support.measured_command import MAX_SECONDS, measured
 from tests.support.policy_objects import POLICIES, install_crd
 
 pytestmark = pytest.mark.slow
-
-Json = dict[str, Any]
 
 MAX_MEMORY_KIB = 150 * 1024
 COUNT = 150

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.factories import Json
 from tests.support.process import podsettle
 
 EVIL = "\x1b]0;title\x07\x1b[2J\u202e\r\npodsettle: forged\x7f"
@@ -23,7 +24,6 @@ _KEPT = (
     "resourceVersion", "restartPolicy", "status", "type", "uid",
 )  # fmt: skip
 """Fields without which commands would not read the object."""
-Json = dict[str, Any]
 
 
 def evil(value: Any, key: str = "") -> Any:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.factories import Json
 from tests.support.node_config import CONTAINERD, CRIO, printed, refused, toml
-
-Json = dict[str, Any]
 
 V1 = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
 V2 = "try-skip-volume-selinux-label.crio.io"

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_apiserver import POD, FakeApiServer, Json, pod
+from tests.support.fake_apiserver import POD, FakeApiServer, pod
+from tests.support.kube.cluster import Json
 from tests.support.kubelet_status import RUNNING, running, terminated, waiting
 from webhook.client import (
     Backoff,

@@ -14,10 +14,10 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import httpx
 
+from tests.support.kube.cluster import Json
 from tests.support.kube.server import Server
 from tests.support.node import cgroups
 from tests.support.node.drop_ins import DropIns
@@ -26,8 +26,6 @@ from tests.support.node.network import CNI_PLUGINS
 from tests.support.node.registry_server import ADDRESS
 from tests.support.waiting import TIMEOUT_SECONDS
 from tools.crio import CrioBuild
-
-Json = dict[str, Any]
 
 _CONFIGURATION = Path("/etc/crio/crio.conf.d")
 _CONTAINERS = Path("/etc/containers")

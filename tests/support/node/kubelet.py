@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.server import Server
 from tests.support.node.network import NODE_ADDRESS
 from tests.support.node.node_paths import USUAL, NodePaths
 from tools.build import tool
-
-Json = dict[str, Any]
 
 PORT = 10250
 ROOT = USUAL.kubelet

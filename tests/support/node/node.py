@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.node import cgroups
 from tests.support.node.control_plane import running_control_plane, running_proxy
 from tests.support.node.dns import serving_names
@@ -28,8 +28,6 @@ from tests.support.node.node_paths import SECOND, SECOND_CGROUP
 from tests.support.node.registry_server import serve
 from tests.support.node.runtime import Runtime
 from tests.support.waiting import await_that
-
-Json = dict[str, Any]
 
 # For each thing that a test waits for. A cold start on a busy machine takes a minute.
 TIMEOUT_SECONDS = 180.0

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.node.tekton_build import IMAGES, TektonBuild
-
-Json = dict[str, Any]
 
 NAMESPACE = "tekton-pipelines"
 REGISTRY = "127.0.0.1:5001"

@@ -7,15 +7,13 @@ import os
 import threading
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
+from tests.support.factories import Json
 from webhook.cluster import manifests
 from webhook.cluster.manifests import Manifests, read_manifests
-
-Json = dict[str, Any]
 
 POLICY: Json = {
     "apiVersion": "podsettle.dev/v1alpha1",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from tests.support.factories import Json
 from webhook.core.policy.crd import crd
 from webhook.core.policy.crd_comparison import CrdDifference, crd_difference
-
-Json = dict[str, Any]
 
 
 def spec_of(installed: Json) -> Json:
