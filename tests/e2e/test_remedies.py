@@ -125,7 +125,11 @@ def test_every_pod_is_created_with_each_remedy_once(
         assert normal(created) == normal(baseline)
         return
     expected = "Recursive" if HAS_CHANGE_POLICY else None
-    assert created["spec"]["securityContext"].get("seLinuxChangePolicy") == expected
+    security = created["spec"]["securityContext"]
+    assert security.get("seLinuxChangePolicy") == expected
+    # Each fixture pod with a group has a claim, too.
+    expected = "OnRootMismatch" if "fsGroup" in security else None
+    assert security.get("fsGroupChangePolicy") == expected
     names = init_names(created)
     assert names[-1] == GATE
     assert names.count(GATE) == 1
@@ -147,10 +151,25 @@ def test_every_pod_is_created_with_each_remedy_once(
     assert names_of[0] == names_of[1]
 
 
-def test_retry_rule_is_set_on_one_fixture_pod() -> None:
-    """Without this rule, the test above would compare nothing."""
-    pods = (load_pod(path) for path in PODS if path.stem not in UNTOUCHED)
+def test_fixture_pods_get_a_retry_rule_and_a_change_policy() -> None:
+    """Without these pods, the test above would compare nothing."""
+    pods = [load_pod(path) for path in PODS if path.stem not in UNTOUCHED]
     assert any("prepare" in init_names(p) and p["spec"]["restartPolicy"] == "Never" for p in pods)
+    security = [pod["spec"].get("securityContext", {}) for pod in pods]
+    assert any(each.keys().isdisjoint({"fsGroup"}) for each in security)
+    assert any("fsGroup" in each and "fsGroupChangePolicy" not in each for each in security)
+
+
+def test_api_server_refuses_fs_group_change_policy_in_a_pod_for_windows(
+    cluster: KubeCluster,
+) -> None:
+    """The reason for which podsettle leaves these pods unchanged."""
+    pod = simple_pod("a")
+    security = {"fsGroupChangePolicy": "OnRootMismatch"}
+    pod["spec"] |= {"os": {"name": "windows"}, "securityContext": security}
+    refused = cluster.create_pod(pod, dry_run=True)
+    assert refused.status == 422
+    assert "fsGroupChangePolicy: Forbidden" in refused.body["message"]
 
 
 def test_gate_gets_the_address_of_the_node_and_is_not_wrapped(settling: KubeCluster) -> None:
@@ -239,15 +258,6 @@ def test_a_limit_range_admits_the_injected_containers(settling: KubeCluster) -> 
     )
     created = create(settling, simple_pod("a", namespace, resources=RESOURCES["Guaranteed"]))
     assert init_names(created) == [HELPER, "prepare", GATE]
-
-
-@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_dry_run_with_every_remedy_returns_the_same_pod(path: Path, settling: KubeCluster) -> None:
-    pod = load_pod(path)
-    if "name" in pod["metadata"]:
-        pod = fresh(pod)
-    shown = create(settling, pod, dry_run=True)
-    assert normal(shown) == normal(create(settling, pod))
 
 
 def mesh(name: str, **fields: Any) -> Json:
