@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.complexity import grows_linearly
@@ -13,29 +13,6 @@ from tests.support.factories import policy
 from webhook.core.durations import format_duration, parse_duration
 from webhook.core.globs import compile_globs, glob_matches
 from webhook.core.policy.validation_errors import InvalidPolicyError
-
-
-@pytest.mark.parametrize(
-    ("globs", "name", "matches"),
-    [
-        (["*"], "anything", True),
-        (["*"], "", True),
-        ([], "anything", False),
-        (["prepare"], "prepare", True),
-        (["prepare"], "prepare-2", False),
-        (["prepare"], "my-prepare", False),
-        (["init-*"], "init-", True),
-        (["init-*"], "re-init-x", False),
-        (["step-?"], "step-1", True),
-        (["step-?"], "step-12", False),
-        (["step-?"], "step-", False),
-        (["a", "b-*"], "b-c", True),
-        (["a*z"], "az", True),
-        (["?*"], "", False),
-    ],
-)
-def test_a_glob_matches_whole_names(globs: list[str], name: str, matches: bool) -> None:
-    assert compile_globs(globs)(name) is matches
 
 
 @pytest.mark.parametrize("glob", ["", "UPPER", "a.b", "a b", "[ab]", "a" * 64, "a\n", "é"])
@@ -54,6 +31,11 @@ def test_a_name_longer_than_63_characters_matches_no_glob(glob: str) -> None:
 GLOBS = st.text("ab*?", max_size=8)
 
 
+@example(["?*"], "")
+@example(["a*a"], "a")
+@example(["a*b*c"], "ac")
+@example(["?"], "")
+@example(["b", "?"], "b")
 @given(st.lists(GLOBS, max_size=3), st.text("ab\n", max_size=8))
 def test_globs_match_as_fnmatch_does(globs: list[str], name: str) -> None:
     assert compile_globs(globs)(name) is any(fnmatchcase(name, glob) for glob in globs)
