@@ -27,34 +27,6 @@ def status(releases: Affected, release: str) -> DefectStatus:
 @pytest.mark.parametrize(
     ("release", "expected"),
     [
-        ("0.9.9", AFFECTED),
-        ("1.20.7", AFFECTED),  # A line without a fix, before the first fixed one.
-        ("1.33.12", AFFECTED),
-        ("1.33.13-rc.1", AFFECTED),
-        ("1.33.13", FIXED),
-        ("1.33.14-rc.1", FIXED),
-        ("1.33.5-2.rhaos4.20", AFFECTED),
-        ("1.33.13-2.rhaos4.20", FIXED),
-        ("1.34.0", AFFECTED),  # A line without a fix, between two fixed ones.
-        ("1.35.2", AFFECTED),
-        ("1.35.3", FIXED),
-        ("1.36.0", FIXED),  # A line after the last fix: it is made from the main branch.
-        ("1.36.0-rc.1", FIXED),
-        ("1.37.9", FIXED),
-        ("1.38.0-dev", UNVERIFIED),
-        ("1.38.0", UNVERIFIED),
-        ("2.0.0", UNVERIFIED),
-        ("unknown", AFFECTED),
-        ("", AFFECTED),
-    ],
-)
-def test_status_follows_the_fixes_of_each_minor_line(release: str, expected: DefectStatus) -> None:
-    assert status(affected("1.33.13", "1.35.3", newest="1.37.2"), release) is expected
-
-
-@pytest.mark.parametrize(
-    ("release", "expected"),
-    [
         ("1.36.9", FIXED),
         ("1.37.0-rc.1", FIXED),
         ("1.37.0", AFFECTED),
