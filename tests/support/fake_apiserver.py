@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.support.kube.cluster import Json
 from webhook.client import ApiServer, PodName
@@ -65,14 +66,11 @@ class FakeApiServer:
         app.router.add_get(_PODS, server._watch)
         app.router.add_get(f"{_PODS}/step-1", server._get)
         app.router.add_get(f"{_PODS}/step-1/log", server._log)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        served = TestServer(app)
+        await served.start_server(shutdown_timeout=0.1)
+        async with served:
+            server.url = f"http://127.0.0.1:{served.port}"
             yield server
-        finally:
-            await runner.cleanup()
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ApiServer]:

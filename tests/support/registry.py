@@ -26,6 +26,7 @@ import httpx
 import trustme
 import yaml
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.support.process import free_port
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
@@ -248,15 +249,11 @@ async def start_server(ca: trustme.CA, handler: Handler, *names: str) -> AsyncIt
     ca.issue_cert("127.0.0.1", *names).configure_cert(context)
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        server.host = f"127.0.0.1:{runner.addresses[0][1]}"
+    served = TestServer(app)
+    await served.start_server(ssl=context, shutdown_timeout=0.1)
+    async with served:
+        server.host = f"127.0.0.1:{served.port}"
         yield server
-    finally:
-        await runner.cleanup()
 
 
 def serving(image: Image, *more: Image) -> Handler:

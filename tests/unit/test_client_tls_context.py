@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import RawTestServer
 
 from tests.support.authorities import Authority, Issued
 from tests.support.registry import look_up, query
@@ -62,20 +63,15 @@ def trusted(request: pytest.FixtureRequest, tmp_path: Path) -> Authority:
 async def server_with(certificate: Issued) -> AsyncIterator[str]:
     """The address of a server that answers 404 in JSON to all requests."""
 
-    async def answer(_request: web.Request) -> web.Response:
+    async def answer(_request: web.BaseRequest) -> web.Response:
         return web.json_response({"kind": "Status", "message": "answered"}, status=404)
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure(context)
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        yield f"127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    server = RawTestServer(answer)
+    await server.start_server(ssl=context)
+    async with server:
+        yield f"127.0.0.1:{server.port}"
 
 
 @pytest.fixture

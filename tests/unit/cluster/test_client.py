@@ -17,6 +17,7 @@ import msgspec
 import pytest
 import trustme
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.support.waiting import eventually
 from webhook.client import is_retryable
@@ -70,15 +71,10 @@ async def serving_answers(
 ) -> AsyncIterator[ApiServer]:
     app = web.Application()
     app.router.add_get("/things", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        access = Access(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    async with TestServer(app) as served:
+        access = Access(f"http://127.0.0.1:{served.port}")
         async with ApiServer(access, max_response_bytes=max_response_bytes) as server:
             yield server
-    finally:
-        await runner.cleanup()
 
 
 async def test_page_without_items_is_empty() -> None:

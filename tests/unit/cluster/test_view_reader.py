@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import RawTestServer
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
@@ -19,7 +20,7 @@ async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServe
     """Serve nodes in two pages. The second page is gone at the first `times` requests for it."""
     requested: list[str] = []
 
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request: web.BaseRequest) -> web.Response:
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.36.2"})
         token = request.query.get("continue", "")
@@ -30,17 +31,11 @@ async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServe
         metadata = {"resourceVersion": "7", "continue": "" if token else "a/b&c"}
         return web.json_response({"metadata": metadata, "items": [node]})
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        access = Access(f"http://127.0.0.1:{runner.addresses[0][1]}")
-        async with ApiServer(access) as server:
-            yield server, requested
-    finally:
-        await runner.cleanup()
+    async with (
+        RawTestServer(answer) as served,
+        ApiServer(Access(f"http://127.0.0.1:{served.port}")) as server,
+    ):
+        yield server, requested
 
 
 async def test_list_begins_again_if_its_resource_version_expires() -> None:
