@@ -48,32 +48,6 @@ def test_wait_returns_the_exit_code_of_a_failed_container(
         assert command.stdout == b"step-1/step: exit code 3 (Error)\n"
 
 
-def test_pod_deleted_after_phase_succeeded_exits_with_0(
-    cluster: KubeCluster, namespace: str, run: Run
-) -> None:
-    pod = Pod(cluster, namespace)
-    with run(*WAIT) as command:
-        pod.say("Succeeded", {"step": RUNNING})
-        command.await_word("has no terminated state")
-        pod.delete()
-        assert command.end() == 0
-        assert command.stdout == b"step-1/step: exit code 0 (PodDeleted)\n"
-
-
-def test_pod_deleted_after_phase_failed_without_an_exit_code_exits_with_2(
-    cluster: KubeCluster, namespace: str, run: Run
-) -> None:
-    pod = Pod(cluster, namespace)
-    with run(*WAIT) as command:
-        pod.say("Failed", {"step": RUNNING})
-        command.await_word("has no terminated state")
-        pod.delete()
-        assert command.end() == 2
-        assert command.stdout == b""
-        assert "was deleted before its container step was seen to end" in command.stderr
-        assert "its phase was Failed" in command.stderr
-
-
 KINDS = ("step", "clone", "proxy", "debug")
 """A regular container, an init container, a native sidecar, an ephemeral container."""
 
