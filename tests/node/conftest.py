@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,6 +11,24 @@ from tests.support.node.deliveries import Settled
 from tests.support.node.inside import OUTSIDE, is_inside
 from tests.support.node.node import RealNode
 from tests.support.node.node_pool import NodePool
+from tests.support.node.runtime import Runtime
+
+# Fixtures of the tests that leave the node as it is, those on the newest containerd first.
+_SHARED = ("newest_node", "shared_node")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests on one node after another, because a node ends the one before it.
+
+    The order of the kinds of tests is made later: see tests/support/selection.py.
+    """
+
+    def rank(item: pytest.Item) -> int:
+        names = getattr(item, "fixturenames", ())
+        return next((rank for rank, name in enumerate(_SHARED) if name in names), len(_SHARED))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")
@@ -24,10 +42,22 @@ def nodes() -> Iterator[NodePool]:
     pool.stop()
 
 
+@pytest.fixture(scope="session")
+def shared_node(nodes: NodePool) -> Callable[[Runtime], RealNode]:
+    """A function that returns the node with a runtime that modules share."""
+    return nodes.shared
+
+
 @pytest.fixture(scope="module")
-def node(nodes: NodePool) -> RealNode:
+def newest_node(nodes: NodePool) -> RealNode:
     """The node that modules share, with the newest containerd."""
     return nodes.shared(Containerd("2.4"))
+
+
+@pytest.fixture(scope="module")
+def node(newest_node: RealNode) -> RealNode:
+    """The node of a module. A module on another node replaces this fixture."""
+    return newest_node
 
 
 @pytest.fixture

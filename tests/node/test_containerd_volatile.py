@@ -6,7 +6,10 @@ them containerd would know neither the pause image nor the CNI plugins of this n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
@@ -22,10 +25,33 @@ from webhook.node_config.containerd import DROP_IN
 
 OPTIONS = ("containerd", "--volatile", "--node-selector", "rootfs=volatile")
 RUNTIMES = pytest.mark.parametrize(
-    ("line", "main_version"),
-    [("2.4", 4), ("2.4", 3), ("2.4", 2), ("2.3", 4), ("1.7", 2)],
+    ("node", "main_version"),
+    # 1.7 first, because the test before this one leaves its node running.
+    [("1.7", 2), ("2.3", 4), ("2.4", 2), ("2.4", 3), ("2.4", 4)],
+    indirect=["node"],
     ids=lambda value: f"version {value}" if isinstance(value, int) else f"containerd {value}",
 )
+
+
+@pytest.fixture(scope="module")
+def node(nodes: NodePool, request: pytest.FixtureRequest) -> Iterator[RealNode]:
+    """A node with containerd of a release line."""
+    with nodes.own(Containerd(request.param)) as own:
+        yield own
+
+
+@contextmanager
+def containerd_with(node: RealNode, main_version: int) -> Iterator[Containerd]:
+    """Run the node's containerd with a main file of a version."""
+    line = cast(Containerd, node.runtime).line
+    runtime = Containerd(line, config_version=main_version)
+    node.runtime.stop()
+    try:
+        runtime.start()
+        yield runtime
+    finally:
+        runtime.stop()
+        node.runtime.start()
 
 
 def has_volatile_root(pod: Json) -> bool:
@@ -41,10 +67,11 @@ def run(node: RealNode, namespace: str, name: str, **spec: str) -> Json:
     return node.await_pod(namespace, name, lambda pod: pod["status"]["phase"] == "Running")
 
 
-def test_containerd_1_starts_beside_no_version_only_without_the_drop_in(nodes: NodePool) -> None:
-    runtime = Containerd("1.7", config_version=1)
-    with nodes.own(runtime) as node:
-        namespace = node.namespace("volatile-")
+@pytest.mark.parametrize("node", ["1.7"], indirect=True, ids="containerd {}".format)
+def test_containerd_1_starts_beside_no_version_only_without_the_drop_in(
+    node: RealNode, namespace: str
+) -> None:
+    with containerd_with(node, main_version=1) as runtime:
         run(node, namespace, "older")
         runtime.add_drop_in(Path(DROP_IN).name, printed(*OPTIONS, "-o", "dropin"))
         runtime.stop()
@@ -58,11 +85,9 @@ def test_containerd_1_starts_beside_no_version_only_without_the_drop_in(nodes: N
 
 @RUNTIMES
 def test_pod_under_the_class_has_a_volatile_mount_and_older_pods_keep_theirs(
-    nodes: NodePool, line: str, main_version: int
+    node: RealNode, namespace: str, main_version: int
 ) -> None:
-    runtime = Containerd(line, config_version=main_version)
-    with nodes.own(runtime) as node:
-        namespace = node.namespace("volatile-")
+    with containerd_with(node, main_version) as runtime:
         older = run(node, namespace, "older")
         assert not has_volatile_root(older)
         oldest = ("--oldest", runtime.version)
@@ -71,7 +96,9 @@ def test_pod_under_the_class_has_a_volatile_mount_and_older_pods_keep_theirs(
         runtime.start()
         assert Path(DROP_IN).exists(), "containerd imports another directory than the pages say"
         made = yaml.safe_load(printed(*OPTIONS, *oldest, "-o", "runtimeclass"))
-        node.cluster.create("/apis/node.k8s.io/v1/runtimeclasses", made)
+        # The same for each version of the main file, so an earlier test may have made it.
+        created = node.cluster.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
+        assert created.status in (201, 409), created.body
         labels = {"metadata": {"labels": made["scheduling"]["nodeSelector"]}}
         path = f"/api/v1/nodes/{node.name}"
         assert node.cluster.request("PATCH", path, labels).status == 200

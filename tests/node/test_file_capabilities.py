@@ -13,7 +13,6 @@ from tests.support.node.crio import Crio
 from tests.support.node.deliveries import BOTH, DELIVERIES, LIMITED, PLAIN, Settled
 from tests.support.node.image_files import CAPABLE, NET_BIND_SERVICE
 from tests.support.node.node import RealNode
-from tests.support.node.node_pool import NodePool
 from tests.support.node.runtime import Runtime
 from tools.crio import module_build
 
@@ -33,8 +32,8 @@ RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
 
 
 @pytest.fixture(scope="module", params=[*RUNTIMES])
-def node(nodes: NodePool, request: pytest.FixtureRequest) -> RealNode:
-    return nodes.shared(RUNTIMES[request.param]())
+def node(shared_node: Callable[[Runtime], RealNode], request: pytest.FixtureRequest) -> RealNode:
+    return shared_node(RUNTIMES[request.param]())
 
 
 def capabilities_in(text: str) -> int:

@@ -13,7 +13,6 @@ from tests.support.node.crio import Crio
 from tests.support.node.deliveries import LIMITED, LIMITS, PLAIN, Settled, namespace_of
 from tests.support.node.delivery_cases import in_shell
 from tests.support.node.node import RealNode
-from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip
 from tests.support.node.pods import states
 from tests.support.node.runtime import Runtime
@@ -35,8 +34,8 @@ RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
 
 
 @pytest.fixture(scope="module", params=[*RUNTIMES])
-def node(nodes: NodePool, request: pytest.FixtureRequest) -> RealNode:
-    return nodes.shared(RUNTIMES[request.param]())
+def node(shared_node: Callable[[Runtime], RealNode], request: pytest.FixtureRequest) -> RealNode:
+    return shared_node(RUNTIMES[request.param]())
 
 
 def limits_in(text: str) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,14 @@ import pytest
 
 from tests.support.node.containerd import Containerd
 from tests.support.node.node import RealNode
-from tests.support.node.node_pool import NodePool
+from tests.support.node.runtime import Runtime
 from tests.support.node.shim import shim_process
 from tools.build import containerd
 
 
 @pytest.fixture(scope="module", params=["2.4", "1.7"], ids="containerd {}".format)
-def node(nodes: NodePool, request: pytest.FixtureRequest) -> Iterator[RealNode]:
-    with nodes.own(Containerd(request.param)) as own:
-        yield own
+def node(shared_node: Callable[[Runtime], RealNode], request: pytest.FixtureRequest) -> RealNode:
+    return shared_node(Containerd(request.param))
 
 
 def pod(node: RealNode, namespace: str, script: str, **spec: Any) -> dict[str, Any]:
