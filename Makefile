@@ -110,7 +110,7 @@ on-node = images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)')
 .PHONY: node
 node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd, CRI-O (root; TESTS=path; ALL=1, with CRIO_SOURCE=DIR TEKTON_SOURCE=DIR; WOODPECKER_SOURCE=DIR; ARGO_SOURCE=DIR; GITLAB_RUNNER_SOURCE=DIR)
 	@$(BIN)/python -m tests.support.node.requirements $(if $(ALL)$(CRIO_SOURCE),crio)
-	@$(MAKE) --no-print-directory node-programs linger
+	@$(MAKE) --no-print-directory node-programs
 	$(if $(ALL)$(CRIO_SOURCE),@$(BIN)/python -m tools.crio >/dev/null)
 	$(if $(ALL)$(TEKTON_SOURCE),@$(BIN)/python -m tests.support.node.tekton_build >/dev/null)
 	$(if $(WOODPECKER_SOURCE),@$(BIN)/python -m tools.woodpecker >/dev/null)
@@ -124,7 +124,7 @@ lab: $(VENV)/.dev ## Run an experiment, or list them all (root; EXPERIMENT=race 
 ifneq ($(filter race price umount start-gate,$(EXPERIMENT)),)
 	@$(BIN)/python -m tests.support.node.requirements $(filter umount,$(EXPERIMENT)) \
 	  $(if $(filter race price,$(EXPERIMENT)),crio)
-	@$(MAKE) --no-print-directory node-programs linger
+	@$(MAKE) --no-print-directory node-programs
 	$(if $(filter race price,$(EXPERIMENT)),@$(BIN)/python -m tools.crio >/dev/null)
 	@$(call on-node,lab $(EXPERIMENT) $(ARGS))
 else
@@ -146,14 +146,10 @@ node-in-vm = PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.vm --
 .PHONY: node-in-vm
 node-in-vm: $(VENV)/.dev
 	@$(BIN)/python -m tests.support.node.requirements crio
-	@$(MAKE) --no-print-directory node-programs linger
+	@$(MAKE) --no-print-directory node-programs
 	@$(BIN)/python -m tools.crio >/dev/null
 	@machine=$$($(BIN)/python -m tests.support.vm.image) && images=$$($(BIN)/python -m tests.support.node.images) && \
 	  $(if $(TESTS),$(call node-in-vm,$(TESTS)),$(foreach file,$(NODE_IN_VM_TESTS),$(call node-in-vm,$(file)) &&) true)
-
-.PHONY: linger
-linger: $(VENV)/.dev
-	@$(BIN)/python -m webhook.linger.build
 
 .PHONY: unit
 unit: $(VENV)/.test ## Run the unit tests, which need nothing but Python packages (a minute of CPU)
@@ -175,7 +171,7 @@ test: $(VENV)/.python $(wildcard $(VENV)/.run) ## Run the tests with a real API 
 	  wait $$build || { cat dist/build.log >&2; exit 1; }; exit $$status
 
 .PHONY: test-all
-test-all: $(VENV)/.dev kube linger ## Run all tests with many generated examples (REST=1: without those of make test; Debian packages, root)
+test-all: $(VENV)/.dev kube ## Run all tests with many generated examples (REST=1: without those of make test; Debian packages, root)
 	$(PYTEST) $(if $(REST),-m '$(MARKED)') $(TESTS)
 
 # The tests of what differs between API servers: fields that they keep, refuse or drop, the CRD's schema and CEL,
@@ -184,7 +180,7 @@ SHORT_TESTS := $(patsubst %,tests/e2e/%.py,test_kubernetes_versions test_crd tes
   test_post_init_sleep chart/test_schemas chart/test_names chart/test_default_release)
 
 .PHONY: test-short
-test-short: kube linger
+test-short: $(VENV)/.dev kube
 	$(PYTEST) --hypothesis-profile=quick $(SHORT_TESTS)
 
 # Tests that repeat something: `make test` runs a short form of them.
@@ -198,7 +194,7 @@ test-long: kube
 KUBE_VERSIONS ?= 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 
 .PHONY: matrix
-matrix: $(VENV)/.dev linger ## Run the end-to-end tests on seven releases of Kubernetes (hours; KUBE_VERSIONS="1.33 1.34", TESTS=…)
+matrix: $(VENV)/.dev ## Run the end-to-end tests on seven releases of Kubernetes (hours; KUBE_VERSIONS="1.33 1.34", TESTS=…)
 	@for version in $(KUBE_VERSIONS); do KUBE_VERSION=$$version $(MAKE) --no-print-directory kube || exit 1; done
 	$(BIN)/python -m tests.matrix $(patsubst %,--kube %,$(KUBE_VERSIONS)) $(TESTS)
 
@@ -229,14 +225,14 @@ LOWEST_PYTHON ?= $(call python-of,$(LOWEST_PYTHON_VERSION))
 IMAGE_PYTHON ?= $(call python-of,$(IMAGE_PYTHON_VERSION))
 
 .PHONY: test-lowest
-test-lowest: kube linger
+test-lowest: $(VENV)/.dev kube
 	@if [ -z "$(LOWEST_PYTHON)" ]; then \
 	  echo "$@: skipped: Python $(LOWEST_PYTHON_VERSION) not found; give its path: make $@ LOWEST_PYTHON=…"; [ "$$CI" != true ]; \
 	else $(MAKE) --no-print-directory .venv-lowest/.dev && \
 	  .venv-lowest/bin/python -m pytest -n 2 --dist loadfile $(VERSION_TESTS); fi
 
 .PHONY: test-image-python
-test-image-python: kube linger
+test-image-python: $(VENV)/.dev kube
 	@if [ -z "$(IMAGE_PYTHON)" ]; then \
 	  echo "$@: skipped: Python $(IMAGE_PYTHON_VERSION) not found; give its path: make $@ IMAGE_PYTHON=…"; \
 	else $(MAKE) --no-print-directory .venv-image/.dev && \
@@ -274,7 +270,7 @@ fuzz: $(VENV)/.dev ## Fuzz for time and for coverage (10 minutes each; needs cla
 	$(if $(TARGETS),,$(BIN)/python -m tests.fuzz.guided $(or $(SECONDS),600) $(GUIDED))
 
 .PHONY: soak
-soak: kube linger ## Create pods for an hour while everything changes, and fail if anything grows (MINUTES=10)
+soak: $(VENV)/.dev kube ## Create pods for an hour while everything changes, and fail if anything grows (MINUTES=10)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),60)
 
 .PHONY: faults
