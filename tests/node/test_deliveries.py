@@ -9,6 +9,7 @@ The cases run side by side, as the containers of one pod for each delivery.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import NamedTuple
 
@@ -228,15 +229,20 @@ def test_deleted_pod_gives_sigterm_to_the_commands_which_choose_the_exit_code(
             lambda: "ready" in settled.log(delivery, "deleted", name),  # noqa: B023
             f"{name} is ready",
         )
-    settled.delete(delivery, "deleted")
-    pod = settled.await_end(delivery, "deleted")
+    # Once a minute, the kubelet removes the logs of deleted pods that have ended.
+    with ThreadPoolExecutor(len(names)) as pool:
+        logs = {
+            name: pool.submit(settled.log, delivery, "deleted", name, follow=True) for name in names
+        }
+        settled.delete(delivery, "deleted")
+        pod = settled.await_end(delivery, "deleted")
     expected = {"shell": 42, "bash": 42, "static": 43}
     assert exit_codes(pod) == {
         **({HELPER: 0} if delivery.endswith("Binary") else {}),
         **{name: expected[name] for name in names},
     }
     for name in names:
-        assert settled.log(delivery, "deleted", name) == "ready\nterminated\n"
+        assert logs[name].result() == "ready\nterminated\n"
     settled.release(delivery, "deleted")
 
 

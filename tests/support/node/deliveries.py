@@ -139,9 +139,9 @@ class Settled:
         path = pod_path(namespace_of(delivery), name)
         self.cluster.request("PATCH", path, {"metadata": {"finalizers": None}})
 
-    def log(self, delivery: str, pod: str, container: str) -> str:
-        """Return the log of a container."""
-        return self.node.logs(namespace_of(delivery), pod, container)
+    def log(self, delivery: str, pod: str, container: str, *, follow: bool = False) -> str:
+        """Return the log of a container, with `follow` when the container has ended."""
+        return self.node.logs(namespace_of(delivery), pod, container, follow=follow)
 
 
 def _install(node: RealNode) -> None:

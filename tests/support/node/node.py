@@ -190,9 +190,10 @@ class RealNode:
             raise
         return found[0]
 
-    def logs(self, namespace: str, pod: str, container: str) -> str:
-        """Return the log of a container, from the kubelet."""
-        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}"
+    def logs(self, namespace: str, pod: str, container: str, *, follow: bool = False) -> str:
+        """Return the log of a container from the kubelet, with `follow` when it has ended."""
+        query = f"container={container}{'&follow=true' if follow else ''}"
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log?{query}"
         status, body, _ = self.cluster.request("GET", path)
         assert status == 200, body
         text: str = body["text"] if set(body) == {"text"} else str(body)
