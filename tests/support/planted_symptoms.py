@@ -363,6 +363,10 @@ def _look_alikes() -> Iterator[Plant]:
     for reason in ("Evicted", "DeadlineExceeded", "Preempting", "Terminated"):
         killed = _changed(status, ("reason",), reason)
         yield _alike(_INIT_255, reason.lower(), status=killed)
+    disrupted = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": 0}
+    yield _alike(_INIT_255, "disrupted", status={**status, "conditions": [disrupted]})
+    stopped = PlantedEvent("Killing", "Stopping container main", "spec.containers{main}")
+    yield _alike(_STEP_255, "killed", events=(stopped,))
     status = _STEP_255.status
     yield _alike(_STEP_255, "always", spec=_changed(_STEP_255.spec, ("restartPolicy",), "Always"))
     yield _alike(_STEP_255, "long", status=_changed(status, (*regular, "startedAt"), -60))
@@ -380,6 +384,10 @@ def _look_alikes() -> Iterator[Plant]:
     there = pulled._replace(message=present, first=3)
     yield _alike(_UMOUNT, "config-map", events=(there, missing))
     yield _alike(_UMOUNT, "present-early", events=(there,))
+    other = {"name": "proxy", "image": "registry.example/proxy:1"}
+    of_other = PlantedEvent("Failed", "Failed to pull image", "spec.containers{proxy}", 300, 300)
+    both = {**_UMOUNT.spec, "containers": [other, *_UMOUNT.pod("ci")["spec"]["containers"]]}
+    yield _alike(_UMOUNT, "other-pull", spec=both, events=(pulled, of_other))
     stage = _STAGE.format(stage="container storage creation", end="still in progress")
     yield _alike(_RELABEL, "storage", events=(("Failed", stage, "spec.containers{main}"),))
     stage = _STAGE.format(stage="container runtime creation", end="name is reserved")
@@ -387,6 +395,9 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_RELABEL, "runtime", events=elsewhere)
     yield _alike(_RELABEL, "no-volume", spec={"volumes": []})
     yield _alike(_CREATE_ERROR, "runtime", events=elsewhere)
+    for plant in (_RELABEL, _CREATE_ERROR):
+        unconfined = {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}
+        yield _alike(plant, "spc", spec={**plant.spec, **unconfined})
     waiting = ("containerStatuses", 0, "state", "waiting", "reason")
     config_error = _changed(_CREATE_ERROR.status, waiting, "CreateContainerConfigError")
     yield _alike(_CREATE_ERROR, "config", status=config_error)
@@ -409,8 +420,12 @@ def _look_alikes() -> Iterator[Plant]:
         ("attach", "FailedAttachVolume", attached),
         ("map", "FailedMapVolume", 'MapVolume.SetUpDevice failed for volume "pvc-1" : no device'),
         ("sandbox", "FailedCreatePodSandBox", network),
+        ("resize", "FileSystemResizeFailed", "MountVolume.NodeExpandVolume failed"),
+        ("mismatch", "FailedMountOnFilesystemMismatch", "the file system is xfs, not ext4"),
     ):
         yield _alike(_SLOW_MOUNT, suffix, events=((reason, message, ""),))
+    late = PlantedEvent("SuccessfulAttachVolume", 'for volume "pvc-1"', first=450, last=450)
+    yield _alike(_SLOW_MOUNT, "late-attach", events=(late,))
     yield _alike(_SLOW_MOUNT, "empty", spec=_changed(_SLOW_MOUNT.spec, ("volumes",), [_EMPTY]))
     wrapped = {
         "command": [HELPER_PATH, "--", "sh", "-c", "true"],

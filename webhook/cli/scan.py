@@ -124,7 +124,7 @@ def scan(
         where = f"in namespace {namespace}" if namespace else "in any namespace"
         selected = f" with {shlex.join(selectors)}" if selectors else ""
         echo_message(f"scan: no pod was found {where}{selected}")
-    _print(report, output, verbose, view.manifest_flags)
+    _print(report, output, verbose, view)
     if report.found or malformed:
         context.exit(1 if report.found else 2)
 
@@ -176,7 +176,7 @@ def _looked_at(report: ScanReport, *names: str) -> bool:
     return any(area.looked != "not_looked_at" for area in report.areas if area.name in names)
 
 
-def _print(report: ScanReport, output: str, verbose: bool, manifest_flags: list[str]) -> None:
+def _print(report: ScanReport, output: str, verbose: bool, view: ViewChoice) -> None:
     if output == "html":
         from webhook.inspect.scan.html import render_html
 
@@ -190,7 +190,7 @@ def _print(report: ScanReport, output: str, verbose: bool, manifest_flags: list[
     from webhook.inspect.scan.text import render_names, render_policies, render_text
 
     if output == "name":
-        echo_text(render_names(report, manifest_flags))
+        echo_text(render_names(report, view.manifest_flags, view.cluster.flags.words()))
     elif output == "policy":
         echo_text(policies := render_policies(report))
         if not policies:

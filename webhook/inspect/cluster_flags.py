@@ -39,16 +39,19 @@ class ClusterFlags(NamedTuple):
         """
         return " | ".join(shlex.join(self._with_flags(*program)) for program in command)
 
-    def _with_flags(self, name: str, *words: str) -> tuple[str, ...]:
+    def words(self, name: str = "podsettle") -> list[str]:
+        """Return the flags of a program."""
         # `helm --help` lists helm's own names of kubectl's flags.
         prefix, user = ("--kube-", "as-user") if name == "helm" else ("--", "as")
         chosen = [("--kubeconfig", self.kubeconfig), (f"{prefix}context", self.context)]
         chosen += [(f"{prefix}{user}", self.as_user)]
         flags = [f"{flag}={value}" for flag, value in chosen if value]
-        flags += [f"{prefix}as-group={group}" for group in self.as_groups]
+        return flags + [f"{prefix}as-group={group}" for group in self.as_groups]
+
+    def _with_flags(self, name: str, *words: str) -> tuple[str, ...]:
         # The flags come first, because what follows may end in a placeholder or be cut.
         begin = 1 if name == "podsettle" else 0
-        return (name, *words[:begin], *flags, *words[begin:])
+        return (name, *words[:begin], *self.words(name), *words[begin:])
 
 
 NO_FLAGS = ClusterFlags()

@@ -34,13 +34,14 @@ _LATER_LABELS = frozenset(
         "airflow_executor_done",
         "airflow_pod_revoked",
         "already_checked",
+        "ray.io/serve",
         "spark-exec-inactive",
         "workflows.argoproj.io/completed",
     }
 )
-"""Labels that the creator of a pod sets when it ends, so that `managedFields` does not tell when:
-Airflow's executor and its KubernetesPodOperator, Spark (`ExecutorPodsLifecycleManager`) and Argo
-Workflows."""
+"""Labels that the creator of a pod sets later, so that `managedFields` does not tell when:
+Airflow's executor and its KubernetesPodOperator, Spark (`ExecutorPodsLifecycleManager`), KubeRay as
+it serves, and Argo Workflows."""
 
 
 def next_pod(pod: LivePod, runtime_classes: Mapping[str, RuntimeClassInfo]) -> Pod:

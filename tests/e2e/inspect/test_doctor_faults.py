@@ -305,7 +305,7 @@ FAULTS = (
     Fault(
         missing_handler,
         "runtime classes",
-        "no node has the handler kata",
+        "no node has handler kata",
         (f"{POLICIES}/sandboxed", f"{CLASSES}/sandboxed", "/api/v1/nodes/a", "/api/v1/nodes/b"),
         "sandboxed",
     ),

@@ -83,7 +83,7 @@ def apply(
     if settings.pods == "WithPersistentVolumes" and not pod.has_persistent_volume:
         yield Outcome(Reason.NO_PERSISTENT_VOLUME)
         return
-    if _relabels_nothing(pod.security_context):
+    if relabels_nothing(pod.security_context):
         yield Outcome(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
         return
     if settings.runtime_class_name is None and (activated := other_workload(pod)) is not None:
@@ -126,7 +126,8 @@ def apply(
     yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
-def _relabels_nothing(security: SecurityContext | None) -> bool:
+def relabels_nothing(security: SecurityContext | None) -> bool:
+    """Return whether CRI-O relabels no volume of a pod (`server/container_create.go`)."""
     options = security.se_linux_options if security else None
     return options is not None and options.type == "spc_t"
 

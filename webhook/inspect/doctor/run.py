@@ -50,9 +50,7 @@ class DoctorCheck(NamedTuple):
 
 CHECKS = (
     DoctorCheck("replicas", replicas.check_count),
-    DoctorCheck(
-        "permissions", api_server.check_permissions, "podsettle's ServiceAccount has its rights"
-    ),
+    DoctorCheck("permissions", api_server.check_permissions, "the account has its rights"),
     DoctorCheck("webhook configuration", api_server.check_configuration),
     DoctorCheck(
         "exclusions",
@@ -62,9 +60,7 @@ CHECKS = (
     ),
     DoctorCheck("policies", policies.check_policies, "podsettle accepts every policy"),
     DoctorCheck("runtime classes", policies.check_runtime_classes, "those of policies are usable"),
-    DoctorCheck(
-        "helper image", policies.check_helper_image, "none is named, and no policy needs it"
-    ),
+    DoctorCheck("helper image", policies.check_helper_image, "none is named, and none is needed"),
     DoctorCheck("helper pull", policies.check_helper_pull, "no image is named"),
     DoctorCheck("readiness", replicas.check_readiness),
     DoctorCheck(

@@ -135,8 +135,5 @@ class Record:
             return f"{say}. This version of podsettle does not know all of the remedies."
         traceable = (each for each in REMEDIES.values() if each.is_traceable)
         if not self.applied and any(map(self._is_in_containers, traceable)):
-            return (
-                "This pod has podsettle's changes, but not its annotations that name them (it may "
-                "be a copy)."
-            )
+            return "This pod has podsettle's changes, but not its annotations (it may be a copy)."
         return ""

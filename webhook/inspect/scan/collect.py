@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -20,7 +21,7 @@ from webhook.core.export.native_policies import API_VERSIONS, export
 from webhook.core.policy.model import parse_policy
 from webhook.inspect import object_readers
 from webhook.inspect.cluster_flags import Command, kubectl, podsettle
-from webhook.inspect.findings import Area, Finding, Looked
+from webhook.inspect.findings import Area, Certainty, Finding, Looked
 from webhook.inspect.installation import CONFIGURATIONS_RIGHT
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.object_readers import Areas, DumpReader, ObjectReader
@@ -29,7 +30,7 @@ from webhook.inspect.scan import report_parts
 from webhook.inspect.scan.found_pods import FoundPods, read_templates
 from webhook.inspect.scan.model import ScanReport
 from webhook.inspect.scan.proposals import Proposal, propose
-from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod, slow_umount
+from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod
 from webhook.inspect.scan.symptoms.base import ScanFacts, matches, page_of
 from webhook.inspect.scan.symptoms.kubelet_certificate import SIGNER, first_certificates
 from webhook.inspect.scan.unsettled import UnsettledPods
@@ -40,10 +41,8 @@ _EVENT_BYTES = 1_200
 """The memory of an event without its message: the structs, and their short texts."""
 _CLOCK_SKEW = timedelta(days=1)
 """The time by which the clock that an event has can be ahead."""
-_ASKING = slow_umount.SYMPTOM.id
-"""The symptom about which the events of a pod's containers decide. A cluster has many of them."""
 _MAX_EVENT_LOOKUPS = 200
-"""The maximum number of pods whose events are looked up, because each takes a request."""
+"""The maximum number of pods with a symptom whose events are asked for by a request each."""
 _MAX_POD_EVENTS = 500
 """The maximum number of events of one of these pods."""
 
@@ -66,14 +65,16 @@ async def scan(
     facts = await _read_facts(reader, cluster, namespace)
     unread = {area.name for area in areas.all if area.looked is not Looked.LOOKED_AT}
     unsettled = UnsettledPods(cluster, doubtful=bool(unread & {"nodes", "runtimeclasses"}))
-    tally, pods, lookups = report_parts.Tally(), 0, 0
+    tally, pods, lookups = report_parts.Tally(), 0, Counter[str]()
+    limit = sys.maxsize if isinstance(reader, DumpReader) else _MAX_EVENT_LOOKUPS
     found = {each.id: FoundPods(cluster, each.defect) for each in SYMPTOMS if each.defect}
     async for pod in only or reader.objects(object_readers.PODS, namespace):
         pods += 1
         judged = judge_pod(pod, facts)
-        if lookups < _MAX_EVENT_LOOKUPS and any(each.symptom == _ASKING for each in judged):
+        in_doubt = {each.symptom for each in judged if each.certainty is not Certainty.CERTAIN}
+        if any(lookups[each] < limit for each in in_doubt):
             # The pod is not kept for later, because it may take 1.5 MiB.
-            lookups += 1
+            lookups.update(in_doubt)
             judged = judge_pod(pod, await _with_pod_events(reader, facts, pod))
         for finding in (*judged, *unsettled.judge(pod)):
             on_finding(finding)
@@ -234,11 +235,11 @@ async def _events(
 
 
 async def _with_pod_events(reader: ObjectReader, facts: ScanFacts, pod: LivePod) -> ScanFacts:
-    """Return facts for one pod, with the events about its containers."""
+    """Return facts for one pod, with all of its events."""
     selectors = [f"{object_readers.ABOUT}{pod.metadata.uid}"]
     events: list[Event] = []
     async for event in _events(reader, pod.metadata.namespace, selectors):
-        if event.involved_object.pod_key == pod.key and event.involved_object.field_path:
+        if event.involved_object.pod_key == pod.key:
             events.append(event)
         if len(events) >= _MAX_POD_EVENTS:
             break

@@ -43,15 +43,15 @@ Job or a TaskRun has labels of a single run."""
 _encode = msgspec.json.Encoder().encode
 
 _CHANGING_KEY = re.compile(
-    r"(.*[-_./])?(chart|commit|digest|generation|hash|index|instance-id|rev|revision|sha|uid|version)"
-    r"|(.*[-_./])?(active|completed?|done|failed|finished|initialized|(instance-?)?role|leader"
-    r"|master|phase|primary|ready|sealed|standby|state|status|succeeded)"
+    r"(.*[-_./])?(branch|chart|commit|digest|event|generation|hash|index|(instance|run|build)[-_]id"
+    r"|ref|rev|revision|sha|uid|version|active|completed?|done|failed|finished|healthy|initialized"
+    r"|(instance-?)?role|leader|master|phase|primary|ready|sealed|standby|state|status|succeeded)"
     r"|(batch\.kubernetes\.io/)?job-name|statefulset\.kubernetes\.io/pod-name",
     re.ASCII | re.IGNORECASE,
 )
-"""The keys of labels that controllers add, such as `pod-template-hash`, that change with a release,
-or with what a pod does, as Vault's `vault-active` and CloudNativePG's `cnpg.io/instanceRole`. Later
-pods have other values, or none, so that a policy would no longer cover the workload."""
+"""The keys of labels that controllers add, such as `pod-template-hash`, that change with a release
+or a run, or with what a pod does, as Vault's `vault-active` and CloudNativePG's
+`cnpg.io/instanceRole`. Later pods have other values, or none."""
 _PREFERRED_LABELS = (
     "app.kubernetes.io/name",
     "app",

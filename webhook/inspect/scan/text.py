@@ -47,7 +47,9 @@ def render_policies(report: ScanReport) -> str:
     )
 
 
-def render_names(report: ScanReport, manifest_flags: Sequence[str] = ()) -> str:
+def render_names(
+    report: ScanReport, manifest_flags: Sequence[str] = (), cluster_flags: Sequence[str] = ()
+) -> str:
     """Return a line of arguments of `podsettle explain` for each workload that was found.
 
     It names the first pod if explain does not know the workload's kind, and with `manifest_flags`,
@@ -62,7 +64,7 @@ def render_names(report: ScanReport, manifest_flags: Sequence[str] = ()) -> str:
         if manifest_flags or WORKLOAD_GROUPS.get(kind) != finding.group:
             target, name = "pod", finding.pod
         if OBJECT_NAME.fullmatch(name) and OBJECT_NAME.fullmatch(finding.namespace):
-            words = (f"{target}/{name}", "-n", finding.namespace, *manifest_flags)
+            words = (f"{target}/{name}", "-n", finding.namespace, *manifest_flags, *cluster_flags)
             lines[f"{shlex.join(words)}\n"] = None
     return "".join(lines)
 

@@ -160,10 +160,7 @@ def advice_for(findings: Sequence[Finding]) -> str:
 def _promise(call: WebhookCall, changed: Sequence[Outcome]) -> str:
     """Return what a new pod would get, in a clause."""
     if call.called is Called.NO:
-        return (
-            "a new pod would get nothing, because the API server does not call podsettle for it: "
-            f"{call.why}"
-        )
+        return f"a new pod would get nothing, because podsettle is not called: {call.why}"
     would = "; ".join(dict.fromkeys(f"{o.remedy}: {o.sentence}" for o in changed))
     if call.called is Called.UNKNOWN:
         return (

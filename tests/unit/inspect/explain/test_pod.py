@@ -178,9 +178,7 @@ def test_remedy_of_a_settled_pod_that_would_not_be_applied_today_says_why(
     assert found.applied[0].today == today
 
 
-COPY = (
-    "This pod has podsettle's changes, but not its annotations that name them (it may be a copy)."
-)
+COPY = "This pod has podsettle's changes, but not its annotations (it may be a copy)."
 
 
 @pytest.mark.parametrize("admitted_again", [False, True])

@@ -78,8 +78,7 @@ def test_pods_are_grouped_by_what_was_done_to_them() -> None:
         ),
         (
             1,
-            "This pod has podsettle's changes, but not its annotations that name them (it may be a "
-            "copy).",
+            "This pod has podsettle's changes, but not its annotations (it may be a copy).",
             ["web-4"],
         ),
     ]

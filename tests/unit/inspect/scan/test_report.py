@@ -360,13 +360,15 @@ def test_defect_of_nodes_that_no_pod_shows_yet_is_said_before_the_symptoms(
 
 @pytest.mark.parametrize("flags", [[], ["--manifests", "a dump.json", "--manifests", "FILE"]])
 def test_names_are_arguments_that_explain_takes(flags: list[str], report: ScanReport) -> None:
-    lines = [shlex.split(line) for line in render_names(report, flags).splitlines()]
+    of_cluster = [] if flags else ClusterFlags(context="a b", as_groups=("ops",)).words()
+    lines = [shlex.split(line) for line in render_names(report, flags, of_cluster).splitlines()]
     assert lines
     targets = [parse_target(name) for name, *_ in lines]
     kinds = {each.title.partition("/")[0] for each in targets if isinstance(each, ObjectTarget)}
     assert kinds == ({"pod"} if flags else {"pod", "deploy", "job"})
-    assert all(words == ["-n", "ci", *flags] for _, *words in lines)
-    assert (["deployment.apps/web", "-n", "ci"] in lines) is (flags == [])
+    chosen = flags or ["--context=a b", "--as-group=ops"]
+    assert all(words == ["-n", "ci", *chosen] for _, *words in lines)
+    assert (["deployment.apps/web", "-n", "ci", *chosen] in lines) is (flags == [])
 
 
 def test_names_are_those_of_pods_if_another_group_has_the_kind(report: ScanReport) -> None:
@@ -494,7 +496,7 @@ def test_scan_promises_nothing_to_pods_for_which_podsettle_is_not_called(tmp_pat
     (finding,) = unsettled.findings
     assert finding.certainty == "certain"
     assert finding.sentence.endswith(
-        "a new pod would get nothing, because the API server does not call podsettle for it: no "
+        "a new pod would get nothing, because podsettle is not called: no "
         "MutatingWebhookConfiguration is podsettle's"
     )
     for advice in (unsettled.advice, finding.advice):

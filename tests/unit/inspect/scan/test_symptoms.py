@@ -812,12 +812,14 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
             *("airflow_version", "spark-version", "istio.io/rev", "chart", "git-commit"),
             "leaderworkerset.sigs.k8s.io/template-revision-hash",
             *("vault-active", "vault-sealed", "cnpg.io/instanceRole", "role", "ci.example/status"),
-            *("my-operator/finished", "node-master", "example.com/phase"),
+            *("my-operator/finished", "node-master", "example.com/phase", "example.com/healthy"),
+            *("job.runner.gitlab.com/ref", "woodpecker-ci.org/branch", "ci.example/commit-branch"),
+            *("woodpecker-ci.org/event", "run_id", "dagster/run-id", "app/build-id"),
         )
     },
     **{
         key: ({key: "x", "z": "ci"}, {"z": "ci"}, "ci", False)
-        for key in ("already_checked", "velero.io/restore-name")
+        for key in ("already_checked", "ray.io/serve", "velero.io/restore-name")
     },
     "generated with more digits": (
         {"jenkins/label": "a_1-0d3zr", "team": "ci"},

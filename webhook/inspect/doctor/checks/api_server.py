@@ -93,9 +93,7 @@ async def check_configuration(installed: Installed) -> AsyncIterator[Finding]:
     if not configuration:
         yield State.FAULT(f"{title} does not exist, so the API server does not call podsettle")
     elif not opt_in_webhook(configuration):
-        yield State.FAULT(
-            f"{title} has no webhook {OPT_IN_WEBHOOK}, from which podsettle derives the others"
-        )
+        yield State.FAULT(f"{title} has no webhook {OPT_IN_WEBHOOK}, the source of the others")
     elif address := _wrong_address(configuration, installed.installation):
         yield State.FAULT(address)
     else:
@@ -240,9 +238,7 @@ async def check_dry_run(installed: Installed) -> AsyncIterator[Finding]:
         cause = await _cause(installed, may_be_left_out=False)
         yield State.FAULT(f"the API server refuses pods: {message}: {cause}")
     else:
-        yield State.UNKNOWN(
-            f"namespace {target.namespace} refuses the pod of the dry run: {message}"
-        )
+        yield State.UNKNOWN(f"namespace {target.namespace} refuses the dry run's pod: {message}")
 
 
 def _probe_pod(labels: Mapping[str, str]) -> Json:

@@ -71,16 +71,12 @@ def judge_handler(
     fitting = [node for node in nodes if selector <= node.labels.items()]
     name, handler = runtime_class.name, runtime_class.handler
     if Nodes(fitting).lacks_handler(handler, SpecFields()):
-        return State.FAULT(
-            f"{policy} names RuntimeClass {name}, and no node has the handler {handler}"
-        )
+        return State.FAULT(f"{policy} names RuntimeClass {name}, and no node has handler {handler}")
     if not fitting:
         return State.UNKNOWN(f"no known node has the labels of RuntimeClass {name}")
     if any(node.handlers is not None and handler in node.handlers for node in fitting):
         return None
-    return State.UNKNOWN(
-        f"not all nodes of RuntimeClass {name} list their handlers, such as {handler}"
-    )
+    return State.UNKNOWN(f"not all nodes of RuntimeClass {name} list handlers, such as {handler}")
 
 
 async def check_helper_image(installed: Installed) -> AsyncIterator[Finding]:
@@ -89,9 +85,7 @@ async def check_helper_image(installed: Installed) -> AsyncIterator[Finding]:
     image, stated = settings.linger_image, settings.linger_version
     version, tagged = helper_version(image, stated), helper_version(image, None)
     if stated is not None and tagged not in (None, stated):
-        yield State.WARNING(
-            f"its version is stated as {stated}, and the tag of {image} says {tagged}"
-        )
+        yield State.WARNING(f"its version is {stated}, but the tag of {image} says {tagged}")
         return
     lacking = [each for each in HelperFeature if image is None or each.missing(image, version)]
     view = (await installed.view("settlepolicies")).view if lacking else Snapshot()
@@ -160,7 +154,5 @@ async def _look_up(installed: Installed, image: str, namespace: str) -> Finding:
         found = (await resolver.find([query], _PULL_SECONDS)).get(query)
     if found is None or isinstance(found, Unavailable):
         why = found.why if found is not None else "no answer"
-        return State.UNKNOWN(
-            f"{image} could not be looked up from this machine; a node may do so: {why}"
-        )
+        return State.UNKNOWN(f"{image} was not found from this machine; a node may find it: {why}")
     return State.OK(f"pods of namespace {namespace} can pull {image}, as seen from this machine")

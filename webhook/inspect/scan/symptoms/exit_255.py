@@ -79,11 +79,25 @@ def _ended(case: Case) -> Iterator[tuple[Container, str, datetime, datetime]]:
                 continue
             if ended.reason not in _REASONS or not timedelta() <= end - begin <= _MAX_LIFETIME:
                 continue
+            if _was_stopped(case, each.name, begin, end):
+                continue
             container = next((known for known in containers or () if known.name == each.name), None)
             # Sidecars and gates do not end soon after their start.
             if container and not (is_sidecar(container) or container.name in GATES):
                 yield container, f"{path}.{field}.terminated", begin, end
             break
+
+
+def _was_stopped(case: Case, name: str, begin: datetime, end: datetime) -> bool:
+    """Return whether the pod was disrupted, or the kubelet stopped the container before its end."""
+    disrupted = case.pod.status.condition("DisruptionTarget")
+    if disrupted and disrupted.status == "True" and (disrupted.last_transition_time or end) <= end:
+        return True
+    return any(
+        each.reason == "Killing" and (each.first_time or end) <= end and (each.time or end) >= begin
+        for each in case.events
+        if each.involved_object.field_path.endswith(f"{{{name}}}")
+    )
 
 
 SYMPTOM = symptom_of("cri-o-9840", ("pods", "nodes"), find)

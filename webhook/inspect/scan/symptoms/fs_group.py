@@ -16,16 +16,15 @@ _MIN_MOUNT_TIME = timedelta(seconds=120)
 _IN_PROGRESS = next(each.signs[0] for each in DEFECTS if each.id == "fsgroup-ownership-walk")
 _UNMOUNTED = "unmounted volumes="
 _VOLUMES = re.compile(r"(unmounted|unattached|failed to process) volumes=\[([^\]]*)\]")
+_FAILURES = (
+    "FailedAttachVolume FailedMapVolume FailedMountOnFilesystemMismatch FileSystemResizeFailed "
+    "VolumeResizeFailed FailedCreatePodSandBox FailedPodSandBoxStatus FailedCreatePodContainer "
+    "FailedPrepareDynamicResources NetworkNotReady"
+)
 _OTHER_CAUSES = tuple(
     Sign(reason=reason, contains=contains, lacks=lacks, certainty="certain")
     for reason, contains, lacks in (
-        ("FailedAttachVolume", (), ()),
-        ("FailedMapVolume", (), ()),
-        ("FailedCreatePodSandBox", (), ()),
-        ("FailedPodSandBoxStatus", (), ()),
-        ("FailedPrepareDynamicResources", (), ()),
-        ("NetworkNotReady", (), ()),
-        ("FailedCreatePodContainer", (), ()),
+        *((reason, (), ()) for reason in _FAILURES.split()),
         ("Failed", ("error making pod data directories",), ()),
         # The kubelet's cache is filled soon, and applyFSGroup is the change of owners itself.
         ("FailedMount", (), (_UNMOUNTED, "failed to sync", "not registered", "applyFSGroup")),
@@ -67,7 +66,10 @@ def find(case: Case) -> Iterator[Finding]:
     if scheduled is None or ready is None or {scheduled.status, ready.status} != {"True"}:
         return
     begin, end = scheduled.last_transition_time, ready.last_transition_time
-    if begin is None or end is None or end - begin < _MIN_MOUNT_TIME:
+    if begin is None or end is None:
+        return
+    attached = [each.time or end for each in case.events if each.reason == "SuccessfulAttachVolume"]
+    if end - max([begin, *attached]) < _MIN_MOUNT_TIME:
         return
     has_restarted = any(each.restart_count for _, each in case.statuses)
     if has_restarted or (case.first_start or end) < end:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.core.defects.defect import Sign
+from webhook.core.remedies.skip_selinux_relabel import relabels_nothing
 from webhook.inspect.findings import Certainty, Finding
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.symptoms.base import Case, event_evidence, symptom_of
@@ -29,6 +30,8 @@ def find(case: Case) -> Iterator[Finding]:
     Other causes delay the creation of containers of pods without volumes.
     """
     name = case.pod.spec.node_name
+    if relabels_nothing(case.pod.spec.security_context):
+        return
     may_be_relabelled = bool(case.claims) and case.event(_OTHER_STAGE) is None
     for sign in case.symptom.signs:
         if (event := case.event(sign)) is None:

@@ -31,10 +31,14 @@ _UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs"
 
 def find(case: Case) -> Iterator[Finding]:
     """Yield a finding for each long gap, unless the kubelet began with the next container early."""
+    regular = {f"spec.containers{{{each.name}}}" for each in case.pod.spec.containers or ()}
     for ended, finished_at, path, started_at in _long_gaps(case):
         seconds, name = _seconds(finished_at, started_at), path.partition("{")[2][:-1]
-        events = [each for each in case.events if each.involved_object.field_path == path]
-        pulled = next((event for event in events if event.reason == _PULLED), None)
+        # The kubelet may have begun with another container, whose image it could not pull.
+        paths = regular if path in regular else {path}
+        events = [each for each in case.events if each.involved_object.field_path in paths]
+        of_next = (each for each in events if each.involved_object.field_path == path)
+        pulled = next((event for event in of_next if event.reason == _PULLED), None)
         pull_seconds = _pull_seconds(pulled.message) if pulled else None
         begins = [time for event in events if (time := event.first_time) is not None]
         if pulled is not None and pulled.first_time is not None:
