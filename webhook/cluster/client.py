@@ -33,7 +33,7 @@ from webhook.cluster.errors import (
     status_message,
 )
 from webhook.cluster.own_pod import default_namespace, in_cluster
-from webhook.cluster.raw_responses import Page, RawAnswer, decode_page, server_time
+from webhook.cluster.raw_responses import Page, RawAnswer, page_of, server_time
 from webhook.cluster.rest_client import RestClient, TlsIdentity
 from webhook.cluster.service_account import from_service_account
 from webhook.cluster.watch import WatchLimits, lines_until_silent
@@ -233,7 +233,7 @@ class ApiServer:
         async with self._sent("GET", path, accept=accept, timeout=timeout) as response:
             content = await self._checked(response, f"GET {path}")
         try:
-            return decode_page(content)
+            return page_of(content, path)
         except DECODE_ERRORS as error:
             raise self._malformed(f"GET {path}", "a list", error) from None
 

@@ -33,6 +33,7 @@ class Page(msgspec.Struct):
     """A page of a list."""
 
     metadata: PageMetadata
+    kind: str = ""
     raw_items: list[msgspec.Raw] | None = msgspec.field(default=None, name="items")
     """The objects as JSON. A caller that reads few fields decodes them with a type of its own."""
 
@@ -59,6 +60,24 @@ def named_object(value: object) -> Json:
 
 
 decode_page = msgspec.json.Decoder(Page).decode
+
+
+def page_of(content: bytes, path: str) -> Page:
+    """Return the page of a list whose resource a path ends with. Raises one of DECODE_ERRORS."""
+    page = decode_page(content)
+    resource = path.partition("?")[0].rpartition("/")[2]
+    if page.kind and not is_kind_of(page.kind, resource, is_list=True):
+        raise msgspec.ValidationError(f"it has the kind {page.kind!r:.60}")
+    return page
+
+
+def is_kind_of(kind: object, resource: str, *, is_list: bool) -> bool:
+    """Return whether objects or lists of a resource have a kind. Metadata has a kind of its own."""
+    if not isinstance(kind, str) or kind.endswith("List") != is_list:
+        return False
+    name = kind.removesuffix("List").lower()
+    plurals = (f"{name}s", f"{name}es", f"{name[:-1]}ies")
+    return resource in plurals or name == "partialobjectmetadata"
 
 
 class RawAnswer(NamedTuple):

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.raw_responses import named_object
+from webhook.cluster.raw_responses import is_kind_of, named_object
 from webhook.cluster.reflector import METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
@@ -73,7 +73,7 @@ class ClusterReader:
                 return NotAllowedError(right)
             raise
         kind = answer.get("kind")
-        if isinstance(kind, str) and kind.endswith("List") == (right.name is None):
+        if is_kind_of(kind, right.resource, is_list=right.name is None):
             return answer
         # Another program, for example behind a redirect. Every answer of an API server has a kind,
         # also a list without items.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -173,9 +174,10 @@ class _Reading:
                 except msgspec.ValidationError as error:
                     self.problems.append(ManifestProblem(f"{kind}/{name}", 0, str(error)))
                 if kind == "settlepolicies":
-                    self.created[name] = datetime.fromisoformat(
-                        item["metadata"]["creationTimestamp"]
-                    )
+                    # An answer that is not an API server's may lack it.
+                    with suppress(LookupError, TypeError, ValueError):
+                        created = item["metadata"]["creationTimestamp"]
+                        self.created[name] = datetime.fromisoformat(created)
         return objects
 
     async def _get_namespaces(self) -> dict[str, Namespace] | None:

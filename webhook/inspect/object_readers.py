@@ -20,7 +20,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import TooLargeError, Unreachable, status_message
 from webhook.cluster.manifests import Manifests
 from webhook.cluster.progress import OnProgress, ignore_progress
-from webhook.cluster.raw_responses import Page, decode_page, server_time
+from webhook.cluster.raw_responses import Page, page_of, server_time
 from webhook.cluster.reader import ClusterReader, path_of
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
@@ -219,7 +219,7 @@ class PagedReader:
             self._server_time = server_time(answer.headers) or self._server_time
             if answer.status == _OK:
                 try:
-                    page = decode_page(answer.content)
+                    page = page_of(answer.content, path)
                 except DECODE_ERRORS:
                     raise _ListError("the response is not a list") from None
                 yield page

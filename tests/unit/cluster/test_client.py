@@ -85,7 +85,20 @@ async def test_page_without_items_is_empty() -> None:
     assert page.metadata.next == ""
 
 
-@pytest.mark.parametrize("answer", ["not an object", {"items": []}, {"metadata": {}}])
+VERSION = {"metadata": {"resourceVersion": "7"}}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "not an object",
+        {"items": []},
+        {"metadata": {}},
+        {"kind": "SecretList", **VERSION},
+        {"kind": "Thing", **VERSION},
+        {"kind": "Status", **VERSION},
+    ],
+)
 async def test_response_that_is_not_a_list_is_an_error(answer: object) -> None:
     async with serving({"": answer}) as server:
         with pytest.raises(Unreachable, match="GET /things: the response is not a list"):

@@ -51,9 +51,16 @@ async def test_answer_without_a_kind_is_not_that_of_an_api_server(
 
 
 @pytest.mark.parametrize(
-    ("right", "kind"), [(DEPLOYMENT, "DeploymentList"), (DEPLOYMENTS, "Deployment")]
+    ("right", "kind"),
+    [
+        (DEPLOYMENT, "DeploymentList"),
+        (DEPLOYMENTS, "Deployment"),
+        (DEPLOYMENT, "Status"),
+        (DEPLOYMENT, "Secret"),
+        (DEPLOYMENTS, "SecretList"),
+    ],
 )
-async def test_list_is_no_object_and_an_object_no_list(right: Right, kind: str) -> None:
+async def test_answer_of_another_kind_is_not_that_of_an_api_server(right: Right, kind: str) -> None:
     with pytest.raises(Unreachable, match=f"the response has the kind '{kind}'; is https://moved"):
         await reader({"kind": kind}).get(right)
 

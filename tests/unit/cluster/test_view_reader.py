@@ -27,6 +27,10 @@ async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServe
         requested.append(token)
         if token and requested.count(token) <= times:
             return web.json_response({"message": "the version is too old"}, status=410)
+        if request.path.endswith("/settlepolicies"):
+            item = {"kind": "SettlePolicy", "metadata": {"name": "a"}, "spec": {"remedies": {}}}
+            document = {"kind": "SettlePolicyList", "metadata": {"resourceVersion": "7"}}
+            return web.json_response({**document, "items": [item]})
         node = {"metadata": {"name": "b" if token else "a"}, "status": {}}
         metadata = {"resourceVersion": "7", "continue": "" if token else "a/b&c"}
         return web.json_response({"metadata": metadata, "items": [node]})
@@ -50,3 +54,10 @@ async def test_list_that_expires_again_is_an_error() -> None:
     async with cluster_whose_pages_expire(2) as (server, _):
         with pytest.raises(ApiError, match="410: the version is too old"):
             await read_view(server, kinds=["nodes"])
+
+
+async def test_policy_without_the_time_of_its_creation_is_read() -> None:
+    async with cluster_whose_pages_expire(0) as (server, _):
+        live = await read_view(server, kinds=["settlepolicies"])
+    assert dict(live.created) == {}
+    assert live.unread == ()
