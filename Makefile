@@ -1,7 +1,7 @@
 # Targets for users and developers of podsettle. `make help` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
-# If Python kept no byte code, each of the thousands of processes that tests start would compile all that it imports.
+# If Python kept no byte code, each process that a test starts would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 VENV := .venv
