@@ -26,9 +26,10 @@ _find_helper, _find_script_end = (
     )
 )
 _words = re.compile(r"[^\s\"'\\,\[\]]+", re.ASCII).findall
-_MAX_SEARCHED_TEXTS, _MAX_SPLIT_CHARACTERS = 64, 8 * 1024
-"""The number of texts with podsettle's name that are searched, and of characters of each that are
-split. A script of podsettle has a fifth of them."""
+_MAX_SEARCHED_CHARACTERS, _MAX_SPLIT_CHARACTERS = 128 * 1024, 8 * 1024
+"""The number of characters of all texts with podsettle's name that are searched, because Linux
+starts no program with a longer string (MAX_ARG_STRLEN), and of each that are split. A script of
+podsettle has a fifth of them."""
 
 # Background commands of a POSIX shell ignore INT and QUIT. In the line of a trap, dash, BusyBox and
 # bash also take small letters and numbers.
@@ -68,12 +69,12 @@ def with_texts_split(strings: Sequence[str]) -> Sequence[str]:
     precedes the wrapper in the text is left out. Without such a text, the result is `strings`.
     """
     split: list[str] = []
-    copied, searched = 0, 0
+    copied, unsearched = 0, _MAX_SEARCHED_CHARACTERS
     for index, text in enumerate(strings):
         if SCRIPT_NAME not in text or text in (HELPER_PATH, SCRIPT_NAME):
             continue
-        searched += 1
-        if searched > _MAX_SEARCHED_TEXTS:
+        unsearched -= len(text)
+        if unsearched < 0:
             break
         words = _wrapper_in_text(text, is_script=strings[index + 1 : index + 2] == [SCRIPT_NAME])
         if words:
