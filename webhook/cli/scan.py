@@ -190,7 +190,7 @@ def _print(report: ScanReport, output: str, verbose: bool, view: ViewChoice) -> 
     from webhook.inspect.scan.text import render_names, render_policies, render_text
 
     if output == "name":
-        echo_text(render_names(report, view.manifest_flags, view.cluster.flags.words()))
+        echo_text(render_names(report, view.manifest_flags, *view.cluster.flags.words()))
     elif output == "policy":
         echo_text(policies := render_policies(report))
         if not policies:

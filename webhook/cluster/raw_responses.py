@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -59,6 +60,16 @@ def named_object(value: object) -> Json:
     return cast("Json", value)
 
 
+@contextmanager
+def well_formed(title: str) -> Iterator[None]:
+    """Raise Unreachable if an object lacks a field that the API server requires."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError) as error:
+        why = "is malformed, so it is not of an API server"
+        raise Unreachable(f"{title} in the response {why}") from error
+
+
 decode_page = msgspec.json.Decoder(Page).decode
 
 
@@ -72,12 +83,15 @@ def page_of(content: bytes, path: str) -> Page:
 
 
 def is_kind_of(kind: object, resource: str, *, is_list: bool) -> bool:
-    """Return whether objects or lists of a resource have a kind. Metadata has a kind of its own."""
+    """Return whether objects or lists of a resource have a kind, or a list the kind `List`.
+
+    Metadata has a kind of its own.
+    """
     if not isinstance(kind, str) or kind.endswith("List") != is_list:
         return False
     name = kind.removesuffix("List").lower()
     plurals = (f"{name}s", f"{name}es", f"{name[:-1]}ies")
-    return resource in plurals or name == "partialobjectmetadata"
+    return resource in plurals or name in ("", "partialobjectmetadata")
 
 
 class RawAnswer(NamedTuple):

@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
+from webhook.cluster.raw_responses import well_formed
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
@@ -191,22 +192,24 @@ async def read_webhook_calls(reader: ClusterReader) -> WebhookCalls:
 
 def installation_of(deployment: Json) -> Installation:
     """Return the installation that a Deployment describes."""
-    metadata, arguments = deployment["metadata"], _DEFAULTS | _arguments(deployment)
-    return Installation(metadata["namespace"], metadata["name"], arguments, deployment)
+    with well_formed("a Deployment"):
+        metadata, arguments = deployment["metadata"], _DEFAULTS | _arguments(deployment)
+        return Installation(metadata["namespace"], metadata["name"], arguments, deployment)
 
 
 def own_webhooks(configuration: Json) -> list[Json]:
     """Return podsettle's webhooks of a configuration."""
-    webhooks: list[Json] = configuration.get("webhooks") or []
-    return [each for each in webhooks if each["name"].endswith(f".{GROUP}")]
+    with well_formed("a webhook configuration"):
+        webhooks: list[Json] = configuration.get("webhooks") or []
+        return [each for each in webhooks if each["name"].endswith(f".{GROUP}")]
 
 
 def service_namespace(configuration: Json) -> str:
     """Return the namespace of the Service that a configuration calls. Empty if it calls a URL."""
-    for webhook in own_webhooks(configuration):
-        if service := (webhook.get("clientConfig") or {}).get("service"):
-            return str(service["namespace"])
-    return ""
+    with well_formed("a webhook configuration"):
+        clients = (each.get("clientConfig") or {} for each in own_webhooks(configuration))
+        services = (each["service"] for each in clients if each.get("service"))
+        return next((str(each["namespace"]) for each in services), "")
 
 
 async def _find_in(
@@ -223,8 +226,9 @@ async def _find_in(
             denied.append(error.right)
             continue
         for each in deployments:
-            labels = each["spec"]["template"]["metadata"].get("labels") or {}
-            found += [each] if labels.get(_COMPONENT_LABEL) == "webhook" else []
+            with well_formed("a Deployment"):
+                labels = each["spec"]["template"]["metadata"].get("labels") or {}
+                found += [each] if labels.get(_COMPONENT_LABEL) == "webhook" else []
     if denied and not found:
         return Absent("podsettle's Deployment could not be read", tuple(denied))
     if len(found) == 1:

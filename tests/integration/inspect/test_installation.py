@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.helm import arguments_of, named, objects
 from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import ApiError
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.reader import ClusterReader
 from webhook.core.defects.versions import Version
 from webhook.inspect.installation import (
@@ -200,3 +200,27 @@ async def test_namespace_that_the_user_names_is_the_only_one_that_counts() -> No
     denied = await find_installation(reader, "shop")
     assert isinstance(denied, Absent)
     assert [str(right) for right in denied.rights] == ["list deployments in namespace shop"]
+
+
+MALFORMED_WEBHOOKS: list[Any] = [[None], [{}], [{"name": 5}], [5], 5]
+MALFORMED: list[dict[str, list[Any]]] = [
+    *(
+        {CONFIGURATIONS: [{"metadata": {"name": "a"}, "webhooks": webhooks}]}
+        for webhooks in MALFORMED_WEBHOOKS
+    ),
+    *(
+        {CONFIGURATIONS: [{**CALLING, "webhooks": [{**CALLING["webhooks"][0], **client}]}]}
+        for client in ({"clientConfig": 5}, {"clientConfig": {"service": {"name": "a"}}})
+    ),
+    *(
+        {CONFIGURATIONS: [CALLING], IN_OWN: [{**OWN, "spec": spec}]}
+        for spec in (None, {}, {"template": None}, {"template": {"metadata": None}})
+    ),
+    {CONFIGURATIONS: [CALLING], IN_OWN: [{"metadata": {"name": "podsettle"}}]},
+]
+
+
+@pytest.mark.parametrize("lists", MALFORMED)
+async def test_malformed_object_is_not_that_of_an_api_server(lists: dict[str, list[Any]]) -> None:
+    with pytest.raises(Unreachable, match="in the response is malformed, so it is not of an API"):
+        await find_installation(ClusterReader(cast(ApiServer, Server(lists))))

@@ -47,9 +47,7 @@ def render_policies(report: ScanReport) -> str:
     )
 
 
-def render_names(
-    report: ScanReport, manifest_flags: Sequence[str] = (), cluster_flags: Sequence[str] = ()
-) -> str:
+def render_names(report: ScanReport, manifest_flags: Sequence[str] = (), *flags: str) -> str:
     """Return a line of arguments of `podsettle explain` for each workload that was found.
 
     It names the first pod if explain does not know the workload's kind, and with `manifest_flags`,
@@ -64,7 +62,7 @@ def render_names(
         if manifest_flags or WORKLOAD_GROUPS.get(kind) != finding.group:
             target, name = "pod", finding.pod
         if OBJECT_NAME.fullmatch(name) and OBJECT_NAME.fullmatch(finding.namespace):
-            words = (f"{target}/{name}", "-n", finding.namespace, *manifest_flags, *cluster_flags)
+            words = (f"{target}/{name}", "-n", finding.namespace, *manifest_flags, *flags)
             lines[f"{shlex.join(words)}\n"] = None
     return "".join(lines)
 

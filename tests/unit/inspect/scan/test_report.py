@@ -361,7 +361,7 @@ def test_defect_of_nodes_that_no_pod_shows_yet_is_said_before_the_symptoms(
 @pytest.mark.parametrize("flags", [[], ["--manifests", "a dump.json", "--manifests", "FILE"]])
 def test_names_are_arguments_that_explain_takes(flags: list[str], report: ScanReport) -> None:
     of_cluster = [] if flags else ClusterFlags(context="a b", as_groups=("ops",)).words()
-    lines = [shlex.split(line) for line in render_names(report, flags, of_cluster).splitlines()]
+    lines = [shlex.split(line) for line in render_names(report, flags, *of_cluster).splitlines()]
     assert lines
     targets = [parse_target(name) for name, *_ in lines]
     kinds = {each.title.partition("/")[0] for each in targets if isinstance(each, ObjectTarget)}
