@@ -126,7 +126,9 @@ class Server:
             f"{deployments}?labelSelector=app.kubernetes.io/name%3Dpodsettle": items(
                 "Deployment", DEPLOYMENT
             ),
-            "/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers": items("X"),
+            "/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers": items(
+                "HorizontalPodAutoscaler"
+            ),
             PODS: items("Pod", pod("a"), pod("b")),
             "/apis/authorization.k8s.io/v1/subjectaccessreviews": {"status": {"allowed": True}},
             "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/settle": (
@@ -311,7 +313,7 @@ BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
         (
             {
                 "/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers": items(
-                    "X",
+                    "HorizontalPodAutoscaler",
                     {
                         "metadata": {"name": "settle"},
                         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "settle"}},
