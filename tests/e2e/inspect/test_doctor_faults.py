@@ -372,7 +372,7 @@ def test_stated_version_of_the_helper_is_a_warning_if_its_tag_says_another_one(
     set_helper(release, "registry.example/linger:0.1.0", "0.2.0")
     await_that(lambda: image_check().state == "warning", "the installation is read")
     contradicted = image_check()
-    said = "stated as 0.2.0, and the tag of registry.example/linger:0.1.0 says 0.1.0"
+    said = "stated version is 0.2.0, but the tag of registry.example/linger:0.1.0 says 0.1.0"
     assert said in contradicted.result
     for command in repair_commands(contradicted.repair):
         release.follow(command)

@@ -85,7 +85,7 @@ async def check_helper_image(installed: Installed) -> AsyncIterator[Finding]:
     image, stated = settings.linger_image, settings.linger_version
     version, tagged = helper_version(image, stated), helper_version(image, None)
     if stated is not None and tagged not in (None, stated):
-        yield State.WARNING(f"its version is {stated}, but the tag of {image} says {tagged}")
+        yield State.WARNING(f"its stated version is {stated}, but the tag of {image} says {tagged}")
         return
     lacking = [each for each in HelperFeature if image is None or each.missing(image, version)]
     view = (await installed.view("settlepolicies")).view if lacking else Snapshot()
