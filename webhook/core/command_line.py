@@ -25,11 +25,14 @@ _find_helper, _find_script_end = (
         rf"([\d.]{{1,16}}){_BETWEEN}{{1,16}}([\d.]{{1,16}})",
     )
 )
-_words = re.compile(r"[^\s\"'\\,\[\]]+", re.ASCII).findall
-_MAX_SEARCHED_CHARACTERS, _MAX_SPLIT_CHARACTERS = 128 * 1024, 8 * 1024
-"""The number of characters of all texts with podsettle's name that are searched, because Linux
-starts no program with a longer string (MAX_ARG_STRLEN), and of each that are split. A script of
-podsettle has a fifth of them."""
+_find_own = re.compile(
+    rf"{HELPER_IN_IMAGE}(?<![\w./-]{HELPER_IN_IMAGE})(?![\w./-])", re.ASCII
+).search
+_find_words = re.compile(r"[^\s\"'\\]+", re.ASCII).findall
+_MAX_SEARCHED_CHARACTERS, _MAX_SPLIT_CHARACTERS = 256 * 1024, 8 * 1024
+"""The number of characters of a container's texts that are searched, because a client may send
+megabytes, and of one text that are split. A script of podsettle has a fifth of these."""
+_ESCAPES = (("\\n", "\n"), ("\\u0026", "&"), ("\\u003c", "<"), ("\\u003e", ">"))
 
 # Background commands of a POSIX shell ignore INT and QUIT. In the line of a trap, dash, BusyBox and
 # bash also take small letters and numbers.
@@ -61,12 +64,15 @@ def wrapper_index(strings: Sequence[str], start: int = 0) -> int | None:
     return min(indices, default=None)
 
 
-def with_texts_split(strings: Sequence[str]) -> Sequence[str]:
+def with_texts_split(strings: Sequence[str], *, mounts_helper: bool) -> Sequence[str]:
     """Return a command line in which a wrapper inside of a text is strings of its own.
 
     Another webhook may join a command into one text for a shell, such as `sh -c "exec
     /podsettle/linger --sleep 1s -- /a"` (Katib's `wrapWorkerContainer`), or write it as JSON. What
     precedes the wrapper in the text is left out. Without such a text, the result is `strings`.
+
+    The helper counts only in a container that mounts it: a manifest, a comment or the pattern of a
+    search can name it, too. A script of podsettle counts with its name and its two durations.
     """
     split: list[str] = []
     copied, unsearched = 0, _MAX_SEARCHED_CHARACTERS
@@ -76,17 +82,18 @@ def with_texts_split(strings: Sequence[str]) -> Sequence[str]:
         unsearched -= len(text)
         if unsearched < 0:
             break
-        words = _wrapper_in_text(text, is_script=strings[index + 1 : index + 2] == [SCRIPT_NAME])
+        is_script = strings[index + 1 : index + 2] == [SCRIPT_NAME]
+        words = _wrapper_in_text(text, is_script=is_script, mounts_helper=mounts_helper)
         if words:
             split += [*strings[copied:index], *words]
             copied = index + 1
     return [*split, *strings[copied:]] if copied else strings
 
 
-def _wrapper_in_text(text: str, *, is_script: bool) -> list[str]:
+def _wrapper_in_text(text: str, *, is_script: bool, mounts_helper: bool) -> list[str]:
     """Return the strings of a text from podsettle's wrapper on. Empty if there is none."""
-    text = text.replace("\\n", "\n")  # As in JSON.
-    helper = _find_helper(text) if HELPER_PATH in text else None  # `in` is faster.
+    text = _unescaped(text)
+    helper = _find_helper(text) if mounts_helper and HELPER_PATH in text else None
     begin = text.find(SCRIPT_MARKER)
     if begin >= 0 and not (begin == 0 and is_script) and not (helper and helper.start() < begin):
         end = _find_script_end(text, begin, begin + _MAX_SPLIT_CHARACTERS)
@@ -105,12 +112,36 @@ def _wrapper_in_text(text: str, *, is_script: bool) -> list[str]:
 def own_strings(strings: Sequence[str]) -> Sequence[str]:
     """Return the command line of an init container of podsettle.
 
-    If another webhook has joined it into one text, the result has the words of the text.
+    If another webhook has joined it into one text, the result has the words from the helper on.
     """
     if HELPER_IN_IMAGE in strings:
         return strings
-    texts = [text for text in strings if HELPER_IN_IMAGE in text]
-    return _words(texts[0][:_MAX_SPLIT_CHARACTERS].replace("\\n", "\n")) if texts else strings
+    unsearched = _MAX_SEARCHED_CHARACTERS
+    for text in strings:
+        unsearched -= len(text)
+        if unsearched < 0:
+            break
+        if HELPER_IN_IMAGE in text:
+            text = _unescaped(text)
+            if found := _find_own(text):
+                return _words(text[found.start() : found.start() + _MAX_SPLIT_CHARACTERS])
+    return strings
+
+
+def _unescaped(text: str) -> str:
+    """Return a text without the escapes of JSON, as Go writes it. Quotes keep their backslashes."""
+    for escape, character in _ESCAPES:
+        text = text.replace(escape, character)
+    return text
+
+
+def _words(text: str) -> list[str]:
+    """Return the strings of a text without the brackets and commas of lists around them."""
+    found = _find_words(text)
+    words = [
+        each.strip(",") if "[" in each and "]" in each else each.strip("[],") for each in found
+    ]
+    return [*filter(None, words)]
 
 
 def helper_index(strings: Sequence[str], start: int = 0) -> int | None:

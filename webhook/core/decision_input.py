@@ -339,6 +339,8 @@ def _container_facts(container: Container) -> ContainerFacts:
     ):
         inner_wrapper = _inner_wrapper(container)
         starts_helper = starts_helper or helper_index(inner_wrapper) is not None
+        if command and not inner_wrapper and wrapper_index(command) is None:
+            command = command[:1]  # It only names podsettle.
     elif command:
         command = command[:1]
     read = (command, starts_helper, entrypoint_image, *mount_facts)
@@ -394,7 +396,7 @@ def _inner_wrapper(container: Container) -> tuple[str, ...]:
     """
     command = container.command or []
     received = [*command, *container.decoded_args]
-    strings = with_texts_split(received)
+    strings = with_texts_split(received, mounts_helper=_mounts_over_helper(container))
     index = wrapper_index(strings)
     if index is None:
         return ()

@@ -113,9 +113,10 @@ def _is_name_taken(name: str, pod: PodFacts, inits: Sequence[ContainerFacts]) ->
 
 def waits_for_targets(container: Container | ContainerFacts) -> bool:
     """Return whether a container is a gate that waits for targets."""
+    if container.name != KUBELET_GATE:
+        return container.name == START_GATE
     command = gate_command_of(container) if isinstance(container, Container) else container.command
-    command = command or ("",)
-    return container.name == START_GATE or (container.name == KUBELET_GATE and command[-1] == WAIT)
+    return (command or ("",))[-1] == WAIT
 
 
 def gate_options(gate: ContainerFacts) -> tuple[tuple[str, str], ...]:

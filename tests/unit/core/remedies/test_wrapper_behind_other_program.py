@@ -82,6 +82,12 @@ def in_a_shell_command(found: Json) -> Json:
     return found | {"command": ["sh", "-c", f"exec {shlex.join(strings_of(found))}"], "args": []}
 
 
+def behind_a_long_script(found: Json) -> Json:
+    exports = [f"export NAME_{i}=/opt/lingering/value" for i in range(2_000)]
+    text = "\n".join([*exports, f"exec {shlex.join(strings_of(found))}"])
+    return found | {"command": ["/opt/lingering/run", "sh", "-c", text], "args": []}
+
+
 def as_katib_does(found: Json) -> Json:
     """Change a container as the webhook of Katib does (`wrapWorkerContainer`), without quotes."""
     end = "1>/var/log/katib/metrics.log 2>&1 && echo completed > /var/log/katib/$$$$.pid"
@@ -111,8 +117,8 @@ def katib_behind_vault(found: Json) -> Json:
 
 
 JOINED = [
-    *(in_a_shell_command, as_katib_does, in_one_option, as_json, as_json_in_json),
-    katib_behind_vault,
+    *(in_a_shell_command, behind_a_long_script, as_katib_does, in_one_option, as_json),
+    *(as_json_in_json, katib_behind_vault),
 ]
 CHANGES: list[Callable[[Json], Json]] = [
     *(all_in_args, in_front, split_anywhere, by_a_script, by_the_entrypoint, by_a_long_script),
@@ -163,11 +169,15 @@ def test_wrapper_is_recognised_wherever_it_stands(
 def test_gate_is_recognised_wherever_its_command_stands(
     change: Callable[[Json], Json], names: list[str]
 ) -> None:
-    gates: Json = {"kubeletGate": {}, "startGate": {"waitFor": [{"dns": "a"}]}}
+    targets = [{"dns": "a"}, {"tcp": "[fd00::1]:53"}]
+    gates: Json = {"kubeletGate": {}, "startGate": {"waitFor": targets}}
     known = seen({name: gates[name] for name in names})
-    between = changed_by_other(mutate_pod(before(PROGRAM), known), change)
+    settled = mutate_pod(before(PROGRAM), known)
+    between = changed_by_other(settled, change)
     decision = decide_pod(between, known)
     assert {*reasons(decision)} == {"AlreadySettled"}
+    expected = decide_pod(settled, known).outcomes
+    assert [each.message for each in decision.outcomes] == [each.message for each in expected]
     assert decision.operations == ()
     gate = next(each for each in between["spec"]["initContainers"] if "gate" in each["name"])
     decoded = msgspec.json.decode(msgspec.json.encode(gate), type=Container)
@@ -206,6 +216,9 @@ def test_other_remedy_wraps_the_program_of_the_other_webhook() -> None:
         ["-c", "/opt/podsettle/linger --sleep 1s -- x"],
         ["-c", "echo '/podsettle/linger is there' --"],
         ["-c", "echo ': podsettle; x' podsettle"],
+        ["-c", "# like /podsettle/linger --sleep 1s -- /a\nexec /b"],
+        ["-c", "pgrep -f '/podsettle/linger --sleep'"],
+        ['{"command":["/podsettle/linger","--sleep","1s","--","/a"]}'],
         ["podsettle", "--sleep"],
         [": podsettle; x", "podsettle"],
         ["zsh", "-c", ": podsettle; x", "podsettle", "0", "0", "zsh"],
