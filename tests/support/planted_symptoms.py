@@ -398,6 +398,8 @@ def _look_alikes() -> Iterator[Plant]:
     for plant in (_RELABEL, _CREATE_ERROR):
         unconfined = {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}
         yield _alike(plant, "spc", spec={**plant.spec, **unconfined})
+        containers = [{**each, **unconfined} for each in plant.pod("ci")["spec"]["containers"]]
+        yield _alike(plant, "own-spc", spec={**plant.spec, "containers": containers})
     waiting = ("containerStatuses", 0, "state", "waiting", "reason")
     config_error = _changed(_CREATE_ERROR.status, waiting, "CreateContainerConfigError")
     yield _alike(_CREATE_ERROR, "config", status=config_error)

@@ -27,7 +27,7 @@ from webhook.core.constants import ANNOTATION_NAMESPACE_LEVEL, SKIP_RELABEL_ANNO
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import SecurityContext
+from webhook.core.pod import PodSpec, SecurityContext
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
 from webhook.core.remedies.crio_handler import (
@@ -83,7 +83,7 @@ def apply(
     if settings.pods == "WithPersistentVolumes" and not pod.has_persistent_volume:
         yield Outcome(Reason.NO_PERSISTENT_VOLUME)
         return
-    if relabels_nothing(pod.security_context):
+    if _type(pod.security_context) == "spc_t":
         yield Outcome(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
         return
     if settings.runtime_class_name is None and (activated := other_workload(pod)) is not None:
@@ -126,10 +126,19 @@ def apply(
     yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
-def relabels_nothing(security: SecurityContext | None) -> bool:
-    """Return whether CRI-O relabels no volume of a pod (`server/container_create.go`)."""
+def relabels_nothing(spec: PodSpec) -> bool:
+    """Return whether all containers have the type spc_t (CRI-O `server/container_create.go`).
+
+    The remedy itself reads the type of the pod alone.
+    """
+    of_pod, containers = _type(spec.security_context), spec.init_containers or []
+    containers = [*containers, *(spec.containers or [])]
+    return {_type(each.security_context) or of_pod for each in containers} == {"spc_t"}
+
+
+def _type(security: SecurityContext | None) -> str:
     options = security.se_linux_options if security else None
-    return options is not None and options.type == "spc_t"
+    return (options.type or "") if options else ""
 
 
 def _level_is_stable(pod: PodFacts) -> bool:

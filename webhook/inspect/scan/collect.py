@@ -42,7 +42,9 @@ _EVENT_BYTES = 1_200
 _CLOCK_SKEW = timedelta(days=1)
 """The time by which the clock that an event has can be ahead."""
 _MAX_EVENT_LOOKUPS = 200
-"""The maximum number of pods with a symptom whose events are asked for by a request each."""
+"""The maximum number of pods with each symptom whose events are asked for by a request each."""
+_OF_NO_EVENTS = frozenset({"kubelet-serving-certificate", "missing-handler"})
+"""The symptoms about which no further events decide."""
 _MAX_POD_EVENTS = 500
 """The maximum number of events of one of these pods."""
 
@@ -71,7 +73,8 @@ async def scan(
     async for pod in only or reader.objects(object_readers.PODS, namespace):
         pods += 1
         judged = judge_pod(pod, facts)
-        in_doubt = {each.symptom for each in judged if each.certainty is not Certainty.CERTAIN}
+        doubtful = (each for each in judged if each.certainty is not Certainty.CERTAIN)
+        in_doubt = {each.symptom for each in doubtful} - _OF_NO_EVENTS
         if any(lookups[each] < limit for each in in_doubt):
             # The pod is not kept for later, because it may take 1.5 MiB.
             lookups.update(in_doubt)

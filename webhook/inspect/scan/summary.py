@@ -183,7 +183,7 @@ def _policy_steps(found: list[SymptomReport], proposed: list[SymptomReport]) -> 
     if len(proposed) == 1 and (preview := proposed[0].preview) is not None:
         yield f"A policy {preview.phrase}, once you delete `action: Audit`:"
     elif proposed:
-        yield f"{len(proposed)} policies are proposed, to report until you delete `action: Audit`:"
+        yield f"{len(proposed)} policies are proposed. With `action: Audit`, they only report:"
 
 
 def report_tables(report: ScanReport) -> Iterator[Table]:

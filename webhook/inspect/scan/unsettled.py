@@ -163,5 +163,5 @@ def _promise(call: WebhookCall, changed: Sequence[Outcome]) -> str:
         return f"a new pod would get nothing, because podsettle is not called: {call.why}"
     would = "; ".join(dict.fromkeys(f"{o.remedy}: {o.sentence}" for o in changed))
     if call.called is Called.UNKNOWN:
-        return f"whether podsettle is called is not known ({call.why}); a pod may get {would}"
+        return f"if podsettle is called (not known: {call.why}), a new pod would get {would}"
     return f"a new pod would get {would}"

@@ -509,7 +509,7 @@ def test_pod_is_only_likely_to_be_settled_if_the_webhook_configuration_is_not_re
     report = scan_dump(tmp_path, dump("ci", NOW), calls=WebhookCalls(readable=False))
     (finding,) = report.symptoms[-1].findings
     assert finding.certainty == "likely"
-    assert "not known (it needs the right to list mutating" in finding.sentence
+    assert "(not known: it needs the right to list mutating" in finding.sentence
     assert finding.advice == "kubectl -n ci rollout restart deployment/api"
 
 

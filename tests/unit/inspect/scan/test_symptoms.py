@@ -949,3 +949,24 @@ def test_time_of_an_event_before_its_pod_is_left_out() -> None:
         changed = replace(plant, events=(event._replace(first=offset, last=offset),))
         (found,) = judge(changed)
         assert (found.first_seen is not None) is is_known
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        # CRI-O reads the type of a container first.
+        ("relabel", {"spec": {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}}),
+        ("slow-mount", {"events": (PlantedEvent("SuccessfulAttachVolume", "", "", 5, 600),)}),
+        ("step-255", {"events": (PlantedEvent("Killing", "", "spec.containers{main}", -20, 60),)}),
+    ],
+)
+def test_evidence_against_has_its_bounds(name: str, changes: Json) -> None:
+    plant = next(each for each in PLANTS if each.name == name)
+    if "spec" in changes:
+        own = {"securityContext": {"seLinuxOptions": {"type": "container_t"}}}
+        containers = [{**each, **own} for each in plant.pod("ci")["spec"]["containers"]]
+        changes = {"spec": {**plant.spec, **changes["spec"], "containers": containers}}
+    changed = replace(plant, **changes)
+    assert [each.symptom for each in judge_pod(live_pod(changed), facts_for(changed))] == [
+        plant.symptom
+    ]

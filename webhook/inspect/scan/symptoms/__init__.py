@@ -6,8 +6,9 @@ To add one:
    the facts of its cluster. It compares times of the cluster with one another and never with the
    present, and yields a finding for each time that the pod has the symptom. The symptom of a defect
    has its id: `symptom_of(id, ...)`. A fault of configuration is a `Symptom` with an id, a title
-   and a page of its own. `signs` and `against` are the events that `find` reads: a scan keeps no
-   others. `areas` are the kinds without which the absence of the symptom means nothing.
+   and a page of its own. `signs` and `against` are the events that a scan keeps. `find` gets all
+   events of a pod if it is not certain. `areas` are the kinds without which the absence of the
+   symptom means nothing.
 2. Add it to `SYMPTOMS` below.
 3. Add a pod that has the symptom to PLANTS in tests/support/planted_symptoms.py, and to the
    look-alikes a pod that differs in one field and does not have it. The tests need two of each.

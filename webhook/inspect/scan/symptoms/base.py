@@ -41,7 +41,7 @@ class ScanFacts:
     first_certificates: Mapping[str, FirstCertificate] = field(default_factory=dict)
     """By node: when its first serving certificate was approved."""
     events: Mapping[PodKey, Sequence[Event]] = field(default_factory=dict)
-    """By pod: the events whose reasons and texts symptoms name."""
+    """By pod: the events that symptoms name, or of a pod in doubt all events."""
 
 
 class Symptom(NamedTuple):

@@ -94,9 +94,10 @@ def _was_stopped(case: Case, name: str, begin: datetime, end: datetime) -> bool:
     if disrupted and disrupted.status == "True" and (disrupted.last_transition_time or end) <= end:
         return True
     return any(
-        each.reason == "Killing" and (each.first_time or end) <= end and (each.time or end) >= begin
+        begin <= (time or end) <= end
         for each in case.events
-        if each.involved_object.field_path.endswith(f"{{{name}}}")
+        if each.reason == "Killing" and each.involved_object.field_path.endswith(f"{{{name}}}")
+        for time in (each.first_time, each.time)
     )
 
 

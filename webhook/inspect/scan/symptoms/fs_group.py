@@ -68,8 +68,8 @@ def find(case: Case) -> Iterator[Finding]:
     begin, end = scheduled.last_transition_time, ready.last_transition_time
     if begin is None or end is None:
         return
-    attached = [each.time or end for each in case.events if each.reason == "SuccessfulAttachVolume"]
-    if end - max([begin, *attached]) < _MIN_MOUNT_TIME:
+    times = [each.first_time for each in case.events if each.reason == "SuccessfulAttachVolume"]
+    if end - max([begin, *(each for each in times if each and each <= end)]) < _MIN_MOUNT_TIME:
         return
     has_restarted = any(each.restart_count for _, each in case.statuses)
     if has_restarted or (case.first_start or end) < end:

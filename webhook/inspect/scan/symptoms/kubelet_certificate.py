@@ -88,7 +88,7 @@ def find(case: Case) -> Iterator[Finding]:
         return
     sentence = f"the pod started on node {pod.spec.node_name}"
     if approved is None:
-        sentence += ", whose kubelet still has no serving certificate, so its log cannot be read"
+        sentence += ", whose kubelet still has no serving certificate, so no log can be read"
     else:
         sentence += (
             f" {round((approved - started).total_seconds())} s before the approval of the "

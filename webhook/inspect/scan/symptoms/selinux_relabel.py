@@ -30,7 +30,7 @@ def find(case: Case) -> Iterator[Finding]:
     Other causes delay the creation of containers of pods without volumes.
     """
     name = case.pod.spec.node_name
-    if relabels_nothing(case.pod.spec.security_context):
+    if relabels_nothing(case.pod.spec):
         return
     may_be_relabelled = bool(case.claims) and case.event(_OTHER_STAGE) is None
     for sign in case.symptom.signs:
