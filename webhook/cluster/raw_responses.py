@@ -66,7 +66,7 @@ def well_formed(title: str) -> Iterator[None]:
     try:
         yield
     except (AttributeError, LookupError, TypeError) as error:
-        why = "is malformed, so it is not of an API server"
+        why = f"is malformed ({error!r:.60}), so it is not of an API server"
         raise Unreachable(f"{title} in the response {why}") from error
 
 
@@ -83,15 +83,15 @@ def page_of(content: bytes, path: str) -> Page:
 
 
 def is_kind_of(kind: object, resource: str, *, is_list: bool) -> bool:
-    """Return whether objects or lists of a resource have a kind, or a list the kind `List`.
+    """Return whether a kind is that of objects or lists of a resource with a regular plural.
 
-    Metadata has a kind of its own.
+    A list may also be of the kind `List`, and metadata alone is of another kind.
     """
     if not isinstance(kind, str) or kind.endswith("List") != is_list:
         return False
     name = kind.removesuffix("List").lower()
     plurals = (f"{name}s", f"{name}es", f"{name[:-1]}ies")
-    return resource in plurals or name in ("", "partialobjectmetadata")
+    return resource in plurals or kind == "List" or name == "partialobjectmetadata"
 
 
 class RawAnswer(NamedTuple):

@@ -220,8 +220,8 @@ class PagedReader:
             if answer.status == _OK:
                 try:
                     page = page_of(answer.content, path)
-                except DECODE_ERRORS:
-                    raise _ListError("the response is not a list") from None
+                except DECODE_ERRORS as error:
+                    raise _ListError(f"the response is not a list: {error}") from None
                 yield page
                 token = page.metadata.next
                 if len(answer.content) < _SMALL_PAGE_BYTES:

@@ -222,5 +222,7 @@ MALFORMED: list[dict[str, list[Any]]] = [
 
 @pytest.mark.parametrize("lists", MALFORMED)
 async def test_malformed_object_is_not_that_of_an_api_server(lists: dict[str, list[Any]]) -> None:
-    with pytest.raises(Unreachable, match="in the response is malformed, so it is not of an API"):
+    with pytest.raises(
+        Unreachable, match=r"in the response is malformed \(.*\), so it is not of an API"
+    ):
         await find_installation(ClusterReader(cast(ApiServer, Server(lists))))

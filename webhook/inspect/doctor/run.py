@@ -22,6 +22,7 @@ from typing import NamedTuple
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.progress import OnProgress, ignore_progress
+from webhook.cluster.raw_responses import well_formed
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
@@ -141,8 +142,9 @@ async def _run(check: DoctorCheck, installed: Installed) -> list[Finding]:
         found.append(State.UNKNOWN(f"it depends on {' and '.join(blocking)}, which has a fault"))
     else:
         try:
-            async for each in check.run(installed):
-                found.append(each)  # noqa: PERF401 (after an error, it has those before it)
+            with well_formed("an object"):
+                async for each in check.run(installed):
+                    found.append(each)  # noqa: PERF401 (after an error, it has those before it)
         except NotAllowedError as error:
             found.append(_not_looked_at(str(error), (error.right,), installed.flags))
         except ApiError as error:

@@ -540,3 +540,23 @@ def test_pod_waits_for_the_helper_only_if_it_has_the_image_of_today(
     }
     expected = "Back-off pulling image" if waits else ""
     assert why_waiting(waiting, "registry.example/linger:1") == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        (
+            "/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers",
+            items("HorizontalPodAutoscaler", {"metadata": {"name": "a"}}),
+        ),
+        (PODS, items("Pod", {"metadata": {"name": "a"}})),
+        (
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/settle",
+            configuration({"name": "opt-in.podsettle.dev"}),
+        ),
+    ],
+)
+async def test_malformed_object_is_no_internal_error(path: str, answer: Json) -> None:
+    found = [each for each in await findings({path: answer}) if "is malformed" in each.result]
+    assert found
+    assert all(each.state is State.UNKNOWN for each in found)
