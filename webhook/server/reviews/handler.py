@@ -49,11 +49,17 @@ class ReviewTiming(NamedTuple):
     """The times from which the handler derives how long a review has queued and may still take."""
 
     began_at: float
-    """When the first byte of the request was ready to be read, by `time.monotonic`."""
+    """When the first byte of the request was ready to be read, by `time.monotonic`. On the web
+    port, when its head was read."""
     received_at: float
     """The same of the last byte of the review."""
     deadline_seconds: float
     """The time within which podsettle must answer."""
+
+    @property
+    def remaining_seconds(self) -> float:
+        """The part of this time that is left, or 0."""
+        return max(self.began_at + self.deadline_seconds - monotonic(), 0.0)
 
 
 class ReviewHandler:
@@ -164,16 +170,15 @@ class ReviewHandler:
     async def _look_up(self, answer: Answer, timing: ReviewTiming, client: str) -> Answer:
         name = answer.decision.missing_namespace
         if name and not self.budget.exhausted:
-            seconds = min(
-                NAMESPACE_LOOKUP_SECONDS, timing.deadline_seconds * NAMESPACE_LOOKUP_SHARE
-            )
+            share = min(NAMESPACE_LOOKUP_SECONDS, timing.deadline_seconds * NAMESPACE_LOOKUP_SHARE)
+            seconds = min(share, timing.remaining_seconds)
             lookup = await self._source.fetch_namespace(name, client, seconds)
             self._metrics.count_namespace_lookup(lookup)
             if lookup is NamespaceLookup.FOUND:
                 answer = admit_again(answer, self._decider, self._source.view)
         if answer.decision.missing_images and self._images is not None:
-            remaining_seconds = timing.began_at + timing.deadline_seconds - monotonic()
-            seconds = max(min(timing.deadline_seconds * IMAGE_LOOKUP_SHARE, remaining_seconds), 0.0)
+            share = timing.deadline_seconds * IMAGE_LOOKUP_SHARE
+            seconds = min(share, timing.remaining_seconds)
             images = await self._images.find(answer.decision.missing_images, seconds)
             answer = admit_again(answer, self._decider, self._source.view, images)
         return answer

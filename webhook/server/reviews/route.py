@@ -65,7 +65,7 @@ def mutate_router(handler: ReviewHandler) -> APIRouter:
             return refuse(Refusal(415, "send Content-Type: application/json"))
         began_at = monotonic()
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > max_bytes:
+        if length.isdecimal() and (len(length) > 19 or int(length) > max_bytes):
             return refuse(body_too_long(max_bytes))
         seconds = answer_seconds(request.scope["query_string"])
         body = ReviewBody(handler.budget, handler.limits)
