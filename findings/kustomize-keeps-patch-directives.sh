@@ -1,6 +1,6 @@
 #!/bin/sh
 # Software: kustomize 5.8.1, which kubectl 1.37 contains.
-# One would expect: a strategic merge patch has one meaning, so what `kubectl patch` takes, with
+# Expectation: a strategic merge patch has one meaning, so what `kubectl patch` takes, with
 #   $retainKeys and $setElementOrder, kustomize takes as well.
 # Behaviour: kustomize knows `$patch` alone. It writes the other two into the object, where the API
 #   server knows no such fields, and does not act on them: the volume has two sources, and the

@@ -17,7 +17,7 @@ def client_context() -> ssl.SSLContext:
 
 
 def verify_as_kubectl(context: ssl.SSLContext) -> None:
-    """Make a context accept the certificates that kubectl and API servers accept, and no others.
+    """Set the three checks of certificates in which Python differs from kubectl and API servers.
 
     Python 3.13 and later set VERIFY_X509_STRICT by default. Go clients have no equivalent check.
     The flag rejects CAs without key identifiers, such as those of EKS clusters created on

@@ -83,6 +83,8 @@ def _parse_rule(entry: str) -> _NoProxyRule | None:
     """Return the rule of a NO_PROXY entry, or None if the entry is invalid."""
     if "/" in entry:
         network, _, length = entry.partition("/")
+        if not (length.isascii() and length.isdigit()):
+            return None
         try:
             return _NoProxyRule(network=ip_network((network, int(length)), strict=False))
         except ValueError:

@@ -67,7 +67,7 @@ _IMAGE_LOOKUP_SECONDS = 30.0
     "--namespace",
     metavar="NAME",
     help="The namespace to use instead of the pod's own. The default for pods that name none is "
-    "the namespace of the kubeconfig's context.",
+    "that of the kubeconfig's context, or in a pod the pod's own.",
 )
 @click.option(
     "--namespace-label",

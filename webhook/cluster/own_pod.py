@@ -24,8 +24,8 @@ def in_cluster() -> bool:
 def default_namespace() -> str:
     """Return the namespace that kubectl uses where a kubeconfig's context has none.
 
-    In a pod with a service account it is the pod's own, also if the kubeconfig is that of another
-    cluster (client-go `tools/clientcmd/client_config.go`, `inClusterClientConfig`).
+    In a pod with a service account it is POD_NAMESPACE, or the pod's own, also if the kubeconfig is
+    that of another cluster (client-go `tools/clientcmd/client_config.go`, `inClusterClientConfig`).
     """
     if not in_cluster() or not (SERVICE_ACCOUNT / "token").is_file():
         return "default"

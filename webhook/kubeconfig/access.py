@@ -42,7 +42,7 @@ class Impersonation(NamedTuple):
     groups: tuple[str, ...] = ()
 
     def headers(self, user: User = User()) -> CIMultiDict[str]:  # noqa: B008 (it is not changed)
-        """Return the headers that impersonate. This replaces fields of a user, and no others.
+        """Return the headers that impersonate. What is set here replaces the field of a user.
 
         Raises ValueError.
         """
