@@ -88,7 +88,7 @@ debian-packages: ## Install the Debian packages that the tests need (root; ALL=1
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; }
 
 .PHONY: ci
-ci: ## Run all checks that have to pass before a change lands (an hour; as root, it installs Debian packages)
+ci: ## Run all checks that have to pass before a change lands (35 minutes with caches; as root, it installs Debian packages)
 	.ci/run
 
 # Targets without a description are parts of others, of .ci/run or of the workflows.
