@@ -51,7 +51,7 @@ class DoctorCheck(NamedTuple):
 
 CHECKS = (
     DoctorCheck("replicas", replicas.check_count),
-    DoctorCheck("permissions", api_server.check_permissions, "the account has its rights"),
+    DoctorCheck("permissions", api_server.check_permissions, "the ServiceAccount has its rights"),
     DoctorCheck("webhook configuration", api_server.check_configuration),
     DoctorCheck(
         "exclusions",

@@ -30,7 +30,7 @@ from webhook.inspect.scan import report_parts
 from webhook.inspect.scan.found_pods import FoundPods, read_templates
 from webhook.inspect.scan.model import ScanReport
 from webhook.inspect.scan.proposals import Proposal, propose
-from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod
+from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod, kubelet_certificate, missing_handler
 from webhook.inspect.scan.symptoms.base import ScanFacts, matches, page_of
 from webhook.inspect.scan.symptoms.kubelet_certificate import SIGNER, first_certificates
 from webhook.inspect.scan.unsettled import UnsettledPods
@@ -43,7 +43,7 @@ _CLOCK_SKEW = timedelta(days=1)
 """The time by which the clock that an event has can be ahead."""
 _MAX_EVENT_LOOKUPS = 200
 """The maximum number of pods with each symptom whose events are asked for by a request each."""
-_OF_NO_EVENTS = frozenset({"kubelet-serving-certificate", "missing-handler"})
+_OF_NO_EVENTS = {kubelet_certificate.SYMPTOM.id, missing_handler.SYMPTOM.id}
 """The symptoms about which no further events decide."""
 _MAX_POD_EVENTS = 500
 """The maximum number of events of one of these pods."""

@@ -154,5 +154,5 @@ async def _look_up(installed: Installed, image: str, namespace: str) -> Finding:
         found = (await resolver.find([query], _PULL_SECONDS)).get(query)
     if found is None or isinstance(found, Unavailable):
         why = found.why if found is not None else "no answer"
-        return State.UNKNOWN(f"no look-up of {image} from this machine; a node may have one: {why}")
+        return State.UNKNOWN(f"{image} could not be looked up from here; a node may pull it: {why}")
     return State.OK(f"pods of namespace {namespace} can pull {image}, as seen from this machine")
