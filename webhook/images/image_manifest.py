@@ -56,8 +56,19 @@ class Platform(msgspec.Struct, frozen=True):
     architecture: str = ""
 
 
-_ARCHITECTURES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
+_ARCHITECTURES = {
+    "x86_64": "amd64",
+    "x86-64": "amd64",
+    "i386": "386",
+    "aarch64": "arm64",
+    "armhf": "arm",
+    "armel": "arm",
+}
 """Other names of architectures, which containerd knows (containerd/platforms `database.go`)."""
+_OF_64_BITS = {"386": "amd64", "arm": "arm64"}
+"""The architectures whose images containerd also starts on nodes of another one, if there is none
+for theirs (containerd/platforms `compare.go`). CRI-O does not (containers/image
+`internal/pkg/platform`): there the pod does not start, so its command does not matter."""
 
 
 def _normalized(platform: Platform) -> Platform:
@@ -76,6 +87,11 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
     annotations: Mapping[str, str] | None = None
     artifact_type: str = ""
 
+    @property
+    def architecture(self) -> str:
+        """The architecture of the platform. Empty if the descriptor has none."""
+        return self.platform.architecture if self.platform is not None else ""
+
 
 class IndexEntries(NamedTuple):
     """The entries of an index that the nodes of a pod could pull."""
@@ -92,10 +108,11 @@ class IndexEntries(NamedTuple):
         `architecture` is that of the entry's configuration, or empty if that names none. Runtimes
         prefer an entry with the platform of the node.
         """
-        return not any(
-            entry.platform is not None and entry.platform.architecture == architecture
-            for entry in self.with_platform
-        ) and (not self.architectures or architecture in ("", *self.architectures))
+        named = {each.architecture for each in self.with_platform}
+        if not architecture or not self.architectures:
+            return architecture not in named
+        fits = {architecture, _OF_64_BITS.get(architecture)}
+        return not fits.isdisjoint(self.architectures - named)
 
     @property
     def no_match(self) -> str:
@@ -152,11 +169,12 @@ def config_descriptor(manifest: bytes) -> Descriptor | None:
 def index_entries(index: bytes, architectures: frozenset[str]) -> IndexEntries:
     """Return the entries of an index that the node of a pod could pull.
 
-    They are the images for Linux on one of the architectures, or on any architecture if none is
-    given. Attestations of BuildKit (`unknown/unknown`) are omitted. An entry may have no platform.
-    Runtimes take such an entry if no other one is for the node's platform (containerd
-    `core/images/image.go`, containers/image `internal/manifest/oci_index.go`). Raises
-    LookupFailedError if there are no entries, or too many.
+    They are the images for Linux on one of the architectures, or else on that of 32 bits, or on any
+    architecture if none is given. Attestations of BuildKit (`unknown/unknown`) are omitted. An
+    entry may have no platform. Runtimes take such an entry if no other one is for the node's
+    platform (containerd `core/images/image.go`, containers/image
+    `internal/manifest/oci_index.go`). Raises LookupFailedError if there are no entries, or too
+    many.
     """
     with_platform: dict[str, Descriptor] = {}
     without_platform: dict[str, Descriptor] = {}
@@ -167,15 +185,15 @@ def index_entries(index: bytes, architectures: frozenset[str]) -> IndexEntries:
             without_platform[entry.digest] = entry
             continue
         platform = _normalized(entry.platform)
-        if (
-            platform.os == "linux"
-            and platform.architecture not in ("", "unknown")
-            and (not architectures or platform.architecture in architectures)
-        ):
+        if platform.os == "linux" and platform.architecture not in ("", "unknown"):
             with_platform[entry.digest] = replace(entry, platform=platform)
-    named = {each.platform.architecture for each in with_platform.values() if each.platform}
-    if architectures and architectures <= named:
-        without_platform.clear()
+    if architectures:
+        lacking = architectures - {each.architecture for each in with_platform.values()}
+        wanted = architectures | {each for each, of_64 in _OF_64_BITS.items() if of_64 in lacking}
+        found = with_platform.items()
+        with_platform = {key: each for key, each in found if each.architecture in wanted}
+        if not lacking:
+            without_platform.clear()
     entries = IndexEntries(
         tuple(with_platform.values()), tuple(without_platform.values()), architectures
     )

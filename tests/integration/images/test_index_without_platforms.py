@@ -44,6 +44,7 @@ def image_for(
 
 
 AMD64, ARM64 = image_for("/amd", "amd64"), image_for("/arm", "arm64")
+I386, ARM = image_for("/i386", "386"), image_for("/arm32", "arm")
 WINDOWS = image_for("/win", "amd64", "windows")
 ARTIFACT = image_for("/none", media_type="application/vnd.example.config+json")
 NAMELESS = image_for("/any")
@@ -96,6 +97,40 @@ async def test_entry_without_a_platform_has_that_of_its_configuration(
     async with start_server(ca, serving(index, *(image for image, _ in entries))) as server:
         asked = query(f"{server.host}/a:1", architectures=frozenset(architectures))
         assert await look_up(lookup, asked) == ImageConfig((expected,), ())
+
+
+@pytest.mark.parametrize(
+    ("entries", "architectures", "expected"),
+    [
+        ([(I386, platform("386"))], ["amd64"], "/i386"),
+        ([(I386, platform("i386"))], ["amd64"], "/i386"),
+        ([(I386, NO_PLATFORM)], ["amd64"], "/i386"),
+        ([(ARM, platform("arm"))], ["arm64"], "/arm32"),
+        ([(ARM, platform("armhf")), (I386, platform("386"))], ["arm64"], "/arm32"),
+        ([(I386, platform("386")), (AMD64, platform("amd64"))], ["amd64"], "/amd"),
+        ([(I386, NO_PLATFORM), (AMD64, platform("amd64"))], ["amd64"], "/amd"),
+        # CRI-O takes the entry without a platform.
+        ([(I386, platform("386")), (AMD64, NO_PLATFORM)], ["amd64"], DIFFER),
+        ([(AMD64, platform("amd64")), (ARM, platform("arm"))], ["amd64", "arm64"], DIFFER),
+        ([(I386, platform("386"))], ["arm64"], "the index has no image for linux/arm64"),
+        ([(AMD64, platform("amd64"))], ["386"], "the index has no image for linux/386"),
+    ],
+)
+async def test_node_without_an_image_of_its_own_starts_that_of_its_32_bit_architecture(
+    entries: list[tuple[Image, dict[str, Any]]],
+    architectures: list[str],
+    expected: str,
+    ca: trustme.CA,
+    lookup: ImageLookup,
+) -> None:
+    handler = serving(index_of(*entries), *(image for image, _ in entries))
+    async with start_server(ca, handler) as server:
+        asked = query(f"{server.host}/a:1", architectures=frozenset(architectures))
+        if expected.startswith("/"):
+            assert await look_up(lookup, asked) == ImageConfig((expected,), ())
+        else:
+            found = await unavailable_reason(lookup, server, architectures=asked.architectures)
+            assert found == expected
 
 
 @pytest.mark.parametrize(
