@@ -52,6 +52,7 @@ _NAMES = ["main", "step-build", "plugin-y", "sidecar-b"]
 _PROBE = {"exec": {"command": ["true"]}}
 _RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}]
 _LEVEL = {"seLinuxOptions": {"level": "s0:c1,c2"}}
+_TYPES = [{"seLinuxOptions": {"type": each}} for each in ("spc_t", "spc_t", "container_t")]
 _ADDED_CAPABILITIES = [
     {"capabilities": {"add": added}}
     for added in ([], ["CHOWN"], ["CHOWN", "NET_ADMIN"], ["cap_net_raw"], ["ALL"])
@@ -70,7 +71,7 @@ def _container(names: list[str], **optional: st.SearchStrategy[object]) -> st.Se
             args=_ARGS,
             stdin=st.booleans(),
             tty=st.booleans(),
-            securityContext=st.sampled_from([_LEVEL, _LEVEL, *_ADDED_CAPABILITIES]),
+            securityContext=st.sampled_from([_LEVEL, _LEVEL, *_TYPES, *_ADDED_CAPABILITIES]),
             resources=st.sampled_from(
                 [{"limits": {"memory": each}} for each in ("100Ki", "5Mi", "64Mi")]
             ),

@@ -273,6 +273,8 @@ class PodSpec(SpecFields):
     init_containers: list[Container] | None = None
     containers: list[Container] | None = None
     service_account_name: str | None = None
+    host_pid: bool | None = msgspec.field(default=None, name="hostPID")
+    host_ipc: bool | None = msgspec.field(default=None, name="hostIPC")
     image_pull_secrets: list[LocalObjectReference] | None = None
 
 

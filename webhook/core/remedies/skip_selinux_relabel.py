@@ -19,11 +19,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from webhook.core.cel import all_of, any_of, indent, quote
+from webhook.core.cel import all_of, any_of, indent, quote, quoted_list
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.cluster.view import ClusterView
-from webhook.core.constants import ANNOTATION_NAMESPACE_LEVEL, SKIP_RELABEL_ANNOTATIONS
+from webhook.core.constants import (
+    ANNOTATION_NAMESPACE_LEVEL,
+    OWN_CONTAINERS,
+    SKIP_RELABEL_ANNOTATIONS,
+)
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
@@ -83,7 +87,7 @@ def apply(
     if settings.pods == "WithPersistentVolumes" and not pod.has_persistent_volume:
         yield Outcome(Reason.NO_PERSISTENT_VOLUME)
         return
-    if _type(pod.security_context) == "spc_t":
+    if relabels_nothing(pod):
         yield Outcome(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
         return
     if settings.runtime_class_name is None and (activated := other_workload(pod)) is not None:
@@ -126,13 +130,15 @@ def apply(
     yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
-def relabels_nothing(spec: PodSpec) -> bool:
-    """Return whether all containers have the type spc_t (CRI-O `server/container_create.go`).
+def relabels_nothing(pod: PodFacts | PodSpec) -> bool:
+    """Return whether all containers have the type spc_t, for which CRI-O relabels no volume.
 
-    The remedy itself reads the type of the pod alone.
+    A container without a type has that of the pod (`configureSELinuxLabels` in cri-o
+    `server/container_create.go`). podsettle's own containers mount no volume with many files.
     """
-    of_pod, containers = _type(spec.security_context), spec.init_containers or []
-    containers = [*containers, *(spec.containers or [])]
+    of_pod = _type(pod.security_context)
+    inits = [each for each in pod.init_containers or () if each.name not in OWN_CONTAINERS]
+    containers = [*inits, *(pod.containers or ())]
     return {_type(each.security_context) or of_pod for each in containers} == {"spc_t"}
 
 
@@ -174,7 +180,14 @@ def native(settings: SkipSELinuxRelabel, cluster: ClusterView) -> NativeRemedy:
     if settings.pods == "WithPersistentVolumes":
         conditions.append(HAS_PERSISTENT_VOLUME)
     options = "securityContext.?seLinuxOptions"
-    conditions.append(f'object.spec.?{options}.?type.orValue("") != "spc_t"')
+    of_pod, own_type = (f'{each}.?{options}.?type.orValue("")' for each in ("object.spec", "c"))
+    is_relabelled = f'({own_type} == ""\n    ? {of_pod} : {own_type}) != "spc_t"'
+    is_own = f"c.name in {quoted_list(sorted(OWN_CONTAINERS))}"
+    conditions.append(
+        f"(object.spec.containers.exists(c, {is_relabelled})\n"
+        "  || object.spec.?initContainers.orValue([]).exists(c,\n"
+        f"    !({is_own}) && {is_relabelled}))"
+    )
     patch = [set_annotation(key, '"true"') for key in SKIP_RELABEL_ANNOTATIONS]
     lacks_annotation = any_of(*(f"!{value}.hasValue()" for value in values))
     if class_name is None:

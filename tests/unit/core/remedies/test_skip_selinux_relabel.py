@@ -126,11 +126,42 @@ def test_only_pods_with_persistent_volumes_are_annotated_by_default(
     ) == ["Applied"]
 
 
-def test_pod_of_type_spc_t_is_not_annotated() -> None:
-    before = pod(securityContext={"seLinuxOptions": {"type": "spc_t"}}, **CLAIM)
+def of_type(name: str, kind: str | None) -> Json:
+    return container(name, "x", securityContext={"seLinuxOptions": {"type": kind}})
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "init", "regular", "is_relabelled"),
+    [
+        ("spc_t", [None], [None, ""], False),
+        (None, ["spc_t"], ["spc_t", "spc_t"], False),
+        ("container_t", [], ["spc_t"], False),
+        ("spc_t", [], [None, "container_t"], True),
+        ("spc_t", ["container_t"], [None], True),
+        (None, [], ["spc_t", None], True),
+        (None, ["spc_t"], [""], True),
+    ],
+)
+def test_pod_is_annotated_unless_all_of_its_containers_have_the_type_spc_t(
+    of_pod: str | None, init: list[str | None], regular: list[str | None], is_relabelled: bool
+) -> None:
+    before = pod(
+        securityContext={"seLinuxOptions": {"type": of_pod, "level": "s0:c1,c2"}},
+        initContainers=[of_type(f"i{index}", kind) for index, kind in enumerate(init)],
+        containers=[of_type(f"c{index}", kind) for index, kind in enumerate(regular)],
+        **CLAIM,
+    )
     decision = decide_pod(before, make_view())
-    assert reasons(decision) == ["NotNeeded"]
-    assert decision.operations == ()
+    assert reasons(decision) == ["Applied" if is_relabelled else "NotNeeded"]
+    assert bool(decision.operations) is is_relabelled
+
+
+def test_own_init_container_does_not_make_a_pod_of_type_spc_t_relabelled() -> None:
+    seen = view(policy(remedies={"kubeletGate": {}, "skipSELinuxRelabel": {}}))
+    before = pod(containers=[of_type("main", "spc_t")], **CLAIM)
+    first = decide_pod(before, seen)
+    assert reasons(first) == ["NotNeeded", "Applied"]
+    assert reasons(decide_pod(patched(before, first), seen)) == ["NotNeeded", "AlreadySettled"]
 
 
 def secured(name: str, level: str | None) -> Json:

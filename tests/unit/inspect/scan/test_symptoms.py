@@ -951,6 +951,22 @@ def test_time_of_an_event_before_its_pod_is_left_out() -> None:
         assert (found.first_seen is not None) is is_known
 
 
+@pytest.mark.parametrize("field", ["hostPID", "hostIPC"])
+@pytest.mark.parametrize(
+    ("runtime", "is_found"), [("cri-o://1.32.13", False), ("cri-o://1.33.0", True)]
+)
+def test_pod_in_a_namespace_of_its_node_is_relabelled_from_cri_o_1_33_on(
+    field: str, runtime: str, is_found: bool
+) -> None:
+    for plant in map(plant_named, ("relabel", "create-error")):
+        facts = facts_for(plant)
+        read = read_node(planted_symptoms.node(planted_symptoms.CRIO, runtime, None))
+        facts = replace(facts, nodes={read.name: read})
+        for value in (True, False):
+            changed = replace(plant, spec={**plant.spec, field: value})
+            assert bool(judge(changed, facts)) is (is_found or not value)
+
+
 @pytest.mark.parametrize(
     ("name", "changes"),
     [

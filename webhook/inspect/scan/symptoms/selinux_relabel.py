@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.core.defects.defect import Sign
+from webhook.core.defects.versions import Version
 from webhook.core.remedies.skip_selinux_relabel import relabels_nothing
 from webhook.inspect.findings import Certainty, Finding
 from webhook.inspect.objects import LivePod
@@ -20,6 +21,7 @@ _OTHER_STAGE = Sign(
     certainty="certain",
 )
 """CRI-O relabels volumes in that stage only (`server/container_create.go`)."""
+_ALL_LABELLED = Version(1, 33)
 _ACCOUNT_VOLUME = "kube-api-access-"
 """kubernetes `plugin/pkg/admission/serviceaccount/admission.go`."""
 
@@ -30,7 +32,7 @@ def find(case: Case) -> Iterator[Finding]:
     Other causes delay the creation of containers of pods without volumes.
     """
     name = case.pod.spec.node_name
-    if relabels_nothing(case.pod.spec):
+    if relabels_nothing(case.pod.spec) or _node_namespaces_have_no_label(case):
         return
     may_be_relabelled = bool(case.claims) and case.event(_OTHER_STAGE) is None
     for sign in case.symptom.signs:
@@ -62,6 +64,17 @@ def find(case: Case) -> Iterator[Finding]:
         ]
         yield from case.on_node(case.finding(Certainty.POSSIBLE, sentence, evidence))
         return
+
+
+def _node_namespaces_have_no_label(case: Case) -> bool:
+    """Return whether the node's CRI-O relabels no volume, because of the pod's namespaces.
+
+    Before 1.33, the volumes of pods with hostPID or hostIPC get no label (`addOCIBindMounts` in
+    cri-o `server/container_create_linux.go`).
+    """
+    spec, node = case.pod.spec, case.facts.nodes.get(case.pod.spec.node_name or "")
+    release = node.runtime.version if node is not None else None
+    return bool(spec.host_pid or spec.host_ipc) and release is not None and release < _ALL_LABELLED
 
 
 def _of_stage(pod: LivePod) -> Certainty | None:
