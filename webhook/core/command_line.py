@@ -34,6 +34,21 @@ _MAX_SEARCHED_CHARACTERS, _MAX_SPLIT_CHARACTERS = 256 * 1024, 8 * 1024
 megabytes, and of one text that are split. A script of podsettle has a fifth of these."""
 _ESCAPES = (("\\n", "\n"), ("\\u0026", "&"), ("\\u003c", "<"), ("\\u003e", ">"))
 
+_QUOTES, _SEPARATOR = r"[\"'\\]{0,8}", r"[\s,]{1,16}"
+_SCRIPT_END = (
+    rf"{_BETWEEN}{SCRIPT_NAME}(?:{_BETWEEN}{{1,16}}[\d.]{{1,16}}){{2}}{_QUOTES}{_SEPARATOR}"
+)
+_remove_script, _remove_options = (
+    re.compile(pattern, re.ASCII | re.DOTALL).sub
+    for pattern in (
+        # With the shell that runs the script. Webhooks that join a command leave it out at times.
+        rf"(?:(?P<quote>{_QUOTES})[\w./-]{{0,32}}sh(?P=quote){_SEPARATOR}(?P=quote)-c(?P=quote)"
+        rf"{_SEPARATOR})?{_QUOTES}{SCRIPT_MARKER}.{{0,{_MAX_SPLIT_CHARACTERS}}}?{_SCRIPT_END}",
+        rf"(?P<quote>{_QUOTES}){HELPER_PATH}(?:{_BETWEEN}{{1,16}}[^\s\"'\\,]{{1,64}}){{0,16}}?"
+        rf"{_BETWEEN}{{1,16}}--(?P=quote){_SEPARATOR}",
+    )
+)
+
 # Background commands of a POSIX shell ignore INT and QUIT. In the line of a trap, dash, BusyBox and
 # bash also take small letters and numbers.
 _find_trap, _find_name, _find_signal = (
@@ -107,6 +122,17 @@ def _wrapper_in_text(text: str, *, is_script: bool, mounts_helper: bool) -> list
     if helper is None:
         return []
     return _words(text[helper.start() : helper.start() + _MAX_SPLIT_CHARACTERS])
+
+
+def without_wrapper(text: str, *, mounts_helper: bool) -> str:
+    """Return a text without the wrappers of podsettle inside of it.
+
+    `mounts_helper` says whether the container mounts the helper, as for `with_texts_split`.
+    """
+    if not _wrapper_in_text(text, is_script=False, mounts_helper=mounts_helper):
+        return text
+    text = _remove_script("", _unescaped(text))
+    return _remove_options("", text) if mounts_helper else text
 
 
 def own_strings(strings: Sequence[str]) -> Sequence[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from webhook.core.cluster.helper_version import HelperFeature
-from webhook.core.command_line import wrapper_index
+from webhook.core.command_line import without_wrapper, wrapper_index
 from webhook.core.constants import (
     HELPER,
     HELPER_MOUNT,
@@ -377,27 +377,46 @@ def helper_options(layer: Sequence[str]) -> dict[str, str]:
 
 
 def unwrap_container(container: dict[str, Any]) -> None:
-    """Remove the wrappers of podsettle, and the mount of the helper, from a container as JSON."""
-    for key in ("command", "args"):  # Another webhook may have moved the wrapper.
-        if isinstance(container.get(key), list):
-            container[key] = unwrapped(container[key])
-    if isinstance(mounts := container.get("volumeMounts"), list):
-        container["volumeMounts"] = [
-            each
-            for each in mounts
-            if not (isinstance(each, dict) and each.get("mountPath") == HELPER_MOUNT)
+    """Remove the wrappers of podsettle, and the mount of the helper, from a container as JSON.
+
+    Another webhook may have moved a wrapper, or joined it into a text.
+    """
+    lists = {
+        key: each if isinstance(each := container.get(key), list) else []
+        for key in ("command", "args", "volumeMounts")
+    }
+    command, args, mounts = lists.values()
+    others = [
+        each
+        for each in mounts
+        if not (isinstance(each, dict) and each.get("mountPath") == HELPER_MOUNT)
+    ]
+    strings = [*command, *args]
+    if all(isinstance(each, str) for each in strings):
+        places = _wrapper_places(strings)
+        kept = [
+            without_wrapper(each, mounts_helper=others != mounts)
+            for index, each in enumerate(strings)
+            if index not in places
         ]
-        if not container["volumeMounts"]:
-            del container["volumeMounts"]
+        own = sum(place < len(command) for place in places)
+        end = max(len(command) - own, int(bool(command)))
+        lists |= {"command": kept[:end], "args": kept[end:]}
+    lists["volumeMounts"] = others
+    for key, found in lists.items():
+        if container.get(key):
+            container[key] = found
+    if mounts and not others:
+        del container["volumeMounts"]
 
 
-def unwrapped(strings: list[str]) -> list[str]:
-    """Return a command, or arguments, without the wrappers of podsettle in it."""
+def _wrapper_places(strings: list[str]) -> set[int]:
+    """Return the indices of the strings that belong to wrappers of podsettle."""
     if HELPER_PATH not in strings and SCRIPT_NAME not in strings:
-        return strings
-    kept, end = [], 0
-    for start, layer in _layers_at(strings):
-        if layer[0] != HELPER_PATH or layer[-1] == "--":
-            kept += strings[end:start]
-            end = start + len(layer)
-    return kept + strings[end:]
+        return set()
+    return {
+        start + index
+        for start, layer in _layers_at(strings)
+        if layer[0] != HELPER_PATH or layer[-1] == "--"
+        for index in range(len(layer))
+    }

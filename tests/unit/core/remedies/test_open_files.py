@@ -26,7 +26,7 @@ from webhook.core.admission.summary import summary_of
 from webhook.core.defects.versions import Version
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.still_needed import all_nodes, still_needed
-from webhook.core.remedies.command_wrapper import unwrapped
+from webhook.core.remedies.command_wrapper import unwrap_container
 
 SERVER = container("server", "/server", "--port", "80")
 SCRIPT = container("script", "sh", "-c", "exec /server")
@@ -138,7 +138,9 @@ def test_pod_that_an_earlier_call_wrapped_for_one_remedy_gets_the_other_once(
     assert len(twice["spec"].get("volumes", [])) == len(once["spec"].get("volumes", []))
     assert decide_pod(twice, both).operations == ()
     assert decide_pod(twice, before).operations == ()
-    assert unwrapped(commands(twice)[0]) == program["command"]
+    (main,) = twice["spec"]["containers"]
+    unwrap_container(main)
+    assert main["command"] == program["command"]
 
 
 @pytest.mark.parametrize("delivery", ["Binary", "ImageVolume"])

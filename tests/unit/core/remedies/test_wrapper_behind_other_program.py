@@ -27,10 +27,11 @@ from tests.support.factories import (
     view,
 )
 from tests.support.post_init_sleep import HELPER
-from webhook.core.pod import Container
+from webhook.core.decision_input import facts_of
+from webhook.core.pod import Container, decode_pod
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES as REMEDIES_BY_NAME
-from webhook.core.remedies.command_wrapper import unwrapped
+from webhook.core.remedies.command_wrapper import unwrap_container
 
 PROGRAM = container("a", "/a", args=["--port", "80"])
 SCRIPT = container("a", "sh", "-c", "exec /a", args=["x"])
@@ -271,7 +272,32 @@ def test_command_without_its_wrappers_is_the_command_before(
 ) -> None:
     wrapped = [*(string for program, wrapper in parts for string in (*program, *wrapper)), *end]
     plain = [*(string for program, _ in parts for string in program), *end]
-    assert unwrapped(wrapped) == plain
+    found = {"command": ["/x"], "args": wrapped}
+    unwrap_container(found)
+    assert found == {"command": ["/x"], "args": plain}
+
+
+@pytest.mark.parametrize("remedies", REMEDIES, ids="-".join)
+@pytest.mark.parametrize("found", [PROGRAM, SCRIPT], ids=["program", "script"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_container_without_its_wrappers_has_the_facts_of_the_container_before(
+    change: Callable[[Json], Json], found: Json, remedies: Json
+) -> None:
+    (wrapped, *_), plain = (
+        mutate_pod(before(found), seen(remedies))["spec"]["initContainers"],
+        found,
+    )
+    if wrapped["name"] == HELPER:
+        (_, wrapped) = mutate_pod(before(found), seen(remedies))["spec"]["initContainers"]
+    moved = change(wrapped)
+    unwrap_container(moved)
+    expected = change(plain | {"name": "prepare"})
+    facts, of_expected = (
+        facts_of(decode_pod(json.dumps(pod(each)).encode())) for each in (moved, expected)
+    )
+    assert facts == of_expected
+    if change in JOINED and found is PROGRAM and change is not as_json_in_json:
+        assert strings_of(moved) == strings_of(expected)
 
 
 @pytest.mark.parametrize("change", CHANGES)
