@@ -73,9 +73,11 @@ def test_page_is_one_small_document(http: httpx.Client) -> None:
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert response.headers["Content-Encoding"] == "gzip"
     assert int(response.headers["Content-Length"]) < 26_000
-    plain = http.get("/", headers={"Accept-Encoding": "identity"})
-    assert "Content-Encoding" not in plain.headers
-    assert plain.text == response.text
+    assert http.get("/", headers={"Accept-Encoding": "br;q=0, GZIP ;q=0.5"}).text == response.text
+    for refused in ("identity", "gzip;q=0", "br, gzip ; q=0.00", "gzip; q=0, *", "x-gzipped"):
+        plain = http.get("/", headers={"Accept-Encoding": refused})
+        assert "Content-Encoding" not in plain.headers, refused
+        assert plain.text == response.text
 
 
 def test_content_security_policy_allows_only_the_pages_style_and_script(http: httpx.Client) -> None:

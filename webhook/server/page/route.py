@@ -7,11 +7,18 @@ only.
 from __future__ import annotations
 
 import gzip
+import re
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from webhook.server.page.document import make_page
+
+_accepts_gzip = re.compile(
+    r"(?:^|,)[ \t]*gzip(?=[ \t]*(?:[;,]|$))(?![ \t]*;[ \t]*q=0(?:\.0*)?[ \t]*(?:,|$))",
+    re.IGNORECASE,
+).search
+"""RFC 9110, 12.5.3: a coding with the weight 0 is not acceptable."""
 
 
 def page_router() -> APIRouter:
@@ -30,7 +37,7 @@ def page_router() -> APIRouter:
 
     @router.get("/", summary="The web page for previews", response_class=HTMLResponse)
     async def get_page(request: Request) -> HTMLResponse:
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
+        if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
             return HTMLResponse(compressed, headers=headers | {"Content-Encoding": "gzip"})
         return HTMLResponse(page, headers=headers)
 
