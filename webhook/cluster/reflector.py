@@ -148,7 +148,7 @@ class Reflector(Generic[T]):
         backoff, expired = _MIN_BACKOFF_SECONDS, False
         now = asyncio.get_running_loop().time
         while True:
-            self._answered_at, was_expired, expired = math.inf, expired, False
+            self._answered_at = math.inf
             try:
                 if self._resource_version is None:
                     await self._list()
@@ -160,9 +160,9 @@ class Reflector(Generic[T]):
                     log.info(
                         "watch %s: the resource version has expired; listing again", self._path
                     )
-                    self._resource_version, expired = None, True
-                    if not was_expired:  # The server answers again, for example after an outage.
-                        backoff = _MIN_BACKOFF_SECONDS
+                    self._resource_version = None
+                    if not expired:  # The server answers again, for example after an outage.
+                        backoff, expired = _MIN_BACKOFF_SECONDS, True
                 elif error.status == 404 and self._not_found_hint:
                     self._mark_failed(f"{error}: {self._not_found_hint}")
                 else:
@@ -172,7 +172,7 @@ class Reflector(Generic[T]):
             # A watch that ends after this time, or after a silence, did not end immediately. A list
             # or an error that takes long is no reason to try again soon.
             if now() - self._answered_at > min(backoff, self._limits.silent_seconds):
-                backoff = _MIN_BACKOFF_SECONDS
+                backoff, expired = _MIN_BACKOFF_SECONDS, False
             # Without jitter, all replicas would reconnect at the same moment.
             await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
             backoff = min(backoff * 2, _MAX_BACKOFF_SECONDS)

@@ -131,6 +131,23 @@ def test_pause_after_a_long_watch_is_short(ending: Ending) -> None:
     run(test())
 
 
+class AlternatingApiServer(EndingApiServer):
+    """An API server whose watches end in 410 and 404 in turn."""
+
+    @asynccontextmanager
+    async def watch(self, *_arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._count()
+        raise ApiError(410 if self.requests % 2 else 404, "gone")
+        yield
+
+
+def test_pauses_grow_while_watches_end_in_410_and_404_in_turn() -> None:
+    async def test() -> None:
+        assert await seconds_of_attempts(AlternatingApiServer([])) > 60
+
+    run(test())
+
+
 class ReinstalledApiServer(EndingApiServer):
     """An API server without the CRD. At the eighth attempt, the CRD has been installed again."""
 
