@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder(Json).decode
 # The time limit for a request and its response, except for watches and streams.
 _TIMEOUT_SECONDS = 10.0
+_MIN_TIMEOUT_SECONDS = 0.001
 # The minimum pause before a retry for which the API server asks, also with `Retry-After: 0`.
 _MIN_PAUSE_SECONDS = 1
 _SECONDS = re.compile("[0-9]{1,9}")
@@ -335,14 +336,15 @@ class ApiServer:
         headers = CIMultiDict(self._access.headers)
         headers.extend({"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"})
         limits = filter(None, (_TIMEOUT_SECONDS, timeout.total, answer_seconds))
-        last_retry = time.monotonic() + min(limits)
+        began = time.monotonic()
+        last_retry = began + min(limits)
         try:
             async with asyncio.timeout(answer_seconds):
-                response = await self._send(method, path, body, headers, timeout)
+                response = await self._send(method, path, body, headers, timeout, began)
                 while time.monotonic() + (pause := _retry_after(response)) < last_retry:
                     response.release()
                     await asyncio.sleep(pause)
-                    response = await self._send(method, path, body, headers, timeout)
+                    response = await self._send(method, path, body, headers, timeout, began)
             async with response:
                 try:
                     yield response
@@ -363,8 +365,12 @@ class ApiServer:
         body: Any,
         headers: CIMultiDict[str],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
+        limited_since: float,
     ) -> aiohttp.ClientResponse:
-        """Send one request with credentials, and again with renewed ones after a 401."""
+        """Send one request with credentials, and again with renewed ones after a 401.
+
+        `timeout.total` counts from the time `limited_since` on, which is that of the first attempt.
+        """
         credentials, url = self._access.credentials, self.url + path
         is_repeated = False
         try:
@@ -375,6 +381,9 @@ class ApiServer:
                     sent["Authorization"] = credential.authorization
                 client = self._client(credential)
                 began = time.monotonic()
+                if timeout.total is not None:  # aiohttp takes 0 for no limit.
+                    rest = max(timeout.total + limited_since - began, _MIN_TIMEOUT_SECONDS)
+                    timeout, limited_since = aiohttp.ClientTimeout(total=rest), began
                 wrapper = await client.request(
                     method, url, headers=sent, body=body, _request_timeout=timeout
                 )

@@ -326,6 +326,23 @@ async def test_retries_that_the_server_asks_for_end_with_the_time_limit() -> Non
         assert 1 <= time.monotonic() - began < 1.9
 
 
+async def test_request_that_is_sent_again_ends_at_the_time_limit_of_the_first_one() -> None:
+    received = 0
+
+    async def answer(_request: web.Request) -> web.Response:
+        nonlocal received
+        received += 1
+        if received > 1:
+            await asyncio.sleep(30)
+        return web.Response(status=429, headers={"Retry-After": "1"})
+
+    async with serving_answers(answer) as server:
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer in time"):
+            await server.request("GET", "/things", timeout=1.5)
+        assert (received, time.monotonic() - began < 2.4) == (2, True)
+
+
 async def test_redirects_without_an_end_are_named() -> None:
     async def answer(request: web.Request) -> web.Response:
         raise web.HTTPFound(request.path)
