@@ -34,7 +34,19 @@ def path_of(right: Right) -> str:
 async def read_metadata(server: ApiServer, path: str, timeout_seconds: float) -> Json:
     """Return an object with nothing but its metadata. Raises ApiError and Unreachable."""
     accept = METADATA_ONLY.format(list="")
-    return named_object(await server.request("GET", path, accept=accept, timeout=timeout_seconds))
+    answer = await server.request("GET", path, accept=accept, timeout=timeout_seconds)
+    return named_object(_of_kind(answer, path, path.split("/")[-2], server, is_list=False))
+
+
+def _of_kind(answer: Json, path: str, resource: str, server: ApiServer, *, is_list: bool) -> Json:
+    """Return a response if it has the kind of a resource. Raises Unreachable."""
+    kind = answer.get("kind")
+    if is_kind_of(kind, resource, is_list=is_list):
+        return answer
+    # Another program, for example behind a redirect. Every answer of an API server has a kind,
+    # also a list without items.
+    found = "has no kind" if kind is None else f"has the kind {kind!r:.60}"
+    raise Unreachable(f"GET {path}: the response {found}; is {server.url} an API server?")
 
 
 class ClusterReader:
@@ -72,10 +84,4 @@ class ClusterReader:
             if error.status == 403:
                 return NotAllowedError(right)
             raise
-        kind = answer.get("kind")
-        if is_kind_of(kind, right.resource, is_list=right.name is None):
-            return answer
-        # Another program, for example behind a redirect. Every answer of an API server has a kind,
-        # also a list without items.
-        found = "has no kind" if kind is None else f"has the kind {kind!r:.60}"
-        raise Unreachable(f"GET {path}: the response {found}; is {self.server.url} an API server?")
+        return _of_kind(answer, path, right.resource, self.server, is_list=right.name is None)

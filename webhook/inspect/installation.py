@@ -123,8 +123,12 @@ class WebhookCalls:
     readable: bool = True
     """Whether the user may read the configurations."""
 
+    @well_formed("a webhook configuration")
     def call_for(self, namespace: Namespace, labels: Labels) -> WebhookCall:
-        """Return whether the API server calls podsettle for a new pod with these labels."""
+        """Return whether the API server calls podsettle for a new pod with these labels.
+
+        Raises Unreachable for a configuration that no API server has.
+        """
         if not self.readable:
             return WebhookCall(Called.UNKNOWN, f"it needs the right to {CONFIGURATIONS_RIGHT}")
         for_pods = list(filter(_is_for_new_pods, self.webhooks))

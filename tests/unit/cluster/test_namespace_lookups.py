@@ -33,7 +33,7 @@ class SlowApiServer:
         name = path.rpartition("/")[2]
         if name not in self.namespaces:
             raise ApiError(404, f"namespaces {name!r} not found")
-        return {"metadata": {"name": name}}
+        return {"kind": "PartialObjectMetadata", "metadata": {"name": name}}
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:

@@ -83,7 +83,7 @@ class LateApiServer:
         await self.answers[-1].wait()
         if document is None:
             raise ApiError(404, "not found")
-        return document
+        return {"kind": "PartialObjectMetadata", **document}
 
     async def pages(self, *_arguments: Any) -> AsyncIterator[Any]:
         self._events.clear()

@@ -8,7 +8,7 @@ import pytest
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable
-from webhook.cluster.reader import ClusterReader
+from webhook.cluster.reader import ClusterReader, read_metadata
 from webhook.cluster.rights import Right
 from webhook.inspect.installation import find_installation
 
@@ -63,6 +63,17 @@ async def test_answer_without_a_kind_is_not_that_of_an_api_server(
 async def test_answer_of_another_kind_is_not_that_of_an_api_server(right: Right, kind: str) -> None:
     with pytest.raises(Unreachable, match=f"the response has the kind '{kind}'; is https://moved"):
         await reader({"kind": kind}).get(right)
+
+
+@pytest.mark.parametrize("kind", [None, "Secret", "NamespaceList", "PartialObjectMetadataList"])
+async def test_metadata_of_another_kind_is_not_that_of_an_api_server(kind: str | None) -> None:
+    answer = {"kind": kind, "metadata": {"name": "ci"}}
+    with pytest.raises(Unreachable, match=r"GET /api/v1/namespaces/ci: the response has .*kind"):
+        await read_metadata(cast(ApiServer, OneAnswer(answer)), "/api/v1/namespaces/ci", 1)
+    for right in ("Namespace", "PartialObjectMetadata"):
+        found = answer | {"kind": right}
+        server = cast(ApiServer, OneAnswer(found))
+        assert await read_metadata(server, "/api/v1/namespaces/ci", 1) == found
 
 
 async def test_answers_of_an_api_server_are_returned() -> None:

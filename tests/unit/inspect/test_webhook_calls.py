@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from webhook.cluster.errors import Unreachable
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK, cluster_webhooks
@@ -87,3 +88,19 @@ def test_conditions_that_podsettle_writes_leave_no_doubt() -> None:
     (made,) = cluster_webhooks(webhook(), selectors)
     assert len(made["matchConditions"]) == 4
     assert calls(made).call_for(CI, {}).called is Called.YES
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "app=web",
+        {"matchLabels": ["app"]},
+        {"matchExpressions": {"key": "app"}},
+        {"matchExpressions": [{"operator": "Exists"}]},
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": 5}]},
+    ],
+)
+@pytest.mark.parametrize("field", ["namespaceSelector", "objectSelector"])
+def test_selector_of_another_type_is_not_of_an_api_server(field: str, selector: Any) -> None:
+    with pytest.raises(Unreachable, match="a webhook configuration in the response is malformed"):
+        calls(webhook(**{field: selector})).call_for(CI, {"app": "web"})
