@@ -52,11 +52,11 @@ class Impersonation(NamedTuple):
                 raise ValueError("no user is named, but a uid, groups or extra fields are")
             return CIMultiDict()
         pairs = [("User", name), *([("Uid", user.as_uid)] if user.as_uid else [])]
-        pairs += [("Group", group) for group in groups]
+        pairs += [("Group", group or "") for group in groups]
         for key, values in user.as_user_extra.items():
             # aiohttp would send only the last of two names that differ in their case.
             extra = f"Extra-{quote(key, safe=_HEADER_KEY_CHARACTERS).lower()}"
-            pairs += [(extra, value) for value in values]
+            pairs += [(extra, value or "") for value in values]
         if not all(fits_in_header(value) for _, value in pairs):
             raise ValueError("a name has characters that no header can have, such as \\n")
         return CIMultiDict((f"Impersonate-{key}", value.strip(" \t")) for key, value in pairs)
@@ -228,5 +228,6 @@ def _cluster_information(entry: Entry[Cluster], ca: FileOrData) -> Mapping[str, 
     told = {name: entry.get(name) for name in fields if entry.get(name)}
     if content := ca.read():
         told["certificate-authority-data"] = base64.b64encode(content).decode()
-    extensions = {each.get("name"): each.get("extension") for each in entry.value.extensions}
-    return {**told, "config": extensions.get(_EXEC_EXTENSION)}
+    extensions = filter(None, entry.value.extensions)
+    by_name = {each.get("name"): each.get("extension") for each in extensions}
+    return {**told, "config": by_name.get(_EXEC_EXTENSION)}

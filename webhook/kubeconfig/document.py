@@ -7,13 +7,15 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from webhook.kubeconfig.credentials import FileOrData
 from webhook.kubeconfig.go_yaml import load_yaml
 
+Texts: TypeAlias = list[str | None]
+"""A list in which null is an empty text, as for Go."""
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
 
@@ -33,7 +35,7 @@ class ExecConfig(msgspec.Struct, rename="camel"):
     """A credential plugin (KEP-541)."""
 
     command: str = ""
-    args: list[str] = []
+    args: Texts = []
     env: list[Variable] = []
     api_version: str = ""
     install_hint: str = ""
@@ -61,8 +63,8 @@ class User(msgspec.Struct, rename="kebab"):
     password: str = ""
     as_user: str = msgspec.field(default="", name="as")
     as_uid: str = ""
-    as_groups: list[str] = []
-    as_user_extra: dict[str, list[str]] = {}
+    as_groups: Texts = []
+    as_user_extra: dict[str, Texts] = {}
     auth_provider: AuthProvider | None = None
     exec: ExecConfig | None = None
 
@@ -77,7 +79,7 @@ class Cluster(msgspec.Struct, rename="kebab"):
     certificate_authority_data: str = ""
     proxy_url: str = ""
     disable_compression: bool = False
-    extensions: list[dict[str, Any]] = []
+    extensions: list[dict[str, Any] | None] = []
 
 
 class Context(msgspec.Struct):

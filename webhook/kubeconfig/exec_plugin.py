@@ -110,7 +110,7 @@ class ExecPlugin:
         try:
             process = await asyncio.create_subprocess_exec(
                 _executable(self._command),
-                *self._config.args,
+                *(each or "" for each in self._config.args),
                 env={**os.environ, **variables},
                 stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

@@ -285,6 +285,9 @@ CASES: dict[str, Callable[[World], Case]] = {
     "empty group and value": lambda w: one(w.cluster(), {
         "token": "t", "as": "jane", "as-groups": [""], "as-user-extra": {"k": [""]}
     }),
+    "nulls among groups and values": lambda w: one(w.cluster(), {
+        "token": "t", "as": "jane", "as-groups": [None, "g"], "as-user-extra": {"k": ["v", None]}
+    }),
     "as with characters that headers can have": lambda w: one(
         w.cluster(), {"token": "t", "as": " a\tb\u00a0\u200bc "}
     ),
@@ -439,6 +442,12 @@ CASES: dict[str, Callable[[World], Case]] = {
         credential({"token": "p"}), args=["a b", "c"],
         env=[{"name": "PLUGIN_VARIABLE", "value": "set"}],
     )),
+    "plugin with nulls among its arguments": lambda w: one(w.cluster(), w.plugin(
+        f"[ $# = 3 -a x$2 = x ] && {credential({'token': 'p'})}", args=["a", None, "b"]
+    )),
+    "plugin beside a null extension": lambda w: one(
+        w.cluster(extensions=[None]), w.plugin(credential({"token": "p"}), provideClusterInfo=True)
+    ),
     "plugin of v1beta1": lambda w: one(w.cluster(), w.plugin(
         credential({"token": "p"}, "client.authentication.k8s.io/v1beta1"),
         version="client.authentication.k8s.io/v1beta1", interactiveMode="",
