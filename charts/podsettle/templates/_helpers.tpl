@@ -5,9 +5,9 @@
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
 {{- else if contains $chart .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Release.Name -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $chart | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $chart | trunc 63 | trimAll "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -25,7 +25,21 @@
      additional labels. Additional labels take precedence over `commonLabels`. */}}
 {{- define "podsettle.labelsWith" -}}
 {{- $own := include "podsettle.ownLabels" (first .) | fromYaml -}}
-{{- toYaml (merge $own (last . | default dict) ((first .).Values.commonLabels | default dict)) -}}
+{{- include "podsettle.withoutNulls" (merge $own (last . | default dict) ((first .).Values.commonLabels | default dict)) -}}
+{{- end -}}
+
+{{/* A mapping without its nulls. With null, a file of values removes a key that an earlier file set. Helm removes only
+     the keys that the chart sets, and the API server takes a null for an empty text. */}}
+{{- define "podsettle.withoutNulls" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "map" $value -}}
+{{- $_ := set $kept $key (include "podsettle.withoutNulls" $value | fromYaml) -}}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- $_ := set $kept $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kept -}}
 {{- end -}}
 
 {{- define "podsettle.ownLabels" -}}
@@ -110,10 +124,32 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{- define "podsettle.podSecurityContext" -}}
-runAsNonRoot: true
-seccompProfile:
-  type: RuntimeDefault
+{{/* The settings that the replicas and the pod of `helm test` have in common. */}}
+{{- define "podsettle.podSettings" -}}
+# With service links, a Service named podsettle sets PODSETTLE_PORT to a URL, which podsettle would read as its option --port.
+enableServiceLinks: false
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ quote . }}
+{{- end }}
+{{- with include "podsettle.imagePullSecrets" . }}
+{{ . }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  seccompProfile:
+    type: RuntimeDefault
+{{- with include "podsettle.withoutNulls" .Values.nodeSelector | fromYaml }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "podsettle.withoutNulls" .Values.affinity | fromYaml }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* A topology spread constraint. The argument is a list of the context, the topology key and `whenUnsatisfiable`. */}}
@@ -240,6 +276,9 @@ seccompProfile:
 {{- if hasPrefix "REGISTRY/" $image -}}
 {{- fail (printf "at '%s': replace REGISTRY in %s by the name of your registry" $path $image) -}}
 {{- end -}}
+{{- if not (regexMatch "^([a-zA-Z0-9.-]+(:[0-9]+)?/)?([a-z0-9]+([._-]+[a-z0-9]+)*/)*[a-z0-9]+([._-]+[a-z0-9]+)*(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127})?(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$" $image) -}}
+{{- fail (printf "at '%s': %s is not the name of an image, such as registry.example.com/team/name" $path $image) -}}
+{{- end -}}
 {{- end -}}
 {{- with .Values.imageConfig -}}
 {{- if and .pullSecretNamespaces (not .pullSecrets) -}}
@@ -275,6 +314,20 @@ seccompProfile:
 {{- with .Values.certificates.certManager -}}
 {{- if ge (trimSuffix "h" .renewBefore | int64) (trimSuffix "h" .duration | int64) -}}
 {{- fail (printf "at '/certificates/certManager/renewBefore': %s is not less than duration, which is %s" .renewBefore .duration) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.drain -}}
+{{- if gt (trimSuffix "s" .quiet | int) (trimSuffix "s" .limit | int) -}}
+{{- fail (printf "at '/drain/quiet': %s is longer than limit, which is %s" .quiet .limit) -}}
+{{- end -}}
+{{- end -}}
+{{- range $value, $items := pick .Values "settlePolicies" "runtimeClasses" -}}
+{{- $names := list -}}
+{{- range $at, $item := $items -}}
+{{- if has .name $names -}}
+{{- fail (printf "at '/%s/%d/name': there is already one of the name %s; choose another name" $value $at .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
 {{- end -}}
 {{- end -}}
 {{- include "podsettle.validateExtras" . -}}

@@ -16,6 +16,8 @@ from tests.support.helm import (
 )
 from tests.support.paths import CHART
 
+DIGEST = f"sha256:{'0' * 64}"
+
 
 @pytest.mark.parametrize(
     ("values", "image"),
@@ -25,8 +27,8 @@ from tests.support.paths import CHART
         ({"lingerImage": "linger"}, "linger:VERSION"),
         ({"lingerImage": "r.example/linger", "image.tag": "b7"}, "r.example/linger:b7"),
         ({"lingerImage": "r.example/linger:1", "image.tag": "b7"}, "r.example/linger:1"),
-        ({"lingerImage": "r.example/linger@sha256:00"}, "r.example/linger@sha256:00"),
-        ({"lingerImage": "r.example/linger:1@sha256:00"}, "r.example/linger:1@sha256:00"),
+        ({"lingerImage": f"r.example/linger@{DIGEST}"}, f"r.example/linger@{DIGEST}"),
+        ({"lingerImage": f"r.example/linger:1@{DIGEST}"}, f"r.example/linger:1@{DIGEST}"),
         ({"lingerImage": "none"}, None),
     ],
     ids=str,
@@ -57,8 +59,7 @@ def test_helper_image_gets_podsettles_tag_unless_it_has_one(
 def test_global_registry_replaces_the_registry_of_every_image(
     registry: str, image: str, pulled: str
 ) -> None:
-    digest = f"@sha256:{'0' * 64}"
-    for tag in ("", ":1.2", digest, f":1.2{digest}"):
+    for tag in ("", ":1.2", f"@{DIGEST}", f":1.2@{DIGEST}"):
         values = {
             "global.imageRegistry": registry,
             "image": {"repository": image, "tag": "v1"},
@@ -72,7 +73,7 @@ def test_global_registry_replaces_the_registry_of_every_image(
 
 
 def test_tag_may_have_a_digest_which_the_helper_image_does_not_get() -> None:
-    tag = f"v1@sha256:{'0' * 64}"
+    tag = f"v1@{DIGEST}"
     values = {"image": {"repository": "r.example/a", "tag": tag}, "lingerImage": "r.example/linger"}
     pod = only("Deployment", rendered(values))["spec"]["template"]
     assert container_of(pod)["image"] == f"r.example/a:{tag}"

@@ -94,7 +94,11 @@ def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
     """A Deployment's selector is immutable, and a Service's must match running pods."""
     common = {"app.kubernetes.io/part-of": "ci", "team": "none", "release": "other"}
     # An object's own labels take precedence.
-    own = {"ServiceMonitor": {"release": "prometheus"}, "PrometheusRule": {"release": "prometheus"}}
+    own = {
+        "ServiceMonitor": {"release": "prometheus"},
+        "PrometheusRule": {"release": "prometheus"},
+        "Pod": {"team": "platform"},
+    }
     for each in objects("everything"):
         wanted = common | own.get(each["kind"], {})
         assert each["metadata"]["labels"].items() >= wanted.items(), each
@@ -363,6 +367,23 @@ def test_releases_with_different_names_share_no_object() -> None:
     assert not names("podsettle") & names("other")
     assert ("Service", "other-podsettle") in names("other")
     assert max(len(name) for kind, name in names("r" * 53) if kind == "Service") <= 63
+
+
+def test_name_that_is_cut_does_not_end_in_dashes() -> None:
+    made = rendered({"nameOverride": f"{'a' * 50}-----{'b' * 5}"})
+    assert only("Service", made)["metadata"]["name"] == f"podsettle-{'a' * 50}"
+
+
+def test_pod_of_helm_test_has_the_settings_of_the_replicas() -> None:
+    """Otherwise a quota, a LimitRange, a taint or an injected sidecar could stop it."""
+    replica = named("Deployment", "settle", "everything")["spec"]["template"]
+    pod = named("Pod", "settle-test", "everything")
+    for key in ("affinity", "nodeSelector", "priorityClassName", "securityContext", "tolerations"):
+        assert pod["spec"][key] == replica["spec"][key]
+    assert pod["spec"]["containers"][0]["resources"] == container_of(replica)["resources"]
+    for key, component in (("labels", "app.kubernetes.io/component"), ("annotations", "")):
+        of_replicas = replica["metadata"][key].items() - {(component, "webhook")}
+        assert pod["metadata"][key].items() >= of_replicas
 
 
 @pytest.mark.parametrize("values", VALUES)

@@ -164,12 +164,12 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"resources.claims": []}, "/resources", "'claims' not allowed"),
     ({"priorityClassName": "Top"}, "/priorityClassName", "does not match"),
     ({"spread": "no"}, "/spread", "'DoNotSchedule'"),
-    ({"nodeSelector.a": True}, "/nodeSelector/a", "want string"),
+    ({"nodeSelector.a": True}, "/nodeSelector/a", "want null or string"),
     ({"tolerations": [{"keys": "a"}]}, "/tolerations/0", "'keys' not allowed"),
     ({"tolerations": [{"operator": "exists"}]}, "/tolerations/0/operator", "'Exists'"),
     ({"affinity.node": {}}, "/affinity", "'node' not allowed"),
     ({"podLabels": {"helm.sh/chart": "a"}}, "/podLabels/helm.sh~1chart", "false schema"),
-    ({"podAnnotations.a": 1}, "/podAnnotations/a", "want string"),
+    ({"podAnnotations.a": 1}, "/podAnnotations/a", "want null or string"),
     (
         {"commonLabels": {"app.kubernetes.io/name": "a"}},
         "/commonLabels/app.kubernetes.io~1name",
@@ -184,7 +184,7 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"commonLabels": {"a": "a b"}}, "/commonLabels/a", "does not match"),
     ({"commonLabels": {"a b": "c"}}, "/commonLabels", "'a b' not allowed"),
     ({"serviceAccount.name": "a"}, "/serviceAccount", "'name' not allowed"),
-    ({"serviceAccount.annotations": {"a": 1}}, "/serviceAccount/annotations/a", "want string"),
+    ({"serviceAccount.annotations": {"a": 1}}, "/serviceAccount/annotations/a", "null or string"),
     ({"extraCA.configMap": "A"}, "/extraCA/configMap", "does not match"),
     ({"extraCA": {"configMap": "a", "secret": "b"}}, "/extraCA", "not both"),
     ({"extraCA": {"configMap": "a", "key": "b/c"}}, "/extraCA/key", "does not match"),
@@ -289,7 +289,7 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"prometheusRule.alerts": True}, "/prometheusRule", "'alerts' not allowed"),
     ({"grafanaDashboard.enabled": 1}, "/grafanaDashboard/enabled", "want boolean"),
     ({"grafanaDashboard.folder": 1}, "/grafanaDashboard/folder", "want string"),
-    ({"grafanaDashboard.labels": {"a": 1}}, "/grafanaDashboard/labels/a", "want string"),
+    ({"grafanaDashboard.labels": {"a": 1}}, "/grafanaDashboard/labels/a", "null or string"),
     ({"fullnameOverride": "Podsettle"}, "/fullnameOverride", "does not match"),
     ({"fullnameOverride": "a" * 64}, "/fullnameOverride", "does not match"),
     ({"nameOverride": "a.b"}, "/nameOverride", "does not match"),
@@ -297,6 +297,28 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"enabled": "yes"}, "/enabled", "want boolean"),
     ({"port": 80}, "/port", "minimum"),
     ({"hostNetwork": 1}, "/hostNetwork", "want boolean"),
+    # podsettle would not start with these.
+    ({"drain.limit": "9s"}, "/drain/quiet", "10s is longer than limit, which is 9s"),
+    *(
+        ({"lingerImage": image}, "/lingerImage", "is not the name of an image")
+        for image in ("r.example/linger:", "r.example//linger", "r.example/Linger", "a@sha256:00")
+    ),
+    ({"image.repository": "r.example/"}, "/image/repository", "is not the name of an image"),
+    (
+        {"runtimeClasses": [{"name": "a", "handler": each} for each in "bc"]},
+        "/runtimeClasses/1/name",
+        "there is already one of the name a; choose another name",
+    ),
+    (
+        {"settlePolicies": [{"name": "a", "spec": {"remedies": {}}}] * 2},
+        "/settlePolicies/1/name",
+        "there is already one of the name a",
+    ),
+    (
+        {"topologySpreadConstraints": [{"labelSelector": "app=a"}]},
+        "/topologySpreadConstraints/0/labelSelector",
+        "want null or object",
+    ),
 ]
 
 
@@ -372,6 +394,36 @@ def test_missing_value_without_a_default_is_the_same_as_an_empty_one(
     assert template("--values", file, *flags) == template(*flags)
 
 
+IN_AN_EARLIER_FILE: Json = {
+    **{
+        f"{path}.other": "a"
+        for path in (
+            "nodeSelector",
+            "commonLabels",
+            "podLabels",
+            "podAnnotations",
+            "serviceAccount.annotations",
+            "serviceMonitor.labels",
+            "prometheusRule.labels",
+            "grafanaDashboard.labels",
+        )
+    },
+    "resources.limits.ephemeral-storage": "1Gi",
+    "affinity.podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []},
+}
+
+
+def test_null_removes_what_an_earlier_file_of_values_set(tmp_path: Path) -> None:
+    """Helm keeps such a null, and the API server would take it for an empty text."""
+    flags: list[str | Path] = ["--values", VALUES["everything"]]
+    expected = template(*flags)
+    for number, values in enumerate((IN_AN_EARLIER_FILE, dict.fromkeys(IN_AN_EARLIER_FILE))):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(yaml.safe_dump(_nested(values)))
+        flags += ["--values", file]
+    assert template(*flags) == expected
+
+
 def _defaults() -> Iterator[tuple[str, object]]:
     """The values that are none of Helm's, and no mappings whose keys the user chooses."""
     for path in _value_paths(DEFAULTS):
@@ -400,6 +452,7 @@ def test_schema_rejects_unknown_keys_of_every_object() -> None:
         "global",
         "spec",
         "items",
+        "labelSelector",
         "nodeAffinity",
         "podAffinity",
         "podAntiAffinity",
@@ -449,7 +502,7 @@ _FREE_MAPPINGS = {
 
 def _open_objects(schema: Any, path: str) -> Iterator[str]:
     if isinstance(schema, dict):
-        if schema.get("type") == "object" and "additionalProperties" not in schema:
+        if "object" in schema.get("type", ()) and "additionalProperties" not in schema:
             yield path
         for key, value in schema.items():
             yield from _open_objects(value, f"{path}/{key}")
