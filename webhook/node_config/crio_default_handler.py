@@ -6,14 +6,32 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?b?", re.ASCII | re.IGNORECASE)
+import msgspec
+
+# At most 18 digits, so that the amount is a finite number.
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d+)?) ?([kmgtp]?)i?b?", re.ASCII | re.IGNORECASE)
 _POWERS = {suffix: 1024**number for number, suffix in enumerate(("", "k", "m", "g", "t", "p"))}
 
 _SOURCE = (
     "write what `crio status config` prints on a node into it (before 1.30: crio-status config)"
 )
+
+
+# The types of CRI-O's own struct (`RuntimeHandler` in pkg/config/config.go, 1.24 to 1.36).
+_Setting = str | bool | int | list[str] | dict[str, str]
+
+
+class _Known(TypedDict, total=False):
+    """The settings that podsettle reads or extends."""
+
+    allowed_annotations: list[str]
+    container_min_memory: str
+    default_annotations: dict[str, str]
+    monitor_path: str
+    runtime_path: str
+    runtime_type: str
 
 
 class ConfigError(ValueError):
@@ -33,16 +51,17 @@ class DefaultHandler:
         try:
             runtime = tomllib.loads(text)["crio"]["runtime"]
             name = runtime["default_runtime"]
-            settings = dict(runtime["runtimes"][name])
-            as_quantity(settings.get("container_min_memory", "12MiB"))
+            settings = msgspec.convert(runtime["runtimes"][name], dict[str, _Setting])
+            known = msgspec.convert(settings, _Known)
+            as_quantity(known.get("container_min_memory", "12MiB"))
         except (KeyError, TypeError):
             raise ConfigError(f"does not have the table of a default_runtime: {_SOURCE}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{error}: {_SOURCE}") from None
         # A running CRI-O has found both in $PATH if its files do not name them. Without them, CRI-O
         # ignores a handler of another name, or does not start.
-        is_oci = settings.get("runtime_type", "") in ("", "oci")
-        if not settings.get("runtime_path") or (is_oci and not settings.get("monitor_path")):
+        is_oci = known.get("runtime_type", "") in ("", "oci")
+        if not known.get("runtime_path") or (is_oci and not known.get("monitor_path")):
             raise ConfigError(f"lacks the paths of the handler {name!r}: {_SOURCE}")
         settings.pop("inherit_default_runtime", None)
         return cls(name, settings)

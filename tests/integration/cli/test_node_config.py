@@ -133,6 +133,18 @@ def test_handler_copies_the_default_handler_of_a_node(
         (NODE % "much", "'much' is not an amount of memory"),
         ((NODE % "12MiB").replace("runtime_path =", "runtime_root ="), "lacks the paths"),
         ((NODE % "12MiB").replace('"/opt/ours/conmon"', '""'), "lacks the paths"),
+        # Values that no CRI-O prints.
+        (NODE % f"{'9' * 400}MiB", "is not an amount of memory"),
+        *(
+            ((NODE % "12MiB").replace("false", value), why)
+            for value, why in (
+                ("1979-05-27", "got `"),
+                ("inf", "got `"),
+                ("[{}]", "got `"),
+                (f"{'[' * 9999}{']' * 9999}", "recursion"),
+            )
+        ),
+        ((NODE % "12MiB").replace('["devices.crio.io"]', '"a"'), "Expected `array`, got `str`"),
     ],
 )
 def test_file_that_is_no_configuration_of_a_node_is_refused(
