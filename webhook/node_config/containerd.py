@@ -37,8 +37,8 @@ _CAVEATS = (
     "Before containerd 1.6.34 and 1.7.19, containers do not start if their image has a VOLUME "
     "(containerd issue 10228).",
     "CRI must use the snapshotter overlayfs. Others, such as soci, overlaybd, fuse-overlayfs and "
-    "native, do not read the option. This command must succeed: ! containerd config dump | grep "
-    "-E ' snapshotter = .[a-z]' | grep -v '= .overlayfs.$'",
+    "native, do not read the option. This command must print overlayfs, and no other: containerd "
+    "config dump | grep -E ' snapshotter = .[a-z]'",
     "The handler of the RuntimeClass takes the place of the node's default one. If that is another "
     "one, such as nvidia, name it with --handler: containerd config dump | grep "
     "default_runtime_name",
@@ -53,6 +53,8 @@ _CAVEATS = (
     "The main configuration must import the drop-in: "
     f'imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]. Without a main configuration, containerd '
     "imports nothing.",
+    "Where containerd runs with --config FILE, each command is containerd --config FILE config "
+    "dump.",
     "Restart containerd to apply the drop-in. Running containers keep their mounts.",
     "containerd 2.3 and later recommends `containerd config migrate` in its log. Remove the "
     "drop-in before you run it: it writes the option into the main configuration, where it stays "
