@@ -97,10 +97,8 @@ ALL = (PODS, NODE_METADATA, EVENTS, SIGNING_REQUESTS)
 class Areas:
     """What was looked at so far, by the name of the resource."""
 
-    def __init__(self, known: Iterable[Area] = ()) -> None:
+    def __init__(self) -> None:
         self._areas: dict[str, Area] = {}
-        for each in known:
-            self.record(each)
 
     def record(self, area: Area) -> None:
         """Record the result of a list. Of several results for a resource, the worst one counts."""

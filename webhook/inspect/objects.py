@@ -55,9 +55,7 @@ def _possible(time: datetime) -> datetime | None:
     """Return a time in UTC, or None if it cannot be meant. One without a zone counts as UTC."""
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    if not _FIRST_TIME <= time <= _LAST_TIME:
-        return None
-    return time if time.tzinfo is UTC else time.astimezone(UTC)
+    return time.astimezone(UTC) if _FIRST_TIME <= time <= _LAST_TIME else None
 
 
 class WorkloadName(NamedTuple):

@@ -11,6 +11,7 @@ from webhook.core.constants import ANNOTATION_SKIP
 from webhook.core.pod import Pod, PodSpec
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.preview import Preview, preview_all, render
+from webhook.core.printable import list_first
 from webhook.core.reasons import NO_DECISION, NOT_EVALUATED, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.types import Json
@@ -312,9 +313,8 @@ async def _find(
     if not in_namespaces:
         raise NotFoundError(f"{title}{where}: {absent}")
     if len(in_namespaces) > 1:
-        names = ", ".join(list(in_namespaces)[:_MAX_NAMESPACES])
-        more = " and more" * (len(in_namespaces) > _MAX_NAMESPACES)
-        raise NotFoundError(f"{title}: it is in {names}{more}; choose one with -n")
+        names = list_first(list(in_namespaces), _MAX_NAMESPACES)
+        raise NotFoundError(f"{title}: it is in {names}; choose one with -n")
     ((chosen, document),) = in_namespaces.items()
     # A list may omit the kind of its objects.
     return {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **document}, chosen

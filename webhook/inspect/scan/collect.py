@@ -63,9 +63,9 @@ async def scan(
 
     `arguments` are those of this scan, for the commands that it prints.
     """
-    areas = Areas(_view_areas(reader, cluster, namespace))
+    in_view = list(_view_areas(reader, cluster, namespace))
     facts = await _read_facts(reader, cluster, namespace)
-    unread = {area.name for area in areas.all if area.looked is not Looked.LOOKED_AT}
+    unread = {area.name for area in in_view if area.looked is not Looked.LOOKED_AT}
     unsettled = UnsettledPods(cluster, doubtful=bool(unread & {"nodes", "runtimeclasses"}))
     tally, pods, lookups = report_parts.Tally(), 0, Counter[str]()
     limit = sys.maxsize if isinstance(reader, DumpReader) else _MAX_EVENT_LOOKUPS
@@ -90,7 +90,8 @@ async def scan(
         for symptom, each in found.items()
         if (proposal := propose(each, cluster)) is not None
     }
-    for area in (*unsettled.areas, *reader.areas.all):
+    areas = Areas()
+    for area in (*in_view, *unsettled.areas, *reader.areas.all):
         areas.record(area)
     scanning, seconds = podsettle("scan", *arguments), report_parts.bin_length(tally)
     nodes = cluster.view.nodes.all

@@ -128,7 +128,7 @@ class FoundPods:
             if len(named) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(container.name):
                 named.add(container.name)
         namespace, workload = pod.metadata.namespace, pod.metadata.workload
-        if not is_system(namespace):
+        if not namespace.startswith(SYSTEM_NAMESPACE_PREFIXES):
             self.namespaces.add(namespace)
         created: Pod = pod
         try:
@@ -223,8 +223,3 @@ def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
         and not _UNIQUE.fullmatch(value)
         and not (of_run and _OF_ONE_RUN.fullmatch(value))
     }
-
-
-def is_system(namespace: str) -> bool:
-    """Return whether a namespace belongs to the cluster itself."""
-    return namespace.startswith(SYSTEM_NAMESPACE_PREFIXES)

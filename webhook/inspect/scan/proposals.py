@@ -25,7 +25,7 @@ from webhook.core.printable import printable
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.known_cluster import KnownCluster
-from webhook.inspect.scan.found_pods import FoundPods, PodKind, is_system
+from webhook.inspect.scan.found_pods import FoundPods, PodKind
 from webhook.inspect.scan.model import CLASSES_UNKNOWN, PodCount, PolicyPreview
 
 _MIN_PRIORITY = -(2**31)
@@ -96,7 +96,7 @@ def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
         elif others:
             in_force.update(dict.fromkeys(others, kind.count))
         else:
-            why = _why_unchanged(kind, namespaces, outcomes, decision, remedy, cluster)
+            why = _why_unchanged(kind, found, namespaces, outcomes, decision, remedy, cluster)
             unchanged[why] += kind.count
     unchanged.update({_UNCOMPARED: found.uncompared, _KEPT_ALIVE: found.kept_alive})
     nodes, classes = cluster.view.nodes.all, cluster.view.runtime_classes
@@ -134,6 +134,7 @@ def _no_policy(remedy: str, found: FoundPods, why: str) -> Proposal:
 
 def _why_unchanged(
     kind: PodKind,
+    found: FoundPods,
     namespaces: Collection[str],
     outcomes: Iterable[Outcome],
     decision: Decision,
@@ -144,7 +145,7 @@ def _why_unchanged(
 
     `outcomes` are those of the decision that concern the containers with the symptom.
     """
-    if is_system(kind.namespace):
+    if kind.namespace not in found.namespaces:
         return _IN_SYSTEM_NAMESPACE
     if kind.namespace not in namespaces:
         return f"in a namespace beyond the first {_MAX_NAMESPACES}: select them by a label"
