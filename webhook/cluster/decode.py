@@ -33,33 +33,9 @@ _MAX_HANDLER_CHARACTERS = 63
 
 T = TypeVar("T")
 
-
-class SharedValues:
-    """The first label values that were decoded, so that equal values share one string.
-
-    Values that thousands of objects share occur among the first thousand values. To store a unique
-    value, such as an object's name, would cost more memory than it saves. The API server limits a
-    value to 63 characters.
-    """
-
-    def __init__(self, max_values: int = 1_000) -> None:
-        self._max_values = max_values
-        self._values: dict[str, str] = {}
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def share(self, labels: dict[str, str] | None) -> dict[str, str]:
-        """Return labels whose keys and frequent values are strings of earlier objects."""
-        return {intern(key): self._share_value(value) for key, value in (labels or {}).items()}
-
-    def _share_value(self, value: str) -> str:
-        if len(self._values) < self._max_values:
-            return self._values.setdefault(value, value)
-        return self._values.get(value, value)
-
-
-_SHARED_VALUES = SharedValues()
+# Equal label values share one string. One that thousands of objects have stays in the cache. To
+# keep unique ones too, such as an object's name, would cost more memory than it saves.
+_shared_value = lru_cache(1_000)(str)
 
 
 class _Metadata(msgspec.Struct):
@@ -108,13 +84,13 @@ class _RuntimeClass(msgspec.Struct):
     scheduling: _Scheduling | None = None
 
 
-def read_namespace(document: object, shared_values: SharedValues = _SHARED_VALUES) -> Namespace:
+def read_namespace(document: object) -> Namespace:
     """Convert a Namespace document.
 
     Adds the label `kubernetes.io/metadata.name`, because a manifest may omit it.
     """
     metadata = _read(document, _Namespace).metadata
-    labels = {**shared_values.share(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
+    labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     return Namespace(
         metadata.name, labels, ANNOTATION_NAMESPACE_LEVEL in (metadata.annotations or {})
     )
@@ -126,11 +102,16 @@ def read_node(document: object) -> Node:
     info = node.status.node_info
     return Node.read(
         node.metadata.name,
-        _SHARED_VALUES.share(node.metadata.labels),
+        _shared(node.metadata.labels),
         info.container_runtime_version,
         info.kubelet_version,
         _known_handlers([each.name for each in node.status.runtime_handlers or ()]),
     )
+
+
+def _shared(labels: dict[str, str] | None) -> dict[str, str]:
+    """Return labels whose keys and frequent values are strings of earlier objects."""
+    return {intern(key): _shared_value(value) for key, value in (labels or {}).items()}
 
 
 def _known_handlers(names: list[str]) -> frozenset[str] | None:

@@ -10,23 +10,21 @@ import msgspec
 import pytest
 
 from tests.support.factories import namespace, node
-from webhook.cluster.decode import SharedValues, read_namespace, read_node
+from webhook.cluster.decode import read_namespace, read_node
 
 
-def value_of(label: str, shared_values: SharedValues, **labels: str) -> str:
+def value_of(label: str, **labels: str) -> str:
     """Return the value of a label after the JSON document was decoded."""
     document = json.loads(json.dumps(namespace("ci", labels)))
-    return read_namespace(document, shared_values).labels[label]
+    return read_namespace(document).labels[label]
 
 
-def test_number_of_shared_label_values_is_bounded() -> None:
-    shared = SharedValues()
-    first = value_of("tier", shared, tier="a tier")
-    for number in range(5_000):
-        assert value_of("team", shared, team=f"team {number}") == f"team {number}"
-
-    assert len(shared) == 1_000
-    assert value_of("tier", shared, tier="a tier") is first
+def test_frequent_label_values_are_shared_and_the_others_are_not_kept() -> None:
+    tier, team = value_of("tier", tier="a tier"), value_of("team", team="team 0")
+    for number in range(1, 5_000):
+        assert value_of("team", team=f"team {number}") == f"team {number}"
+        assert value_of("tier", tier="a tier") is tier
+    assert value_of("team", team="team 0") is not team
 
 
 @pytest.mark.parametrize(
