@@ -200,7 +200,6 @@ class ApiServer:
         path: str,
         accept: str,
         query: Mapping[str, str] | None = None,
-        timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> AsyncIterator[Page]:
         """Yield the pages of a list. Raises ApiError and Unreachable.
 
@@ -213,7 +212,7 @@ class ApiServer:
             if token:
                 parameters["continue"] = token
             try:
-                page = await self.page(f"{path}?{urlencode(parameters)}", accept, timeout)
+                page = await self.page(f"{path}?{urlencode(parameters)}", accept)
             except TooLargeError:
                 if limit == 1:
                     raise
@@ -224,14 +223,9 @@ class ApiServer:
             if not token:
                 return
 
-    async def page(
-        self,
-        path: str,
-        accept: str,
-        timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
-    ) -> Page:
+    async def page(self, path: str, accept: str) -> Page:
         """Request one page of a list. Raises ApiError, Unreachable and TooLargeError."""
-        async with self._sent("GET", path, accept=accept, timeout=timeout) as response:
+        async with self._sent("GET", path, accept=accept) as response:
             content = await self._checked(response, f"GET {path}")
         try:
             return page_of(content, path)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping
 from contextlib import suppress
 
 import aiohttp
 import msgspec
 
 from webhook.core.pod import DECODE_ERRORS
+from webhook.core.printable import cut
 
 # Longer than the API server's messages about invalid objects with many faults.
 _MAX_MESSAGE_CHARACTERS = 4000
@@ -20,7 +20,7 @@ class ApiError(Exception):
     """An error response of the API server: its HTTP status and message."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {_shortened(message)}")
+        super().__init__(f"{status}: {cut(message, _MAX_MESSAGE_CHARACTERS)}")
         self.status = status
 
 
@@ -60,9 +60,8 @@ def status_message(content: bytes) -> str:
         status = msgspec.json.decode(content)
     except DECODE_ERRORS:
         return content[:200].decode(errors="replace").strip()
-    return _shortened(
-        str(status.get("message", status)) if isinstance(status, Mapping) else str(status)
-    )
+    message = status.get("message", status) if isinstance(status, dict) else status
+    return cut(str(message), _MAX_MESSAGE_CHARACTERS)
 
 
 def is_of_api_server(content: bytes) -> bool:
@@ -73,9 +72,3 @@ def is_of_api_server(content: bytes) -> bool:
     with suppress(*DECODE_ERRORS, AttributeError):
         return bool(msgspec.json.decode(content).get("kind") == "Status")
     return content.startswith(b"404 page not found")
-
-
-def _shortened(message: str) -> str:
-    if len(message) <= _MAX_MESSAGE_CHARACTERS:
-        return message
-    return f"{message[:_MAX_MESSAGE_CHARACTERS]}…"

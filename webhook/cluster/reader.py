@@ -31,7 +31,7 @@ def path_of(right: Right) -> str:
     return "/".join(parts)
 
 
-async def read_metadata(server: ApiServer, path: str, timeout_seconds: float) -> Json:
+async def read_metadata(server: ApiServer, path: str, timeout_seconds: float = 10.0) -> Json:
     """Return an object with nothing but its metadata. Raises ApiError and Unreachable."""
     accept = METADATA_ONLY.format(list="")
     answer = await server.request("GET", path, accept=accept, timeout=timeout_seconds)

@@ -15,21 +15,14 @@ Permission: TypeAlias = Literal["allowed", "denied", "not known"]
 # The resources among those that podsettle reads that belong to no namespace.
 _CLUSTER_SCOPED = frozenset({
     "certificatesigningrequests",
-    "clusterrolebindings",
-    "clusterroles",
     "customresourcedefinitions",
-    "mutatingadmissionpolicies",
-    "mutatingadmissionpolicybindings",
     "mutatingwebhookconfigurations",
     "namespaces",
     "nodes",
     "runtimeclasses",
-    "selfsubjectaccessreviews",
     "settlepolicies",
     "subjectaccessreviews",
     "tokenreviews",
-    "validatingadmissionpolicies",
-    "validatingadmissionpolicybindings",
 })  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from binascii import Error as Base64Error
 from collections.abc import Mapping
 
 from webhook.cluster.client import ApiServer
@@ -36,7 +35,8 @@ class SecretStore:
             if isinstance(error, ApiError) and error.status == 404:
                 return None
             raise StoreError(f"{self.title}: {error}") from None
-        return {key: _decoded(value) for key, value in (self._last_read.get("data") or {}).items()}
+        data = self._last_read.get("data") or {}
+        return {key: base64.b64decode(value) for key, value in data.items()}
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
         """Write these keys to the version of the Secret that was read last. Keep its other keys.
@@ -52,11 +52,3 @@ class SecretStore:
             self._last_read = await self._server.request("PUT", self._path, body)
         except (ApiError, Unreachable) as error:
             raise StoreError(f"{self.title}: {error}") from None
-
-
-def _decoded(value: str) -> bytes:
-    """Decode a base64 value of a Secret, or return empty bytes if it is malformed."""
-    try:
-        return base64.b64decode(value)
-    except Base64Error:  # The API server accepts only base64.
-        return b""

@@ -69,8 +69,6 @@ class ReadView:
     """What was read of a cluster."""
 
     view: Snapshot
-    title: str
-    """The context and the address of the API server."""
     unread: tuple[Unread, ...]
     problems: tuple[ManifestProblem, ...]
     """The problems of policies and other objects, which are not in the view."""
@@ -80,25 +78,18 @@ class ReadView:
     """Whether the view has all namespaces. Else it has only those that the caller named."""
 
 
-async def read_view(
-    server: ApiServer,
-    *,
-    kinds: Collection[Kind] = ALL,
-    namespaces: Collection[str] = (),
-    timeout_seconds: float = 10.0,
-) -> ReadView:
-    """List the objects of some kinds once.
+async def read_view(server: ApiServer, *, namespaces: Collection[str] = ()) -> ReadView:
+    """List the objects of all kinds once.
 
     `namespaces` are those that the caller needs. If namespaces cannot be listed, these are read by
-    name. `timeout_seconds` is the limit for each request. Raises ApiError if the user is not
-    authenticated, and Unreachable.
+    name. Raises ApiError if the user is not authenticated, and Unreachable.
     """
     # The first request shows whether there is an API server. Without one, all others would wait.
-    version = await server.request("GET", "/version", timeout=timeout_seconds)
-    reading = _Reading(server, namespaces, timeout_seconds)
-    lists = await asyncio.gather(*(reading.read(kind) for kind in kinds), return_exceptions=True)
-    found: dict[Kind, dict[str, Any]] = {kind: {} for kind in ALL}
-    for kind, result in zip(kinds, lists, strict=True):
+    version = await server.request("GET", "/version")
+    reading = _Reading(server, namespaces)
+    lists = await asyncio.gather(*map(reading.read, ALL), return_exceptions=True)
+    found: dict[Kind, dict[str, Any]] = {}
+    for kind, result in zip(ALL, lists, strict=True):
         if isinstance(result, BaseException):
             raise result
         found[kind] = result
@@ -112,7 +103,6 @@ async def read_view(
             server_version=parse_version(str(version.get("gitVersion", ""))),
             invents_namespaces=False,
         ),
-        server.title,
         tuple(each for kind in ALL for each in reading.unread if each.resource == kind),
         # A list that began again may have found a problem twice.
         tuple(dict.fromkeys((*policy_problems(policies), *reading.problems))),
@@ -124,12 +114,9 @@ async def read_view(
 class _Reading:
     """The requests of one view, and what they could not read."""
 
-    def __init__(
-        self, server: ApiServer, namespaces: Collection[str], timeout_seconds: float
-    ) -> None:
+    def __init__(self, server: ApiServer, namespaces: Collection[str]) -> None:
         self._server = server
         self._namespaces = namespaces
-        self._timeout_seconds = timeout_seconds
         self.unread: list[Unread] = []
         self.problems: list[ManifestProblem] = []
         self.created: dict[str, datetime] = {}
@@ -165,8 +152,7 @@ class _Reading:
         path = path_of(Right("list", resource.group, kind))
         accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
         objects: dict[str, Any] = {}
-        pages = self._server.pages(path, accept, timeout=self._timeout_seconds)
-        async for page in pages:
+        async for page in self._server.pages(path, accept):
             for item in page.items:
                 name = item["metadata"]["name"]
                 try:
@@ -191,7 +177,7 @@ class _Reading:
         for name in filter(OBJECT_NAME.fullmatch, self._namespaces):
             try:
                 path = f"/api/v1/namespaces/{name}"
-                document = await read_metadata(self._server, path, self._timeout_seconds)
+                document = await read_metadata(self._server, path)
             except ApiError as error:
                 if error.status == 403:
                     return None

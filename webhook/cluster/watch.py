@@ -42,15 +42,15 @@ class WatchLimits:
 
 async def lines_until_silent(content: aiohttp.StreamReader, seconds: float) -> AsyncIterator[bytes]:
     """Yield the lines of a watch until its end, or until `seconds` pass without a line."""
-    silence = asyncio.timeout(seconds)
-    try:
-        while True:
-            silence = asyncio.timeout(seconds)
+    while True:
+        silence = asyncio.timeout(seconds)
+        try:
             async with silence:
                 line = await content.readline()
-            if not line:
-                return
-            yield line
-    except TimeoutError:
-        if not silence.expired():
-            raise
+        except TimeoutError:
+            if not silence.expired():
+                raise
+            return
+        if not line:
+            return
+        yield line
