@@ -22,9 +22,6 @@ _GRANT_HINT = (
     "--serviceaccount=NAMESPACE:SERVICEACCOUNT (the chart creates this ClusterRole; with another "
     "release name, its name begins with that name)"
 )
-_PREVIEWER, _METRICS_READER = "podsettle-previewer", "podsettle-metrics-reader"
-_ROLES = {"/metrics": _METRICS_READER}
-"""The chart's ClusterRole of a path, if it is not that of previews."""
 
 # With a Basic challenge, browsers would open a password dialog, also for requests of a script.
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="podsettle"'}
@@ -56,12 +53,10 @@ def guard(authorize: Callable[[str, str, str, str], Awaitable[AccessDecision]]) 
             detail = f"the API server does not accept this token: {note or 'invalid or expired'}"
             raise HTTPException(401, f"{detail}; {_BEARER_HINT}", _CHALLENGE)
         if access is Access.FORBIDDEN:
-            raise HTTPException(403, f"{note}; {_grant_hint(path)}")
+            # The ClusterRoles of the chart.
+            role = "podsettle-metrics-reader" if path == "/metrics" else "podsettle-previewer"
+            raise HTTPException(403, f"{note}; {_GRANT_HINT.format(role=role)}")
         if access is Access.UNKNOWN:
             raise HTTPException(503, f"the API server could not check this token: {note}")
 
     return check
-
-
-def _grant_hint(path: str) -> str:
-    return _GRANT_HINT.format(role=_ROLES.get(path, _PREVIEWER))

@@ -158,7 +158,7 @@ class Metrics:
             ["status"],
             registry=self.registry,
         )
-        self._namespace_lookups = Counter(
+        self.namespace_lookups = Counter(
             "podsettle_namespace_lookups",
             "Reviews of pods whose namespace the watch had not shown yet, by the `result` of the "
             "look-up. `missing`: the namespace does not exist. `failed`: the API server did not "
@@ -168,7 +168,7 @@ class Metrics:
             registry=self.registry,
         )
         for result in NamespaceLookup:  # All series start at zero.
-            self._namespace_lookups.labels(result)
+            self.namespace_lookups.labels(result)
         self._image_lookups = Counter(
             "podsettle_image_lookups",
             "Look-ups of a tag or a digest at a registry. `result` is `found` or `failed`. Answers "
@@ -242,10 +242,6 @@ class Metrics:
     def count_refused(self, status: int) -> None:
         """Count a request that was answered with an HTTP error."""
         self._refused.labels(str(status)).inc()
-
-    def count_namespace_lookup(self, result: NamespaceLookup) -> None:
-        """Count a review that needed a look-up of its namespace, by the result."""
-        self._namespace_lookups.labels(result).inc()
 
     def count_preview(self, result: PreviewResult) -> None:
         """Count a preview by its result."""

@@ -173,7 +173,7 @@ class ReviewHandler:
             share = min(NAMESPACE_LOOKUP_SECONDS, timing.deadline_seconds * NAMESPACE_LOOKUP_SHARE)
             seconds = min(share, timing.remaining_seconds)
             lookup = await self._source.fetch_namespace(name, client, seconds)
-            self._metrics.count_namespace_lookup(lookup)
+            self._metrics.namespace_lookups.labels(lookup).inc()
             if lookup is NamespaceLookup.FOUND:
                 answer = admit_again(answer, self._decider, self._source.view)
         if answer.decision.missing_images and self._images is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
@@ -47,12 +46,7 @@ def is_json(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 def answer_seconds(query: bytes) -> float:
     """Return the number of seconds within which podsettle must answer a request with this query."""
-    return _answer_seconds(query[:_MAX_QUERY_BYTES])
-
-
-@lru_cache(maxsize=64)
-def _answer_seconds(query: bytes) -> float:
-    timeouts = parse_qs(query.decode("latin-1")).get("timeout", ())
+    timeouts = parse_qs(query[:_MAX_QUERY_BYTES].decode("latin-1")).get("timeout", ())
     try:
         timeout = min(parse_duration(timeouts[0]), _MAX_TIMEOUT_MS) if timeouts else 0
     except ValueError:
