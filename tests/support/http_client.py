@@ -15,7 +15,6 @@ from typing import Any, Self
 import trustme
 
 from tests.support.waiting import TIMEOUT_SECONDS
-from webhook.server.app import create_app
 from webhook.server.components import Components
 from webhook.server.run import listen, serve
 
@@ -76,7 +75,7 @@ class InProcess:
         self.components = components
         self.address = address
         self.web_address = web_address
-        self.drain = components.drain
+        self.drain = components.review_server.handler.drain
         self.ca = ca
         self._clients: list[Client] = []
         self.thread: threading.Thread
@@ -108,12 +107,11 @@ def in_process(
     listeners = [listen("127.0.0.1", 0, "") for _ in range(2)]
     address, web_address = (listener.getsockname() for listener in listeners)
     server = InProcess(components, address, web_address, trustme.CA())
-    app = create_app(components)
     if context is None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python has no default
     server.ca.issue_cert("127.0.0.1").configure_cert(context)
-    server.thread = threading.Thread(target=serve, args=(app, components, context, *listeners))
+    server.thread = threading.Thread(target=serve, args=(components, context, *listeners))
     threshold = gc.get_threshold()
     server.thread.start()
     try:

@@ -27,7 +27,6 @@ from tests.support.process import (
 from tests.support.server_fixtures import make_components
 from webhook.cluster.access_decision import Access, AccessDecision
 from webhook.cluster.manifest_files_source import ManifestsSource
-from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits, PreviewLimits
 from webhook.server.run import listen, serve
@@ -113,7 +112,7 @@ def main() -> None:
     components = make_components(source, drain=drain, limits=limits, authorizer=authorizer)
     context = FileSource(CertificateDirectory(directory)).context
     listeners = (listen("127.0.0.1", int(port), "") for port in ports)
-    serve(create_app(components), components, context, *listeners)
+    serve(components, context, *listeners)
 
 
 if __name__ == "__main__":

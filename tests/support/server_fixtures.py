@@ -47,6 +47,8 @@ def make_components(
     defaults: dict[str, Any] = {
         "certificate": lambda: ServedCertificate(CERTIFICATE_EXPIRES, "ab" * 32),
         "drain": Drain(idle_seconds=3600, timeout_seconds=3600),
+        "checks": source.checks,
+        "running": source.running,
     }
     return build_components(source, settings, limits=limits, **defaults | options)
 

@@ -74,7 +74,7 @@ class Servers(NamedTuple):
         expected = [await self._expected(each) for each in requests if each.kind != INCOMPLETE]
         actual = await exchange(self.loop, self.reviews, sent.pieces, _SECONDS, methods)
         flaw = _flaw(requests, expected, actual, is_pipelined=_is_pipelined(sent))
-        if held := self.components.handler.budget.used_bytes:
+        if held := self.components.review_server.handler.budget.used_bytes:
             flaw = f"{held} bytes held"
         if flaw:
             pieces = [(len(piece.data), piece.iterations) for piece in sent.pieces[:9]]

@@ -235,7 +235,6 @@ def _parameter(option: Field[Any]) -> click.Parameter:
 def _run(options: ServeOptions) -> None:
     """Build a server, and serve until the process must exit. Raises InputError."""
     with imports_excluded_from_gc():
-        from webhook.server.app import create_app
         from webhook.server.components import build_components
         from webhook.server.drain import Drain
         from webhook.server.health import ServedCertificate
@@ -290,7 +289,7 @@ def _run(options: ServeOptions) -> None:
         log.info("%s", message.partition("\n")[0])
     else:
         echo_text(f"{message}\n")
-    serve(create_app(components), components, context, listener, web_listener)
+    serve(components, context, listener, web_listener)
 
 
 def _listening_line(

@@ -49,7 +49,7 @@ def create_app(components: Components) -> FastAPI:
     )
     if not components.review_server.needs_certificate:
         # The route does not learn of certificates, so a client without one could send reviews.
-        app.include_router(mutate_router(components.handler))
+        app.include_router(mutate_router(components.review_server.handler))
     authorizer = components.authorizer
     authorized = [] if authorizer is None else [Depends(guard(authorizer.authorize))]
     app.include_router(

@@ -36,13 +36,9 @@ if TYPE_CHECKING:
 class Components:
     """All objects that `create_app` and the HTTP protocol need."""
 
-    limits: Limits
-    drain: Drain
     metrics: Metrics
-    handler: ReviewHandler
-    """Answers reviews."""
     review_server: ReviewServer
-    """What the connections to the port of reviews share."""
+    """What the connections to the port of reviews share, such as the handler of reviews."""
     previewer: Previewer
     view_answers: ViewAnswers
     authorizer: ClusterAuthorizer | None
@@ -62,8 +58,8 @@ def build_components(
     *,
     certificate: Callable[[], ServedCertificate],
     drain: Drain,
-    checks: Callable[[], Iterable[Check]] | None = None,
-    running: Callable[[], AbstractAsyncContextManager[None]] | None = None,
+    checks: Callable[[], Iterable[Check]],
+    running: Callable[[], AbstractAsyncContextManager[None]],
     authorizer: ClusterAuthorizer | None = None,
     needs_certificate: bool = False,
     pull_secrets: PullSecrets | None = None,
@@ -71,21 +67,14 @@ def build_components(
 ) -> Components:
     """Return the components of a server.
 
-    - `certificate` returns what /version says of the served certificate.
-    - `checks` returns the readiness checks, except the check of `drain`. The default is
-      `source.checks`.
-    - `running` returns a context that is active while the server runs. The default is
-      `source.running`.
-    - `authorizer` protects /preview, /view and /metrics. If it is None, they are open to all
-      clients.
+    - `checks` returns the readiness checks, except the check of `drain`.
+    - `running` returns a context that is active while the server runs.
     - `needs_certificate` makes /mutate refuse clients that presented no certificate.
     - `pull_secrets` are used for images of admitted pods, but never for images in previews.
     """
-    run = running or source.running
-    source_checks = checks or source.checks
 
     def all_checks() -> Iterable[Check]:
-        yield from source_checks()
+        yield from checks()
         yield drain.check()
 
     review_log = ReviewLog()
@@ -105,7 +94,7 @@ def build_components(
     @asynccontextmanager
     async def all_running() -> AsyncIterator[None]:
         async with (
-            run(),
+            running(),
             aclosing(images),
             aclosing(preview_images),
             supervise(lambda: log_check_changes(all_checks)),
@@ -130,10 +119,7 @@ def build_components(
     )
     metrics.in_flight.set_function(review_server.requests)
     return Components(
-        limits=limits,
-        drain=drain,
         metrics=metrics,
-        handler=handler,
         review_server=review_server,
         previewer=previewer,
         view_answers=ViewAnswers(lambda: source.view, settings.docs_url, limits.view),

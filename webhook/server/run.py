@@ -17,9 +17,9 @@ import threading
 
 import uvicorn
 import uvloop
-from starlette.types import ASGIApp
 
 from webhook.process_memory import malloc_trim, tune_memory_for_server
+from webhook.server.app import create_app
 from webhook.server.components import Components
 from webhook.server.connections.accept import accept_connections
 from webhook.server.connections.protocol import ReviewProtocol
@@ -115,7 +115,6 @@ def web_context(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def serve(
-    app: ASGIApp,
     components: Components,
     context: ssl.SSLContext,
     listener: socket.socket,
@@ -126,9 +125,9 @@ def serve(
     SIGTERM or SIGINT starts the drain. The server exits when the drain has finished, or at the
     second signal.
     """
-    raise_open_file_limit(components.limits)
+    raise_open_file_limit(components.review_server.handler.limits)
     tune_memory_for_server()
-    server = Server(app, components, context, listener, web_listener)
+    server = Server(components, context, listener, web_listener)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve(sockets=[]))
 
@@ -138,15 +137,16 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        app: ASGIApp,
         components: Components,
         context: ssl.SSLContext,
         listener: socket.socket,
         web_listener: socket.socket,
     ) -> None:
-        limits = components.limits
+        self._reviews = components.review_server
+        self._drain = self._reviews.handler.drain
+        limits = self._reviews.handler.limits
         config = uvicorn.Config(
-            app,
+            create_app(components),
             http="h11",
             h11_max_incomplete_event_size=limits.max_header_bytes,
             headers=[("Connection", "close")],
@@ -162,8 +162,6 @@ class Server(uvicorn.Server):
         # A client can cause a warning with each invalid request.
         logging.getLogger("uvicorn.error").addFilter(_is_no_warning)
         super().__init__(config)
-        self._drain = components.drain
-        self._reviews = components.review_server
         self._web_connections: dict[WebProtocol, None] = {}
         web = web_context(context)
         self._ports = (

@@ -11,7 +11,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from fastapi import FastAPI
 
 from tests.support.server_fixtures import make_components
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -21,10 +20,11 @@ from webhook.server.drain import Drain
 from webhook.server.run import listen
 
 
-def server_of(source: ManifestsSource, app: FastAPI, *listeners: Any) -> run.Server:
-    components = make_components(source, drain=Drain(idle_seconds=0, timeout_seconds=0))
+def server_of(source: ManifestsSource, *listeners: Any, **options: Any) -> run.Server:
+    drain = Drain(idle_seconds=0, timeout_seconds=0)
+    components = make_components(source, drain=drain, **options)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    return run.Server(app, components, context, *listeners)
+    return run.Server(components, context, *listeners)
 
 
 @pytest.mark.parametrize("signals", [1, 2, 3])
@@ -34,14 +34,14 @@ async def test_application_ends_before_the_server_however_many_signals_arrive(
     events: list[str] = []
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def running() -> AsyncIterator[None]:
         events.append("begins")
         yield
         await asyncio.sleep(0)
         events.append("ends")
 
     listeners = [listen("127.0.0.1", 0, "") for _ in range(2)]
-    server = server_of(source, FastAPI(lifespan=lifespan), *listeners)
+    server = server_of(source, *listeners, running=running)
     serving = asyncio.create_task(server.serve(sockets=[]))
     while not server.started:  # noqa: ASYNC110 (uvicorn has no event)
         await asyncio.sleep(0)
@@ -60,7 +60,7 @@ async def test_memory_is_returned_after_many_new_connections_only(
 ) -> None:
     loop, trimmed, waits = asyncio.get_running_loop(), asyncio.Event(), list[float]()
     monkeypatch.setattr(run, "malloc_trim", lambda: loop.call_soon_threadsafe(trimmed.set))
-    server = server_of(source, FastAPI(), None, None)
+    server = server_of(source, None, None)
     server.lifespan = Mock(state={})
     sleep = asyncio.sleep
 

@@ -58,7 +58,7 @@ def await_receiving(server: InProcess) -> None:
 
 
 def used_bytes(server: InProcess) -> int:
-    return server.components.handler.budget.used_bytes
+    return server.components.review_server.handler.budget.used_bytes
 
 
 # Equal answers on both ports
@@ -253,10 +253,10 @@ def test_incomplete_bodies_are_limited_by_the_memory_budget(serve: Serve) -> Non
     assert late.is_closed()
     await_that(lambda: used_bytes(server) <= 3 * MIB, "its bytes are returned")
     # Short reviews are decided in any case, whole and in pieces.
-    server.components.handler.budget.limit_bytes = 0
+    server.components.review_server.handler.budget.limit_bytes = 0
     assert "patch" in review_in(send_at_once(server, WHOLE).answer())
     assert "patch" in review_in(send_in_two(server, WHOLE).answer())
-    server.components.handler.budget.limit_bytes = 32 * MIB
+    server.components.review_server.handler.budget.limit_bytes = 32 * MIB
     holding[0].send(waiting[MIB:])
     assert "patch" in review_in(holding[0].answer())
     for client in holding[1:]:

@@ -156,7 +156,7 @@ async def test_limits_of_a_review_can_be_set(
     response = json.loads(answer["body"])["response"]
     assert "patch" not in response
     assert text in response["warnings"][0]
-    assert components.handler.budget.used_bytes == 0
+    assert components.review_server.handler.budget.used_bytes == 0
 
 
 async def test_body_without_a_uid_that_is_late_is_answered_408(
@@ -164,7 +164,7 @@ async def test_body_without_a_uid_that_is_late_is_answered_408(
 ) -> None:
     start, _ = await call(app, piece(b'{"request"', more_body=True), query=b"timeout=10ms")
     assert start["status"] == 408
-    assert components.handler.budget.used_bytes == 0
+    assert components.review_server.handler.budget.used_bytes == 0
 
 
 @pytest.mark.parametrize(("received", "length"), [(5001, None), (0, 5001)])
@@ -177,7 +177,7 @@ async def test_body_above_the_maximum_is_refused_before_its_end_and_counted(
     assert (start["status"], answer["body"]) == (413, b"The body is longer than 5000 bytes.\n")
     counted = "podsettle_requests_refused_total", {"status": "413"}
     assert components.metrics.registry.get_sample_value(*counted) == 1
-    assert components.handler.budget.used_bytes == 0
+    assert components.review_server.handler.budget.used_bytes == 0
 
 
 async def post(client: httpx.AsyncClient, body: Any) -> dict[str, Any]:
