@@ -59,8 +59,10 @@ class FaultyProtocol(ReviewProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_FaultyTransport(transport, self._fault))  # type: ignore[arg-type]
 
-    def data_received(self, received: bytes | memoryview) -> None:
-        super().data_received(self._fault.received(bytes(received)))
+    def buffer_updated(self, nbytes: int) -> None:
+        received = self._fault.received(bytes(self.get_buffer(-1)[:nbytes]))
+        self.get_buffer(-1)[: len(received)] = received
+        super().buffer_updated(len(received))
 
 
 class _FaultyTransport:

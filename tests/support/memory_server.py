@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from time import time
 from typing import Any, NamedTuple, cast
 
 from tests.support.manual_loop import ManualLoop
@@ -101,7 +99,6 @@ class MemoryServer:
         self,
         *,
         needs_certificate: bool = False,
-        wall_clock: Callable[[], float] = time,
         **limits: Any,
     ) -> None:
         self.loop = ManualLoop()
@@ -115,7 +112,6 @@ class MemoryServer:
             handler=self.handler,  # type: ignore[arg-type]
             is_ready=lambda: self.is_ready,
             needs_certificate=needs_certificate,
-            wall_clock=wall_clock,
         )
 
     def connect(self, **extra: Any) -> MemoryClient:
@@ -150,9 +146,12 @@ class MemoryClient:
         return self.protocol.state is state
 
     def send(self, *pieces: bytes) -> None:
+        size = len(self.protocol.get_buffer(-1))
         for piece in pieces:
-            if piece:
-                self.protocol.data_received(piece)
+            for begin in range(0, len(piece), size):
+                part = piece[begin : begin + size]
+                self.protocol.get_buffer(-1)[: len(part)] = part
+                self.protocol.buffer_updated(len(part))
 
     @property
     def answers(self) -> list[tuple[int, bytes, bool]]:

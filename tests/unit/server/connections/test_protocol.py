@@ -382,22 +382,25 @@ async def test_reviews_read_in_one_iteration_have_the_same_time(
     assert [timing.received_at for timing in server.handler.timings] == [1001, 1001, 1001, 1003]
 
 
-async def test_date_is_that_of_the_second() -> None:
-    server = MemoryServer(wall_clock=iter([1.1, 1.9, 2.0]).__next__)
-    client = server.connect()
+async def test_date_is_that_of_the_second(
+    client: MemoryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([1.1, 1.9, 2.0]).__next__
+    monkeypatch.setattr("webhook.server.connections.protocol.time", clock)
     for second in (1, 1, 2):
         client.send(REVIEW)
-        server.loop.iterate()
         date = b"date: Thu, 01 Jan 1970 00:00:%02d GMT" % second
         assert client.transport.sent.split(b"\r\n")[1] == date
         client.transport.sent.clear()
 
 
 @pytest.mark.parametrize("request_", [post(LOOKUP), post(b"be", length=9)], ids=["look-up", "body"])
-async def test_date_of_a_late_answer_is_that_of_the_answer(request_: bytes) -> None:
-    server = MemoryServer(wall_clock=iter([100.0, 200.0]).__next__)
-    client = server.connect()
+async def test_date_of_a_late_answer_is_that_of_the_answer(
+    client: MemoryClient, server: MemoryServer, monkeypatch: pytest.MonkeyPatch, request_: bytes
+) -> None:
+    monkeypatch.setattr("webhook.server.connections.protocol.time", lambda: 100.0)
     client.send(request_)
+    monkeypatch.setattr("webhook.server.connections.protocol.time", lambda: 200.0)
     server.handler.found.set()
     server.loop.iterate()
     if server.loop.timers:
