@@ -37,8 +37,6 @@ ANNOTATION_EXPORTED_FROM = f"{GROUP}/exported-from"
 """On a policy that `podsettle export` wrote: the name of its SettlePolicy."""
 ANNOTATION_EXPORTED_BY = f"{GROUP}/exported-by"
 """On such a policy: the version of podsettle that wrote it."""
-ANNOTATION_EXPORTED_DIGEST = f"{GROUP}/exported-digest"
-"""On such a policy: a digest of the SettlePolicies that it depends on."""
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 """On a mirror pod, which the kubelet creates to represent a static pod."""
 

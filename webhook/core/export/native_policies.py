@@ -13,9 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from webhook import __version__
 from webhook.core.cel import any_of, indent, quote
 from webhook.core.cluster.view import ClusterView
-from webhook.core.constants import ANNOTATION_SKIP, GROUP, LABEL_ENABLED
+from webhook.core.constants import (
+    ANNOTATION_EXPORTED_BY,
+    ANNOTATION_EXPORTED_FROM,
+    ANNOTATION_SKIP,
+    GROUP,
+    LABEL_ENABLED,
+)
 from webhook.core.defects.versions import Version
 from webhook.core.export.annotations import (
     NativeStep,
@@ -30,7 +37,7 @@ from webhook.core.export.coverage import (
     namespace_selectors,
     selector_document,
 )
-from webhook.core.export.origin import first_policies, origin_annotations
+from webhook.core.export.precedence import first_policies
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.still_needed import all_nodes, remedy_needs
@@ -140,7 +147,10 @@ def export(
                 "metadata": {
                     "name": f"{'guard.' if guard else ''}{name}.{GROUP}",
                     "labels": LABELS,
-                    "annotations": origin_annotations(policy, view.policies.by_precedence),
+                    "annotations": {
+                        ANNOTATION_EXPORTED_FROM: name,
+                        ANNOTATION_EXPORTED_BY: __version__,
+                    },
                 },
             }
             conditions = match_conditions(policy, own_namespace)
