@@ -144,7 +144,7 @@ def _pairs(before: Json, delivery: Delivery) -> Iterator[tuple[Json, Json, Root]
         new = after[name]
         if new.get("command") != old.get("command"):
             for root in ROOTS:
-                if root == "with shells" or not shell_wrapper.is_shell(old["command"][0]):
+                if root == "with shells" or old["command"][0] not in shell_wrapper.SHELLS:
                     yield old, new, root
 
 
