@@ -68,7 +68,7 @@ class CommandWrapper(NamedTuple):
     """For each shell, the strings to put in front of a command that starts with it."""
     helper_command: list[str]
     """The helper's path and options, up to and including `--`."""
-    blocked_reason: Callable[[Sequence[str]], Reason | None] | None = None
+    blocked_reason: Callable[[Sequence[str]], Reason | None]
     """Return why no wrapper may stand in front of a command, or None if one may."""
     script_blocked_reason: Callable[[ContainerFacts, Sequence[str]], Reason | None] | None = None
     """Return why the script cannot wrap a container, or None if it can. The strings are the command
@@ -135,12 +135,11 @@ class CommandWrapping:
         target = _Target(where, index, container, image_command)
         command = image_command.command if image_command else container.command or []
         wrapper = self._wrapper
-        if wrapper.blocked_reason is not None:
-            reason = wrapper.blocked_reason(command)
-            if reason is not None:
-                return Outcome(reason, container=container.name)
+        reason = wrapper.blocked_reason(command)
+        if reason is not None:
+            return Outcome(reason, container=container.name)
         if self._delivery in ("Auto", "Shell"):
-            shell = command[0] if command and shell_wrapper.is_shell(command[0]) else None
+            shell = command[0] if command and command[0] in shell_wrapper.SHELLS else None
             if shell is not None or self._delivery == "Shell":
                 reason = None
                 if wrapper.script_blocked_reason is not None:
@@ -262,7 +261,7 @@ class CommandWrapping:
         ):
             reason, message = Reason.NOT_APPLICABLE, _TOO_LATE
         if reason is None:
-            return None if self._wrapper.needs is None else self._too_old(container)
+            return self._too_old(container)
         return Outcome(reason, container=container.name, message=message)
 
 
