@@ -88,7 +88,7 @@ async def test_view_contains_the_runtime_of_a_node(
     own_cluster.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
     status = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
     own_cluster.request("PATCH", "/api/v1/nodes/n1/status", status)
-    await eventually(lambda: source.view.nodes.needing("postInitSleep"))
+    await eventually(lambda: any(each.runtime.name for each in source.view.nodes.all))
     own_cluster.request("DELETE", "/api/v1/nodes/n1")
     await eventually(lambda: not source.view.nodes.all)
 

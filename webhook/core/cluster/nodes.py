@@ -145,10 +145,6 @@ class Nodes:
     def _pools_with(self, condition: Callable[[Pool], bool]) -> tuple[Pool, ...]:
         return tuple(filter(condition, self._pools))
 
-    def needing(self, remedy: str) -> tuple[Node, ...]:
-        """Return the nodes that have a defect that the remedy cures."""
-        return tuple(node for pool in self._by_remedy.get(remedy, ()) for node in pool.nodes)
-
     def any_fits(self, pod: SpecFields, pools: Iterable[Pool] | None = None) -> bool:
         """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
 
