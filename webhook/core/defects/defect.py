@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, TypeAlias
 
@@ -157,7 +156,7 @@ class Affected(StrictModel):
         line = version[:2]
         if self.newest is not None and line > self.newest[:2]:
             return DefectStatus.UNVERIFIED
-        own_fix = self._fix_by_line.get(line)
+        own_fix = next((fix.release for fix in self.fixed if fix.line == line), None)
         if own_fix is not None:
             return DefectStatus.NOT_AFFECTED if version >= own_fix else DefectStatus.AFFECTED
         is_after_last_fix = bool(self.fixed) and line > self.fixed[-1].line
@@ -171,10 +170,6 @@ class Affected(StrictModel):
         if version is None:
             return self.fixed[-1].release if self.fixed else None
         return next((fix.release for fix in self.fixed if fix.line >= version[:2]), None)
-
-    @cached_property
-    def _fix_by_line(self) -> dict[tuple[int, int], Version]:
-        return {fix.line: fix.release for fix in self.fixed}
 
 
 class Partly(StrictModel):
@@ -245,10 +240,6 @@ class Defect(StrictModel):
             raise _error("affected", "a kubelet's defect has no other component and no partly")
         return self
 
-    @cached_property
-    def _by_component(self) -> dict[str, Affected]:
-        return {entry.component: entry for entry in self.affected}
-
     def status_on(self, runtime: Runtime, kubelet: Version | None) -> DefectStatus:
         """Return whether a node with this runtime and kubelet has the defect."""
         entry, version = self._releases_on(runtime, kubelet)
@@ -279,11 +270,10 @@ class Defect(StrictModel):
         self, runtime: Runtime, kubelet: Version | None
     ) -> tuple[Affected | None, Version | None]:
         """Return the entry for a node's component, if it may have the defect, and its version."""
-        by_component = self._by_component
-        if "kubelet" in by_component:
-            return by_component["kubelet"], kubelet
-        entry = by_component.get(runtime.name) or by_component.get("any runtime")
-        return entry, runtime.version
+        entries: dict[str, Affected] = {entry.component: entry for entry in self.affected}
+        if "kubelet" in entries:
+            return entries["kubelet"], kubelet
+        return entries.get(runtime.name) or entries.get("any runtime"), runtime.version
 
     @property
     def can_end(self) -> bool:
