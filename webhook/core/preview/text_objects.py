@@ -21,8 +21,8 @@ from webhook.core.preview.document import Document, DocumentError, ValuePath
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.yaml_documents import (
     SEVERAL_DOCUMENTS,
-    iterate_documents,
     iterate_items,
+    load_documents,
 )
 
 Json: TypeAlias = bytes | msgspec.Raw
@@ -235,9 +235,10 @@ class _JsonItem:
         """Return the item with the lines of its values. Raises DocumentError."""
         # Empty lines in front give its values the lines that they have in the whole text.
         text = b"\n" * (self.line - 1) + bytes(self.raw)
-        for document in iterate_documents(text, self.source):
-            value: Any = document.value
-            if isinstance(value, dict) and self._named.get("kind") and "kind" not in value:
-                value = {**self._named, **value}
-            return Document(value, document.source, document.lines)
-        return Document(None, self.source, self.line)
+        documents = load_documents(text, self.source)
+        if not documents:
+            return Document(None, self.source, self.line)
+        value: Any = documents[0].value
+        if isinstance(value, dict) and self._named.get("kind") and "kind" not in value:
+            value = {**self._named, **value}
+        return Document(value, self.source, documents[0].lines)

@@ -33,33 +33,19 @@ def load_documents(text: str | bytes, source: str) -> list[Document]:
 
     `source` names the text in errors. Raises DocumentError.
     """
-    return list(iterate_documents(text, source))
+    return [document for document, _ in iterate_items(text, source, by_item=False)]
 
 
-def iterate_documents(text: str | bytes, source: str) -> Iterator[Document]:
-    """Yield every non-empty document in a text as soon as it is read.
-
-    A caller that keeps little of each document needs much less memory than with `load_documents`.
-    Raises DocumentError, possibly after some documents.
-    """
-    for document, _ in _iterate(text, source, by_item=False):
-        yield document
-
-
-def iterate_items(text: str | bytes, source: str) -> Iterator[tuple[Document, ValuePath]]:
+def iterate_items(
+    text: str | bytes, source: str, *, by_item: bool = True
+) -> Iterator[tuple[Document, ValuePath]]:
     """Yield each item of a list as soon as it is read, with its path, and every other document.
 
     The list may be of any length, because the limit for the number of values holds for each item.
     What remains of the list is yielded as a document at its end. Items without a kind may remain
-    in it, because the kind of the list says theirs. Raises DocumentError, possibly after some
-    items.
+    in it, because the kind of the list says theirs. Without `by_item`, every document is yielded
+    whole. Raises DocumentError, possibly after some items.
     """
-    yield from _iterate(text, source, by_item=True)
-
-
-def _iterate(
-    text: str | bytes, source: str, *, by_item: bool
-) -> Iterator[tuple[Document, ValuePath]]:
     try:
         decoded = _decode(text)
         if len(list(islice(_DIRECTIVE.finditer(decoded), _MAX_DIRECTIVES + 1))) > _MAX_DIRECTIVES:

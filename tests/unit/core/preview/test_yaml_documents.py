@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.yaml_texts import YAMLISH, load, refused
 from webhook.core.preview.document import Document, DocumentError
-from webhook.core.preview.yaml_documents import iterate_documents, load_documents
+from webhook.core.preview.yaml_documents import iterate_items, load_documents
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_every_document_that_is_not_empty_is_read(text: str, values: list[Any]) 
 
 
 def test_document_is_yielded_before_the_next_one_is_read() -> None:
-    documents = iterate_documents("a: 1\n---\nb: {", "f")
-    assert next(documents).value == {"a": 1}
+    documents = iterate_items("a: 1\n---\nb: {", "f")
+    assert next(documents)[0].value == {"a": 1}
     with pytest.raises(DocumentError):
         next(documents)
 
