@@ -29,7 +29,7 @@ from webhook.core.policy.selectors import first_unmet
 from webhook.core.reasons import Outcome, Reason
 
 MAX_MATCHES = 100
-"""The default number of policies that are explained, because people read the list."""
+"""The maximum number of policies that are explained, because people read the list."""
 _MAX_NAMES = 5
 """The maximum number of containers that a message names, because people read it."""
 
@@ -96,9 +96,8 @@ def match_policies(
     labels: Labels,
     own_namespace: str | None,
     outcomes: Iterable[Outcome],
-    limit: int = MAX_MATCHES,
 ) -> tuple[PolicyMatch, ...]:
-    """Return what each policy does about a pod with these labels, at most `limit` policies.
+    """Return what each policy does about a pod with these labels, at most MAX_MATCHES.
 
     `outcomes` are those of `shown_outcomes`.
 
@@ -126,18 +125,14 @@ def match_policies(
             Verdict.NOT_MATCHED,
             why=_why_not(policy, coverage, in_namespace, namespace, labels, own_namespace),
         )
-        for policy in islice(ordered, limit)
+        for policy in islice(ordered, MAX_MATCHES)
     )
 
 
 def shown_outcomes(
-    coverage: Coverage,
-    plan: Plan,
-    pod: Pod,
-    outcomes: Sequence[Outcome],
-    limit: int = MAX_MATCHES,
+    coverage: Coverage, plan: Plan, pod: Pod, outcomes: Sequence[Outcome]
 ) -> Iterator[Outcome]:
-    """Yield an outcome for each remedy of the first `limit` policies of a plan, for people.
+    """Yield an outcome for each remedy of the first MAX_MATCHES policies of a plan, for people.
 
     `outcomes` are those of the decision that applied the plan to the pod. They come first. A
     decision evaluates policies that audit apart from the others. So a remedy that such a policy
@@ -157,7 +152,8 @@ def shown_outcomes(
                 continue
         yield outcome
     covering = frozenset(plan.policies)
-    for policy in islice((each for each in coverage.policies if each.name in covering), limit):
+    explained = (each for each in coverage.policies if each.name in covering)
+    for policy in islice(explained, MAX_MATCHES):
         for remedy, *_ in policy.remedies:
             if (policy.name, remedy.name) in evaluated:
                 continue
