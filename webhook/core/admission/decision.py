@@ -5,6 +5,7 @@ A cached decision answers many reviews, so it holds its patch in encoded form.
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -12,12 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from webhook.core.admission.response import (
-    audit_annotations_for,
-    decode_patch,
-    encode_texts,
-    warnings_for,
-)
+from webhook.core.admission.response import audit_annotations_for, encode_texts, warnings_for
 from webhook.core.images import ImageQuery
 from webhook.core.patch.received_command import PatchTemplate
 from webhook.core.patch.self_check import Operation
@@ -71,7 +67,7 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations of the patch. Each call decodes them."""
-        return decode_patch(self.patch)
+        return tuple(msgspec.json.decode(a2b_base64(self.patch))) if self.patch else ()
 
     @property
     def already_settled(self) -> bool:
@@ -86,7 +82,20 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def texts(self) -> DecisionTexts:
         """What channels derive from the outcomes."""
-        return _texts_of(self.outcomes)
+        annotations = audit_annotations_for(self.outcomes)
+        # A Counter is four times as slow for so few outcomes.
+        counts: dict[tuple[str, Reason], int] = {}
+        for outcome in self.outcomes:
+            pair = outcome.remedy, outcome.reason
+            counts[pair] = counts.get(pair, 0) + 1
+        pairs = ((each.policy, each.remedy) for each in self.outcomes if each.changed)
+        return DecisionTexts(
+            annotations,
+            "; ".join([f"{key}: {text}" for key, text in annotations.items()]),
+            encode_texts(warnings_for(self.outcomes), annotations),
+            tuple(counts.items()),
+            tuple(dict.fromkeys(pairs)),
+        )
 
 
 class Draft(NamedTuple):
@@ -112,23 +121,6 @@ class Draft(NamedTuple):
     def about(self, pod: Pod) -> Decision:
         """Return the decision about a pod with the facts of the draft."""
         return self.complete(self.commands_of(pod))
-
-
-def _texts_of(outcomes: Sequence[Outcome]) -> DecisionTexts:
-    annotations = audit_annotations_for(outcomes)
-    # A Counter is four times as slow for so few outcomes.
-    counts: dict[tuple[str, Reason], int] = {}
-    for outcome in outcomes:
-        pair = outcome.remedy, outcome.reason
-        counts[pair] = counts.get(pair, 0) + 1
-    pairs = ((outcome.policy, outcome.remedy) for outcome in outcomes if outcome.changed)
-    return DecisionTexts(
-        annotations,
-        "; ".join([f"{key}: {text}" for key, text in annotations.items()]),
-        encode_texts(warnings_for(outcomes), annotations),
-        tuple(counts.items()),
-        tuple(dict.fromkeys(pairs)),
-    )
 
 
 def pod_decision(reason: Reason, message: str = "", *, covered: bool = False) -> Decision:
