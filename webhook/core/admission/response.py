@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from binascii import a2b_base64
 from collections.abc import Sequence
 
 import msgspec
 
 from webhook.core.admission.review import REVIEW_API_VERSION
 from webhook.core.constants import DNS_LABEL_NAME
-from webhook.core.patch.self_check import Operation
+from webhook.core.printable import list_first
 from webhook.core.reasons import Outcome, Reason
 
 MAX_WARNING_CHARACTERS = 256
@@ -75,11 +74,6 @@ def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
     return annotations
 
 
-def decode_patch(patch: bytes) -> tuple[Operation, ...]:
-    """Return the operations of a patch, which is JSON in base64."""
-    return tuple(msgspec.json.decode(a2b_base64(patch))) if patch else ()
-
-
 def encode_texts(warnings: list[str], audit_annotations: dict[str, str]) -> bytes:
     """Return a JSON fragment with the members that follow the patch in a response.
 
@@ -118,8 +112,7 @@ _RESPONSE_PREFIX = _response_prefix(REVIEW_API_VERSION)
 
 def _warning(remedy: str, reason: Reason, sentence: str, containers: list[str]) -> str:
     """Return the text of one warning, which names at most three of the containers."""
-    named = [name for name in containers if name]
-    names = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+    names = list_first([*filter(None, containers)], 3)
     subject = ": ".join(part for part in ("podsettle", remedy, str(reason), names) if part)
     text = f"{subject}: {sentence}"
     if len(text) <= MAX_WARNING_CHARACTERS:

@@ -85,7 +85,7 @@ def notes_for(
         clauses += _unmet_clauses(unmet, done)
         skipped = _skipped_list(unmet, kept)
     max_bytes = _MAX_SUMMARY_BYTES - len(suffix.encode()) - len(".")
-    summary = _fitting(clauses, ";\n", max_bytes, _more_clauses)
+    summary = _fitting(clauses, ";\n", max_bytes, ";\nand {} more")
     return PodNotes(f"{_sentence(summary)}{suffix}" if summary else "", skipped)
 
 
@@ -254,40 +254,33 @@ def _skipped_list(unmet: Iterable[Outcome], kept: Iterable[str]) -> str:
         entry = Skipped(outcome.container, outcome.remedy, outcome.reason).entry
         if entry.partition("=")[0] not in told:
             entries[entry] = None
-    return _fitting([*entries], ",", _MAX_SKIPPED_BYTES, _more_entries, already_left=unnamed)
+    return _fitting([*entries], ",", _MAX_SKIPPED_BYTES, ",+{}", already_left=unnamed)
 
 
 def _fitting(
     parts: Sequence[str],
     separator: str,
     max_bytes: int,
-    rest: Callable[[int], str],
+    rest: str,
     already_left: int = 0,
 ) -> str:
     """Return as many whole parts as fit into a number of bytes, and what stands for the rest.
 
-    `rest` returns the text for a number of omitted parts. `already_left` parts are omitted anyway.
+    `rest` is the format of a text for the number of omitted parts. `already_left` parts are omitted
+    anyway.
     """
     whole = separator.join(parts)
     if already_left:
-        whole = f"{whole}{rest(already_left)}".removeprefix(separator)
+        whole = f"{whole}{rest.format(already_left)}".removeprefix(separator)
     if len(whole.encode()) <= max_bytes:
         return whole
     text, left = "", len(parts) + already_left
     for part in parts:
         longer = f"{text}{separator}{part}"
-        if len(f"{longer}{rest(left - 1)}".encode()) > max_bytes:
+        if len(f"{longer}{rest.format(left - 1)}".encode()) > max_bytes:
             break
         text, left = longer, left - 1
-    return f"{text}{rest(left)}".removeprefix(separator)
-
-
-def _more_clauses(count: int) -> str:
-    return f";\nand {count} more"
-
-
-def _more_entries(count: int) -> str:
-    return f",+{count}"
+    return f"{text}{rest.format(left)}".removeprefix(separator)
 
 
 def _sentence(clauses: str) -> str:
