@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from webhook.core.images import MAX_REFERENCE_CHARACTERS
+from webhook.core.images import MAX_REFERENCE_CHARACTERS, split_port
+from webhook.core.printable import cut
 
 DOCKER_HUB = "docker.io"
 _LEGACY_DOCKER_HUB = "index.docker.io"
@@ -74,7 +75,7 @@ def parse_reference(text: str) -> Reference:
         or len(host) + 1 + len(path) > _MAX_NAME_CHARACTERS
     ):
         raise ValueError(f"{_quote(text)} is not an image reference")
-    if _port(host) > _MAX_PORT:
+    if int(split_port(host)[1] or 0) > _MAX_PORT:
         # The grammar allows five digits.
         raise ValueError(f"{_quote(text)} names a port above {_MAX_PORT}")
     return Reference(host.lower(), path, tag or ("" if digest else "latest"), digest)
@@ -118,12 +119,6 @@ def _split_host(name: str) -> tuple[str, str]:
     return DOCKER_HUB, name
 
 
-def _port(host: str) -> int:
-    """Return the port in `host:port`, or 0 if there is none."""
-    _, colon, port = host.rpartition(":")
-    return int(port) if colon and not port.endswith("]") else 0
-
-
 def _split_tag(path: str) -> tuple[str, str | None]:
     """Return the path without its tag, and the tag."""
     name, colon, tag = path.rpartition(":")
@@ -131,5 +126,5 @@ def _split_tag(path: str) -> tuple[str, str | None]:
 
 
 def _quote(text: str) -> str:
-    """Return a text for a message, in quotes and cut after 100 characters."""
-    return repr(text if len(text) <= 100 else f"{text[:100]}…")
+    """Return a text for a message, in quotes and cut to 100 characters."""
+    return repr(cut(text, 100))

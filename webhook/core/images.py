@@ -40,11 +40,11 @@ class LookupRules:
         A `*` in a glob's host stands for any run of characters. The ports must be equal: a glob
         without a port allows only hosts without a port. The port `*` allows every port.
         """
-        host_name, port = _split_port(host)
+        host_name, port = split_port(host)
         if len(host_name) > _MAX_HOST_CHARACTERS:
             return False
         for glob in self.registries:
-            host_glob, glob_port = _split_port(glob)
+            host_glob, glob_port = split_port(glob)
             port_allowed = glob_port in (port, "*" if port else port)
             if port_allowed and glob_matches(host_glob, host_name):
                 return True
@@ -63,7 +63,7 @@ class LookupRules:
         return host in self.registries or host in mirrors
 
 
-def _split_port(host: str) -> tuple[str, str]:
+def split_port(host: str) -> tuple[str, str]:
     """Return the host and the port of `host:port`. The port is empty if there is none."""
     name, colon, port = host.rpartition(":")
     return (name, port) if colon and not port.endswith("]") else (host, "")

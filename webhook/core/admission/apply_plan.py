@@ -25,6 +25,7 @@ from webhook.core.images import Images
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.received_command import encode_template
 from webhook.core.policy.plan import Plan, Step
+from webhook.core.printable import list_first
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Context
@@ -95,9 +96,8 @@ def unknown_remedies(skipped: frozenset[str]) -> Iterator[Outcome]:
     """Yield one outcome if the pod asks to skip remedies that do not exist."""
     names = sorted(skipped - REMEDIES.keys() - {"", "false"})
     if names:
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         known = ", ".join(REMEDIES)
-        message = f"{ANNOTATION_SKIP} names {', '.join(map(repr, names[:3]))}{more}"
+        message = f"{ANNOTATION_SKIP} names {list_first([*map(repr, names)], 3)}"
         yield Outcome(
             Reason.UNKNOWN_REMEDY, message=f"{message}; use true, or names of remedies: {known}"
         )

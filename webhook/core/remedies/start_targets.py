@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from webhook.core.constants import DNS_SUBDOMAIN
 from webhook.core.decision_input import MAX_ANNOTATION_CHARACTERS
+from webhook.core.printable import cut
 from webhook.core.types import StrictModel, TextPattern
 
 MAX_TARGETS = 8
@@ -115,8 +116,5 @@ def _parse_target(text: str) -> Pair:
     for kind, pattern in _KINDS.items():
         if pattern.matches(text):
             return kind, text
-    shown = text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
+    shown = cut(text, 60)
     raise ValueError(f"{shown!r} is not HOST:PORT, a URL that begins with http://, or a DNS name")
-
-
-_MAX_SHOWN_CHARACTERS = 60
