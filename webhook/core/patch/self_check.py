@@ -149,16 +149,6 @@ def _check_init_containers(old: list[Any], new: list[Any], regular: list[Any]) -
     of a regular container, because the API server would reject the pod.
     """
     old_names = _names_of(old)
-    if OWN_CONTAINERS.isdisjoint(old_names):
-        # Most patches insert no init container, or the helper alone. This takes half the time.
-        if len(new) == len(old):
-            _check_containers(old, new, may_restart=True)
-            return
-        if _names_of(new[:1]) == [HELPER] and len(new) == len(old) + 1:
-            if HELPER in _names_of(regular):
-                raise _forbidden("an init container of podsettle")
-            _check_containers(old, new[1:], may_restart=True)
-            return
     new_names = _names_of(new)
     for own in OWN_CONTAINERS:
         if own in old_names:
