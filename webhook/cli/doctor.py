@@ -21,7 +21,7 @@ from webhook.cli.options import (
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
-    from webhook.core.images import ImageResolver
+    from webhook.images.lookup import ImageLookup
     from webhook.inspect.doctor.model import DoctorReport
 
 _COLORS = {"FAULT": "red", "warning": "yellow", "ok": "green"}
@@ -89,7 +89,7 @@ def doctor(
     context.exit(2 if report.saw_nothing else 1 if report.faults else 0)
 
 
-def _new_image_resolver(server: ApiServer) -> ImageResolver:
+def _new_image_resolver(server: ApiServer) -> ImageLookup:
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.images.lookup import ImageLookup
 

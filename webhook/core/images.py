@@ -2,14 +2,14 @@
 
 A container without `command` starts the entrypoint of its image. A decision does no I/O. It reads
 the results of earlier queries and reports the queries that have no result yet. The caller looks up
-the missing images with an ImageResolver and asks for the decision again.
+the missing images (`webhook.images`) and asks for the decision again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from webhook.core.globs import glob_matches
 
@@ -149,25 +149,6 @@ class Images:
             self.missing[query] = None
             return _NOT_LOOKED_UP
         return result
-
-
-class ImageResolver(Protocol):
-    """The interface of image look-ups. `webhook.images` implements it."""
-
-    async def find(
-        self,
-        queries: Iterable[ImageQuery],
-        seconds: float,
-        *,
-        max_images: int | None = MAX_IMAGES_PER_POD,
-    ) -> KnownImages:
-        """Return a result for every query within `seconds`. This method raises no error.
-
-        Only the first `max_images` are looked up, or all of them if it is None.
-        """
-
-    async def aclose(self) -> None:
-        """Cancel all look-ups and close all connections."""
 
 
 def escape_dollars(text: str) -> str:

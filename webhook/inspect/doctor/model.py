@@ -12,8 +12,8 @@ from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
 from webhook.cluster.view_reader import Kind, ReadView, read_view
-from webhook.core.images import ImageResolver
 from webhook.core.types import CamelCaseModel, Json
+from webhook.images.lookup import ImageLookup
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.installation import CONFIGURATIONS_RIGHT, Installation
 
@@ -28,7 +28,7 @@ class Installed:
 
     server: ApiServer
     installation: Installation
-    new_image_resolver: Callable[[ApiServer], ImageResolver]
+    new_image_resolver: Callable[[ApiServer], ImageLookup]
     """Returns a resolver that reads pull secrets of this cluster. The caller closes it."""
     flags: ClusterFlags
     """The flags of printed commands."""

@@ -26,7 +26,7 @@ from webhook.cluster.raw_responses import well_formed
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import NotAllowedError
-from webhook.core.images import ImageResolver
+from webhook.images.lookup import ImageLookup
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.checks import api_server, policies, replicas
 from webhook.inspect.doctor.model import DoctorReport, Finding, Installed, State, UnansweredError
@@ -78,7 +78,7 @@ async def diagnose(
     *,
     namespace: str | None,
     chosen_namespace: str | None,
-    new_image_resolver: Callable[[ApiServer], ImageResolver],
+    new_image_resolver: Callable[[ApiServer], ImageLookup],
     flags: ClusterFlags,
     on_progress: OnProgress = ignore_progress,
 ) -> DoctorReport:

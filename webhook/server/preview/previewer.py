@@ -20,11 +20,12 @@ import msgspec
 from fastapi import HTTPException
 
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.images import NO_IMAGES, ImageQuery, ImageResolver, KnownImages, Unavailable
+from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages, Unavailable
 from webhook.core.labels import Labels
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.pod_decider import DEFAULT_NAMESPACE, PodDecider, PodDecision
+from webhook.images.lookup import ImageLookup
 from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.metrics import PreviewResult
 from webhook.server.preview.worker import OUT_OF_MEMORY_EXIT_CODE, Found
@@ -57,7 +58,7 @@ class Previewer:
 
     view: Callable[[], Snapshot]
     settings: OperatorSettings
-    images: ImageResolver | None
+    images: ImageLookup | None
     limits: PreviewLimits
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _worker: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -154,7 +155,7 @@ class Previewer:
 
 
 async def look_up_images(
-    images: ImageResolver, missing: list[ImageQuery], view: Snapshot, seconds: float
+    images: ImageLookup, missing: list[ImageQuery], view: Snapshot, seconds: float
 ) -> KnownImages:
     """Return a result for each query within `seconds`.
 

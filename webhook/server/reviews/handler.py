@@ -22,8 +22,8 @@ from webhook.core.admission.handler import (
     allow_unread,
 )
 from webhook.core.admission.review import uid_of
-from webhook.core.images import ImageResolver
 from webhook.core.reasons import Reason
+from webhook.images.lookup import ImageLookup
 from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
@@ -74,7 +74,7 @@ class ReviewHandler:
         review_log: ReviewLog,
         drain: Drain,
         budget: MemoryBudget,
-        images: ImageResolver | None = None,
+        images: ImageLookup | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._source = source

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from tests.support.factories import policy, view
 from tests.support.image_factories import image_policy
-from webhook.core.images import ImageConfig, ImageQuery, KnownImages, LookupRules
+from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.images.lookup import ImageLookup
 from webhook.server.preview.previewer import MAX_IMAGES, look_up_images
 
 IN_FORCE = view(policy(**image_policy("registry.example")))
@@ -15,24 +16,20 @@ assert RULES is not None
 CONFIG = ImageConfig(("/app",), ())
 
 
-class Resolver:
-    """A resolver that records its queries."""
-
-    stuck_dns_lookups = 0
+class Resolver(ImageLookup):
+    """Look-ups that are only recorded."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.queries: list[ImageQuery] = []
 
     async def find(
-        self, queries: Iterable[ImageQuery], _seconds: float, *, max_images: int | None = 1
-    ) -> KnownImages:
-        assert max_images == MAX_IMAGES
+        self, queries: Iterable[ImageQuery], seconds: float, *, max_images: int | None = 1
+    ) -> dict[ImageQuery, ImageConfig | Unavailable]:
+        assert (seconds, max_images) == (60, MAX_IMAGES)
         found = list(queries)
         self.queries += found
         return dict.fromkeys(found, CONFIG)
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 def query(rules: LookupRules | None = RULES) -> ImageQuery:
