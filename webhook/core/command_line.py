@@ -43,7 +43,9 @@ _remove_script, _remove_options = (
     for pattern in (
         # With the shell that runs the script. Webhooks that join a command leave it out at times.
         rf"(?:(?P<quote>{_QUOTES})[\w./-]{{0,32}}sh(?P=quote){_SEPARATOR}(?P=quote)-c(?P=quote)"
-        rf"{_SEPARATOR})?{_QUOTES}{SCRIPT_MARKER}.{{0,{_MAX_SPLIT_CHARACTERS}}}?{_SCRIPT_END}",
+        # Not past a second marker: else each of many markers would be searched to the limit.
+        rf"{_SEPARATOR})?{_QUOTES}{SCRIPT_MARKER}(?:(?!{SCRIPT_MARKER}).)"
+        rf"{{0,{_MAX_SPLIT_CHARACTERS}}}?{_SCRIPT_END}",
         rf"(?P<quote>{_QUOTES}){HELPER_PATH}(?:{_BETWEEN}{{1,16}}[^\s\"'\\,]{{1,64}}){{0,16}}?"
         rf"{_BETWEEN}{{1,16}}--(?P=quote){_SEPARATOR}",
     )
@@ -127,9 +129,12 @@ def _wrapper_in_text(text: str, *, is_script: bool, mounts_helper: bool) -> list
 def without_wrapper(text: str, *, mounts_helper: bool) -> str:
     """Return a text without the wrappers of podsettle inside of it.
 
-    `mounts_helper` says whether the container mounts the helper, as for `with_texts_split`.
+    `mounts_helper` says whether the container mounts the helper, as for `with_texts_split`. A text
+    that is longer than what is searched there stays as it is.
     """
-    if not _wrapper_in_text(text, is_script=False, mounts_helper=mounts_helper):
+    if len(text) > _MAX_SEARCHED_CHARACTERS or not _wrapper_in_text(
+        text, is_script=False, mounts_helper=mounts_helper
+    ):
         return text
     text = _remove_script("", _unescaped(text))
     return _remove_options("", text) if mounts_helper else text
