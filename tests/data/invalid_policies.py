@@ -175,6 +175,7 @@ WRONG: dict[str, Wrong] = {
     "fraction as priority": Wrong(policy_document(priority=1.5), "spec.priority"),
     "truth as priority": Wrong(policy_document(priority=True), "spec.priority"),
     "list as description": Wrong(policy_document(description=["a"]), "spec.description"),
+    "mapping as description": Wrong(policy_document(description={"a": "b"}), "spec.description"),
     "list as remedies": Wrong(
         {**policy_document(), "spec": {"remedies": ["postInitSleep"]}}, REMEDIES
     ),

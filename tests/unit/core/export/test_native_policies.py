@@ -88,6 +88,20 @@ def test_remedy_without_a_native_form_is_left_out_by_name_and_the_others_are_exp
     assert exported(policy("p", remedies={name: chosen}), guard=guard).policies == ()
 
 
+@pytest.mark.parametrize("guard", [False, True])
+def test_pod_selector_is_the_object_selector_of_the_native_policy(guard: bool) -> None:
+    """Without it, the native policy would act on all pods of its namespaces."""
+    selector = {
+        "matchLabels": {"a": "b"},
+        "matchExpressions": [{"key": "c", "operator": "NotIn", "values": ["d"]}],
+    }
+    kind = f"{'Validating' if guard else 'Mutating'}AdmissionPolicy"
+    for chosen, expected in ((selector, selector), ({}, None)):
+        found = exported(policy("p", remedies=FS_GROUP, podSelector=chosen), guard=guard)
+        (written,) = documents(found, kind)
+        assert written["spec"]["matchConstraints"].get("objectSelector") == expected
+
+
 @pytest.mark.parametrize(
     ("runtimes", "acts"),
     [

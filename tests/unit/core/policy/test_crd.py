@@ -217,6 +217,7 @@ MESSAGES = {
     "text as priority": "is a string, should be a whole number",
     "fraction as priority": "is a number, should be a whole number",
     "truth as label": "is true or false, should be a string",
+    "mapping as description": "is a mapping, should be a string",
     "list as remedies": "is a list, should be a mapping",
     "nothing as glob": "is empty, should be a string",
     "number as duration": "10 is not a duration: write it as 10ms, 1.5s or 1m30s",

@@ -394,6 +394,11 @@ async def test_fault_is_found_alone(
     assert bad <= {name, "readiness"} if name == "failed calls" else bad <= {name}
 
 
+async def test_policies_that_the_api_server_does_not_have_are_not_ok() -> None:
+    said = {each.check: (each.state, each.result) for each in await findings({POLICIES: 404})}
+    assert said["policies"] == (State.UNKNOWN, "the API server has no settlepolicies")
+
+
 async def test_finding_names_a_section_that_exists_and_a_command_for_the_chosen_cluster() -> None:
     anchors = Page(DOCS / "operations.md").anchors
     sections = {name.replace(" ", "-") for name in CHECK_NAMES}
