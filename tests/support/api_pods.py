@@ -99,6 +99,7 @@ _VOLUMES = st.sampled_from(
         [],
         [{"name": "data", "emptyDir": {}}],
         [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        [{"name": "data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}],
         [
             {"name": "tmp", "emptyDir": {}},
             {"name": "data", "ephemeral": {"volumeClaimTemplate": _CLAIM_TEMPLATE}},

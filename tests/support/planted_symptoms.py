@@ -395,6 +395,9 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_RELABEL, "runtime", events=elsewhere)
     yield _alike(_RELABEL, "no-volume", spec={"volumes": []})
     yield _alike(_CREATE_ERROR, "runtime", events=elsewhere)
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
+    for plant in (_CREATE_ERROR, _FS_GROUP):
+        yield _alike(plant, "read-only", spec={**plant.spec, "volumes": [claim]})
     for plant in (_RELABEL, _CREATE_ERROR):
         unconfined = {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}
         yield _alike(plant, "spc", spec={**plant.spec, **unconfined})

@@ -163,7 +163,7 @@ class PodFacts(SpecFields):
     helper_container_image: str = ""
     """The image of the first init container with the helper's name. Cut."""
     has_persistent_volume: bool = False
-    """Whether a volume is a persistent volume claim or a generic ephemeral volume."""
+    """Whether a volume is persistent (`Volume.is_persistent`)."""
     has_metadata: bool = False
     label_count: int = 0
     annotations: Mapping[str, str] | None = None
@@ -214,8 +214,7 @@ def facts_of(pod: Pod) -> PodFacts:
     helper_volume: Volume | None = None
     has_persistent_volume = False
     for volume in volumes or ():
-        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
-            has_persistent_volume = True
+        has_persistent_volume = has_persistent_volume or volume.is_persistent
         if volume.name == HELPER and helper_volume is None:
             helper_volume = volume
             if volume.image is not None and len(volume.image.reference) > MAX_REFERENCE_CHARACTERS:

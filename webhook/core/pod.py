@@ -172,14 +172,30 @@ class ImageVolume(WireStruct):
     reference: str = ""
 
 
+class Claim(WireStruct):
+    """`persistentVolumeClaim` of a volume."""
+
+    read_only: bool | None = None
+
+
 class Volume(WireStruct):
     """One entry of `volumes`, with the sources that remedies look for."""
 
     name: str = ""
     empty_dir: AnyObject | None = None
     image: ImageVolume | None = None
-    persistent_volume_claim: AnyObject | None = None
+    persistent_volume_claim: Claim | None = None
     ephemeral: AnyObject | None = None
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether it is a generic ephemeral volume, or a claim that is not read-only.
+
+        Of a read-only claim, neither owners nor labels of files are changed (kubernetes
+        `pkg/volume/csi/csi_mounter.go`: `supportsFSGroup`, and `Managed` of `GetAttributes`).
+        """
+        claim = self.persistent_volume_claim
+        return self.ephemeral is not None or (claim is not None and not claim.read_only)
 
 
 class NodeSelectorRequirement(WireStruct):

@@ -129,6 +129,8 @@ def test_of_the_metadata_only_what_decisions_read_is_a_fact(
     [
         ([{"name": "a", "emptyDir": {}}], None, False),
         ([{"name": "a", "persistentVolumeClaim": {}}], None, True),
+        ([{"name": "a", "persistentVolumeClaim": {"readOnly": False}}], None, True),
+        ([{"name": "a", "persistentVolumeClaim": {"readOnly": True}}], None, False),
         ([{"name": "a", "ephemeral": {}}, {"name": "b"}], None, True),
         ([{"name": "a"}, {"name": "podsettle-linger", "image": {}}], "podsettle-linger", False),
     ],

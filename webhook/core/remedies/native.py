@@ -71,6 +71,7 @@ def set_annotation(key: str, value: str) -> str:
 
 HAS_PERSISTENT_VOLUME = (
     "object.spec.?volumes.orValue([]).exists(volume,"
-    " has(volume.persistentVolumeClaim) || has(volume.ephemeral))"
+    " has(volume.ephemeral) || (has(volume.persistentVolumeClaim)"
+    " && !volume.persistentVolumeClaim.?readOnly.orValue(false)))"
 )
 """`PodFacts.has_persistent_volume` in CEL."""

@@ -85,6 +85,7 @@ def test_pod_without_a_group_is_unchanged(security: Any) -> None:
         {"configMap": {"name": "a"}},
         {"csi": {"driver": "inline.example"}},
         {"persistentVolumeClaim": None},
+        {"persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
     ],
 )
 def test_pod_without_a_claim_is_unchanged(volume: Json) -> None:

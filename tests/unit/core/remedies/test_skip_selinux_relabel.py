@@ -111,6 +111,10 @@ def test_existing_annotation_value_is_kept(key: str, value: str) -> None:
         ([], "NoPersistentVolume"),
         ([{"name": "a", "emptyDir": {}}], "NoPersistentVolume"),
         ([{"name": "a", "persistentVolumeClaim": None}], "NoPersistentVolume"),
+        (
+            [{"name": "a", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}}],
+            "NoPersistentVolume",
+        ),
         ([{"name": "a", "persistentVolumeClaim": {"claimName": "c"}}], "Applied"),
         ([{"name": "a", "ephemeral": {"volumeClaimTemplate": {}}}], "Applied"),
         ([{"name": "a", "emptyDir": {}}, *CLAIM["volumes"]], "Applied"),

@@ -92,12 +92,8 @@ class Case(NamedTuple):
 
     @property
     def claims(self) -> set[str]:
-        """The names of the pod's volumes that are claims or generic ephemeral volumes."""
-        return {
-            volume.name
-            for volume in self.pod.spec.volumes or ()
-            if volume.persistent_volume_claim is not None or volume.ephemeral is not None
-        }
+        """The names of the pod's persistent volumes, without claims that are read-only."""
+        return {each.name for each in self.pod.spec.volumes or () if each.is_persistent}
 
     @property
     def first_start(self) -> datetime | None:

@@ -84,7 +84,7 @@ def _of_stage(pod: LivePod) -> Certainty | None:
     of these a volume is, is not read, but for the token that the API server adds to each pod.
     """
     volumes = [each for each in pod.spec.volumes or () if not each.name.startswith(_ACCOUNT_VOLUME)]
-    if any(each.empty_dir or each.persistent_volume_claim or each.ephemeral for each in volumes):
+    if any(each.empty_dir or each.is_persistent for each in volumes):
         return Certainty.CERTAIN
     return Certainty.POSSIBLE if volumes else None
 
