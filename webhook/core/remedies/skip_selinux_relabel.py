@@ -69,8 +69,8 @@ class SkipSELinuxRelabel(StrictModel):
     )
     pods: Literal["WithPersistentVolumes", "All"] = Field(
         default="WithPersistentVolumes",
-        description="WithPersistentVolumes: only pods with a persistent volume claim that is not "
-        "read-only, or a generic ephemeral volume. All: every pod.",
+        description="WithPersistentVolumes: only pods with a writable persistent volume claim or a "
+        "generic ephemeral volume. All: every pod.",
     )
     runtime_class_name: RuntimeClassName | None = Field(
         default=None,
