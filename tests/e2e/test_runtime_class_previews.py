@@ -114,23 +114,24 @@ def test_preview_has_the_fields_that_the_api_server_sets(
         for _ in range(PODS):
             pod = some_pod(choose, each["metadata"]["name"])
             status, admitted, _ = cluster.create_pod(pod, dry_run=True)
-            (found,) = preview_all(pod, seen.policies, seen, SETTINGS)
+            (found,) = preview_all(pod, seen, SETTINGS)
             assert isinstance(found, Preview)
             case = json.dumps([each, pod, admitted])
             if status == 403:
                 refused += 1
-                (outcome,) = found.decision.outcomes
+                (outcome,) = found.decided.decision.outcomes
                 assert outcome.reason == Reason.RUNTIME_CLASS_CONFLICT, case
                 assert outcome.message.startswith("the API server refuses the pod: "), case
                 assert found.operations == (), case
                 continue
             assert status == 201, case
-            assert found.decision.outcomes[0].reason != Reason.RUNTIME_CLASS_CONFLICT, case
-            assert shown(found.before) == shown(found.after) == shown(admitted), case
+            assert found.decided.decision.outcomes[0].reason != Reason.RUNTIME_CLASS_CONFLICT, case
+            assert shown(found.workload.pod) == shown(found.after) == shown(admitted), case
             changed += shown(pod) != shown(admitted)
             # The server's previews have the pod as JSON.
             raw = msgspec.Raw(msgspec.json.encode(pod))
             fields = class_fields(raw, seen.runtime_classes).spec
-            assert json.loads(msgspec.json.encode(with_fields(raw, fields))) == found.before, case
+            shown_pod = json.loads(msgspec.json.encode(with_fields(raw, fields)))
+            assert shown_pod == found.workload.pod, case
     assert refused > 20
     assert changed > 100

@@ -92,7 +92,7 @@ def _preview(body: bytes) -> None:
     with suppress(DocumentError):
         for document in load_documents(body, "body"):
             for found in preview_all(
-                document.value, SEEN.policies, SEEN, SETTINGS, namespace_labels={"team": "a"}
+                document.value, SEEN, SETTINGS, namespace_labels={"team": "a"}
             ):
                 count += isinstance(found, Preview)
                 if count > PreviewLimits().max_pods:

@@ -143,6 +143,7 @@ def preview(
         for document in reversed(documents):  # Of two policies with one name, the first counts.
             replacements |= policies_in(document.value)
         policies = cluster.view.policies.replaced(replacements.values())
+        seen = dataclasses.replace(cluster.view, policies=policies)
 
         def decide(images: KnownImages) -> list[tuple[Document, Preview | PassedOver]]:
             return [
@@ -150,8 +151,7 @@ def preview(
                 for document in documents
                 for result in preview_all(
                     document.value,
-                    policies,
-                    cluster.view,
+                    seen,
                     cluster.settings,
                     namespace=namespace,
                     default_namespace=cluster.namespace,
@@ -164,7 +164,7 @@ def preview(
 
         results = decide(NO_IMAGES)
         if look_up_images:
-            decisions = [each.decision for _, each in results if isinstance(each, Preview)]
+            decisions = [each.decided.decision for _, each in results if isinstance(each, Preview)]
             missing = {query for decision in decisions for query in decision.missing_images}
             results = decide(asyncio.run(_look_up_images(missing)))
         answer = PreviewAnswer(pods=[], passed_over=[], unreadable=[])
@@ -249,7 +249,7 @@ def _assumptions(
     cluster: KnownCluster, policies: PolicySet, previews: Sequence[Preview]
 ) -> Iterator[str]:
     """Yield what the decisions assume or lack because the view does not show it."""
-    unknown = {each.namespace for each in previews if each.decided.namespace_seen is None}
+    unknown = {each.decided.namespace for each in previews if each.decided.namespace_seen is None}
     if unknown:
         names = ", ".join(sorted(unknown))
         yield f"the labels of namespace {names} are unknown: --namespace-label KEY=VALUE gives them"

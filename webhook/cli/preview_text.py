@@ -40,7 +40,7 @@ def print_previews(previews: Sequence[Preview]) -> None:
     """Print a block for each pod. With several pods, a line for each of them comes first."""
     several = len(previews) > 1
     for preview in previews if several else ():
-        title = Styled(f"{preview.namespace}/{preview.workload.title}", bold=True)
+        title = Styled(f"{preview.decided.namespace}/{preview.workload.title}", bold=True)
         echo(title, f": {preview.decided.summary}")
     for preview in previews:
         if several:
@@ -48,7 +48,7 @@ def print_previews(previews: Sequence[Preview]) -> None:
         decided = preview.decided
         policies = f"  policies: {', '.join(decided.policies)}" if decided.policies else ""
         title = Styled(preview.workload.title, bold=True)
-        echo(title, f" in namespace {preview.namespace}{policies}")
+        echo(title, f" in namespace {preview.decided.namespace}{policies}")
         echo(f"  {decided.summary}")
         for outcome in decided.outcomes:
             colour = "green" if outcome.changed else "yellow" if outcome.reason.warns else None
@@ -118,7 +118,7 @@ def gain(preview: Preview) -> str:
 
 def _price(preview: Preview, added: dict[str, int]) -> str:
     """Return how much later a pod starts. Empty if no such pod was measured."""
-    inits = {each.get("name") for each in preview.before["spec"].get("initContainers") or ()}
+    inits = {each.get("name") for each in preview.workload.pod["spec"].get("initContainers") or ()}
     changes = [outcome for outcome in preview.decided.outcomes if outcome.changed]
     if not 0 < len(changes) <= _MAX_PRICED or not all(
         each.remedy == "postInitSleep" and each.container in inits and _PRICED in each.effect

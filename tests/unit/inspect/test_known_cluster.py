@@ -55,9 +55,9 @@ def test_decision_on_a_new_pod_is_that_of_a_preview(spec: dict[str, Any], reason
     assert [each.reason for each in found.outcomes] == [reason]
     encoded = msgspec.json.encode(pod(**spec))
     document = {"apiVersion": "v1", "kind": "Pod", **msgspec.json.decode(encoded)}
-    (preview,) = preview_all(document, view.policies, view, SETTINGS, namespace="ci")
+    (preview,) = preview_all(document, view, SETTINGS, namespace="ci")
     assert isinstance(preview, Preview)
-    assert found.outcomes == preview.decision.outcomes
+    assert found.outcomes == preview.decided.decision.outcomes
 
 
 def test_extra_policies_decide_in_place_of_those_of_their_names() -> None:

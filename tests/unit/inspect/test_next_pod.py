@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -74,9 +75,10 @@ def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: li
         }
     )
     settings = OperatorSettings(linger_image="registry.example/linger:0.2.0")
-    (preview,) = preview_all(FULL_POD, PolicySet([policy]), VIEW, settings)
+    seen = dataclasses.replace(VIEW, policies=PolicySet([policy]))
+    (preview,) = preview_all(FULL_POD, seen, settings)
     assert isinstance(preview, Preview)
-    changed = {outcome.remedy for outcome in preview.decision.outcomes if outcome.changed}
+    changed = {outcome.remedy for outcome in preview.decided.decision.outcomes if outcome.changed}
     assert changed == set(remedies)
     settled = preview.after
     assert facts_of(live(next_pod_document(settled, {}))) == facts_of(live(FULL_POD))

@@ -10,9 +10,6 @@ from webhook.core.policy.coverage import PolicySet
 
 @dataclass(frozen=True, slots=True)
 class Snapshot(ClusterView):
-    """A view with the policies in force.
-
-    Decisions take the policies beside the view, because a preview decides with others.
-    """
+    """A view with the policies in force."""
 
     policies: PolicySet = field(default_factory=PolicySet)

@@ -44,26 +44,15 @@ class PodDecision:
     """The namespace with the labels that the decision read. None if the view does not know it."""
     namespace_known: bool
     """Whether the view contains the namespace, or the caller gave its labels."""
-    namespaces_read: bool
-    """Whether the namespaces of the cluster could be read."""
     class_fields: dict[str, Any]
     """The fields of the pod's spec that the API server sets for its RuntimeClass."""
-    class_note: str
-    """What the decision assumes about that RuntimeClass. Empty if it assumes nothing."""
+    notes: tuple[str, ...]
+    """What the decision assumes, for people."""
 
     @property
     def summary(self) -> str:
         """The decision in one sentence."""
         return summary_of(self.outcomes)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the decision assumes, for people."""
-        notes = [self.class_note] if self.class_note else []
-        if not self.namespace_known:
-            assumed = self.namespace_seen is not None
-            notes.append(namespace_note(self.namespace, assumed=assumed, read=self.namespaces_read))
-        return tuple(notes)
 
     @property
     def policy_matches(self) -> tuple[PolicyMatch, ...]:
@@ -112,7 +101,6 @@ class PodDecider:
 
     def __init__(
         self,
-        policies: PolicySet,
         view: Snapshot,
         settings: OperatorSettings,
         *,
@@ -125,8 +113,7 @@ class PodDecider:
         """
         # Clients choose the labels, so their previews must not evict results that reviews have
         # cached.
-        self._policies = policies.with_own_caches()
-        self._view = replace(view, policies=self._policies)
+        self._view = replace(view, policies=view.policies.with_own_caches())
         self._decider = Decider(settings)
         self._namespace_labels = namespace_labels
         self._namespaces_read = namespaces_read
@@ -152,23 +139,26 @@ class PodDecider:
         labels = _labels_of(request)
         plan = None
         if namespace_seen is not None and labels is not None:
-            coverage = self._policies.coverage_for(namespace_seen, settings.own_namespace)
+            coverage = view.policies.coverage_for(namespace_seen, settings.own_namespace)
             plan = coverage.group.plan(labels)
             if plan and decision.policies:
                 outcomes = tuple(shown_outcomes(coverage, plan, request.pod, outcomes))
+        notes = [of_class.note] if of_class.note else []
+        is_known = self._namespace_labels is not None or self._view.contains_namespace(namespace)
+        if not is_known:
+            notes.append(self._namespace_note(namespace, assumed=namespace_seen is not None))
         return PodDecision(
             namespace,
             decision,
             outcomes,
             labels,
             plan.policies if plan else (),
-            self._policies,
+            view.policies,
             settings,
             namespace_seen,
-            self._namespace_labels is not None or self._view.contains_namespace(namespace),
-            self._namespaces_read,
+            is_known,
             of_class.spec,
-            of_class.note,
+            tuple(notes),
         )
 
     def _view_for(self, namespace: str) -> Snapshot:
@@ -181,6 +171,18 @@ class PodDecider:
             )
         return self._relabelled_views[namespace]
 
+    def _namespace_note(self, name: str, *, assumed: bool) -> str:
+        """Return the sentence for a namespace that the view does not contain.
+
+        `assumed` says whether the view then assumes a namespace without labels.
+        """
+        if assumed:
+            return (
+                f"namespace {name!r} is not in the manifests: it is treated as one without labels"
+            )
+        why = "is not in the cluster" if self._namespaces_read else "could not be read"
+        return f"namespace {name!r} {why}, so no policy can be chosen for its pods"
+
 
 def _labels_of(request: Request[Any]) -> Labels | None:
     """Return the labels of the pod of a request. Return None if the pod cannot be decoded."""
@@ -188,15 +190,3 @@ def _labels_of(request: Request[Any]) -> Labels | None:
         return request.pod.labels or {}
     except DECODE_ERRORS:
         return None
-
-
-def namespace_note(name: str, *, assumed: bool, read: bool) -> str:
-    """Return the sentence for a namespace that the view does not contain.
-
-    `assumed` says whether the view then assumes a namespace without labels, and `read` whether the
-    namespaces of the cluster could be read.
-    """
-    if assumed:
-        return f"namespace {name!r} is not in the manifests: it is treated as one without labels"
-    why = "is not in the cluster" if read else "could not be read"
-    return f"namespace {name!r} {why}, so no policy can be chosen for its pods"

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.admission.decision import Decision
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.patch.self_check import Operation
-from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.pod_before_and_after import diff_of, patched, render_pod
@@ -31,24 +29,9 @@ class Preview:
     after: dict[str, Any]
 
     @property
-    def namespace(self) -> str:
-        """The namespace of the pod."""
-        return self.decided.namespace
-
-    @property
-    def decision(self) -> Decision:
-        """The decision on the pod."""
-        return self.decided.decision
-
-    @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations of the patch."""
-        return self.decision.operations
-
-    @property
-    def before(self) -> dict[str, Any]:
-        """The pod without the patch."""
-        return self.workload.pod
+        return self.decided.decision.operations
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -63,7 +46,6 @@ class Preview:
 
 def preview_all(
     document: object,
-    policies: PolicySet,
     view: Snapshot,
     settings: OperatorSettings,
     *,
@@ -81,11 +63,7 @@ def preview_all(
     know. The other arguments are those of `PodDecider`. Raises nothing.
     """
     decider = PodDecider(
-        policies,
-        view,
-        settings,
-        namespace_labels=namespace_labels,
-        namespaces_read=namespaces_read,
+        view, settings, namespace_labels=namespace_labels, namespaces_read=namespaces_read
     )
     for workload in pods_of(document, template_path):
         if isinstance(workload, PassedOver):

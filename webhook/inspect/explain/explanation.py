@@ -166,9 +166,7 @@ class _Explainer:
             document = next_pod_document(document, view.runtime_classes)
         known = view.namespace(self._namespace)
         if cluster.has_read("settlepolicies") and (known or cluster.has_read("namespaces")):
-            previews = preview_all(
-                document, view.policies, view, cluster.settings, namespace=self._namespace
-            )
+            previews = preview_all(document, view, cluster.settings, namespace=self._namespace)
             rendered = (render(each) for each in previews if isinstance(each, Preview))
             self._preview = next(rendered, None)
         self._outcomes = self._preview.outcomes if self._preview else []

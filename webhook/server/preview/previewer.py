@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from fastapi import HTTPException
@@ -104,13 +104,14 @@ class Previewer:
         self, found: Found, namespace: str | None, labels: Labels | None
     ) -> list[msgspec.Raw]:
         """Return the decisions on the pods. Between two of them, reviews are answered."""
-        view = self.view()
+        view = in_force = self.view()
         documents = []
         for text in found.policies:
             documents.append(SettlePolicy.model_validate_json(bytes(text)))
             await asyncio.sleep(0)
-        policies = view.policies.replaced(documents) if documents else view.policies
-        decider = PodDecider(policies, view, self.settings, namespace_labels=labels)
+        if documents:
+            view = replace(view, policies=view.policies.replaced(documents))
+        decider = PodDecider(view, self.settings, namespace_labels=labels)
 
         async def decide(images: KnownImages) -> AsyncIterator[PodDecision]:
             for namespace_found, pod in found.pods:
@@ -120,7 +121,7 @@ class Previewer:
         known, seconds = NO_IMAGES, self.limits.image_seconds
         missing = [query async for each in decide(known) for query in each.decision.missing_images]
         if missing and self.images is not None:
-            known = await look_up_images(self.images, missing, view, seconds)
+            known = await look_up_images(self.images, missing, in_force, seconds)
         return [
             msgspec.Raw(msgspec.json.encode((decided.class_fields, decided.render())))
             async for decided in decide(known)

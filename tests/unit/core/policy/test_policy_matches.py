@@ -48,7 +48,7 @@ def match(
 
 
 def decide(document: Json, seen: Snapshot) -> PodDecision:
-    return PodDecider(seen.policies, seen, SETTINGS).decide(document, "ci")
+    return PodDecider(seen, SETTINGS).decide(document, "ci")
 
 
 def why(space: str = "ci", labels: Json | None = None, **spec: Any) -> str:
@@ -213,7 +213,7 @@ def test_message_names_the_containers_that_a_remedy_does_not_select() -> None:
 @examples(200)
 @given(document=PODS, seen=VIEWS)
 def test_each_remedy_of_each_covering_policy_has_an_outcome(document: Any, seen: Snapshot) -> None:
-    decided = PodDecider(seen.policies, seen, SETTINGS).decide(document, "qa")
+    decided = PodDecider(seen, SETTINGS).decide(document, "qa")
     made = decided.decision.outcomes
     for shown, before in zip(decided.outcomes[: len(made)], made, strict=True):
         if shown != before:

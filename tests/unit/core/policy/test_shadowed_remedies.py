@@ -87,7 +87,7 @@ def test_shadowed_remedy_of_a_selecting_policy_never_acts(document: Any, seen: S
         # A namespace that names a policy by label gets it whatever its selector says.
         if "podsettle.dev/policy" in space.labels:
             continue
-        decided = PodDecider(seen.policies, seen, OperatorSettings()).decide(document, name)
+        decided = PodDecider(seen, OperatorSettings()).decide(document, name)
         # Without a decision on the policies, each remedy has the reason of the whole pod.
         if not decided.decision.policies:
             continue

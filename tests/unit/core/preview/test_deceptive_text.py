@@ -54,7 +54,7 @@ def _preview_hostile_pod() -> Preview:
     )
     document["metadata"]["name"] = f"p{BIDI_CONTROLS}\n+++ forged\x1b[31m"
     seen = view(policy())
-    (found,) = preview_all(document, seen.policies, seen, SETTINGS)
+    (found,) = preview_all(document, seen, SETTINGS)
     assert isinstance(found, Preview)
     return found
 
@@ -65,6 +65,6 @@ def test_diff_consists_of_lines_of_the_two_yaml_texts_and_shows_escapes() -> Non
     assert all(map(is_printable, lines))
     assert [line[:3] for line in lines[:3]] == ["---", "+++", "@@ "]
     assert "\\u202e" in found.diff
-    for prefixes, value in ((" -", found.before), (" +", found.after)):
+    for prefixes, value in ((" -", found.workload.pod), (" +", found.after)):
         shown = {line[1:] for line in lines[3:] if line[0] in prefixes}
         assert shown <= set(to_yaml(value).split("\n"))

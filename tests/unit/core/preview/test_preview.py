@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ SEEN = view(policy())
 
 
 def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
-    (found,) = preview_all(document, seen.policies, seen, SETTINGS, **options)
+    (found,) = preview_all(document, seen, SETTINGS, **options)
     assert isinstance(found, Preview), found
     return found
 
@@ -49,11 +50,9 @@ def test_preview_leaves_the_caches_of_the_policies_unchanged(
     before = seen.policies.coverage_for(ci, None)
     plan = before.group.plan({})
     for document in (pod(QUICK), pod(QUICK, labels={"app": "x"})):
-        assert preview(document, seen, namespace_labels={"team": "b"}).decision.policies == (
-            "a",
-            "b",
-        )
-        assert preview(document, seen, namespace="other").decision.policies == ("a",)
+        found = preview(document, seen, namespace_labels={"team": "b"})
+        assert found.decided.decision.policies == ("a", "b")
+        assert preview(document, seen, namespace="other").decided.decision.policies == ("a",)
     assert seen.policies.coverage_for(ci, None) is before
     assert before.group.plan({}) is plan
 
@@ -72,7 +71,7 @@ def test_namespace_is_chosen_as_by_kubectl(
 ) -> None:
     document = pod(QUICK)
     document["metadata"]["namespace"] = own
-    assert preview(document, namespace=option).namespace == chosen
+    assert preview(document, namespace=option).decided.namespace == chosen
 
 
 @pytest.mark.parametrize(
@@ -83,19 +82,19 @@ def test_preview_of_a_daemon_set_shows_no_kubelet_gate(kind: str, reason: Reason
     gate = policy(remedies={"kubeletGate": {}})
     template = {"spec": pod()["spec"]}
     found = preview({"kind": kind, "metadata": {}, "spec": {"template": template}}, view(gate))
-    assert [outcome.reason for outcome in found.decision.outcomes] == [reason]
-    assert "ownerReferences" not in found.before["metadata"] | found.after["metadata"]
+    assert [outcome.reason for outcome in found.decided.decision.outcomes] == [reason]
+    assert "ownerReferences" not in found.workload.pod["metadata"] | found.after["metadata"]
     assert bool(found.diff) is (reason is Reason.APPLIED)
 
 
 def test_namespace_labels_can_be_overridden() -> None:
     ci = namespace("ci", {"podsettle.dev/enabled": "false"})
     seen = view(policy(namespaceSelector={"matchLabels": {"team": "a"}}), namespaces=[ci])
-    assert reasons(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
+    assert reasons(preview(pod(QUICK), seen).decided.decision) == ["NamespaceDisabled"]
     supposed = preview(pod(QUICK), seen, namespace_labels={"team": "a"})
-    assert reasons(supposed.decision) == ["prepare: Applied"]
-    assert reasons(preview(pod(QUICK), seen, namespace_labels={}).decision) == ["NoPolicy"]
-    assert reasons(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
+    assert reasons(supposed.decided.decision) == ["prepare: Applied"]
+    assert reasons(preview(pod(QUICK), seen, namespace_labels={}).decided.decision) == ["NoPolicy"]
+    assert reasons(preview(pod(QUICK), seen).decided.decision) == ["NamespaceDisabled"]
 
 
 @pytest.mark.parametrize(
@@ -135,15 +134,15 @@ def test_rendered_preview_is_complete_json() -> None:
         "container": "prepare",
         "changed": True,
         "warns": False,
-        "message": found.decision.outcomes[0].message,
+        "message": found.decided.decision.outcomes[0].message,
         "meaning": Reason.APPLIED.meaning,
         "explanation": None,
     }
     assert rendered["outcomes"][1]["warns"] is True
     assert rendered["outcomes"][1]["message"] == Reason.NO_COMMAND.meaning
-    assert rendered["warnings"] == warnings_for(found.decision.outcomes)
+    assert rendered["warnings"] == warnings_for(found.decided.decision.outcomes)
     assert rendered["patch"] == list(found.operations)
-    assert (rendered["before"], rendered["after"]) == (found.before, found.after)
+    assert (rendered["before"], rendered["after"]) == (found.workload.pod, found.after)
     assert rendered["diff"] == found.diff
 
 
@@ -153,12 +152,12 @@ def test_pod_of_a_cluster_is_previewed_without_its_node() -> None:
     live["metadata"]["uid"] = "8e4cd2bf"
     seen = view(policy(), namespaces=[namespace("ci")])
     found = preview(live, seen)
-    assert "nodeName" not in found.before["spec"] | found.after["spec"]
+    assert "nodeName" not in found.workload.pod["spec"] | found.after["spec"]
     assert live["spec"]["nodeName"] == "worker-1"
     (note,) = found.notes
     assert "spec.nodeName is left out" in note
     written = preview(pod(QUICK, nodeName="worker-1"), seen)
-    assert written.before["spec"]["nodeName"] == "worker-1"
+    assert written.workload.pod["spec"]["nodeName"] == "worker-1"
     assert written.notes == ()
 
 
@@ -166,7 +165,7 @@ def test_pod_of_a_cluster_is_previewed_without_its_node() -> None:
 def test_unknown_namespace_is_a_note_and_does_not_change_the_decision(invents: bool) -> None:
     seen = replace(SEEN, invents_namespaces=invents)
     found = preview(pod(QUICK), seen, namespace="no-such")
-    assert found.decision == decide_pod(pod(QUICK), seen, namespace="no-such").decision
+    assert found.decided.decision == decide_pod(pod(QUICK), seen, namespace="no-such").decision
     assert not found.decided.namespace_known
     (note,) = found.notes
     assert note.startswith("namespace 'no-such' is not in the ")
@@ -210,10 +209,10 @@ def invalid_policy(name: str) -> dict[str, Any]:
 def test_policy_of_the_input_decides_before_any_policy_is_installed() -> None:
     seen = view()
     policies = seen.policies.replaced(policies_in(policy_document("new")).values())
-    (found,) = preview_all(pod(QUICK), policies, seen, SETTINGS)
+    (found,) = preview_all(pod(QUICK), dataclasses.replace(seen, policies=policies), SETTINGS)
     assert isinstance(found, Preview)
-    assert reasons(found.decision) == [f"prepare: {Reason.APPLIED}"]
-    assert found.decision.policies == ("new",)
+    assert reasons(found.decided.decision) == [f"prepare: {Reason.APPLIED}"]
+    assert found.decided.decision.policies == ("new",)
 
 
 def test_first_of_two_policies_with_one_name_counts_and_invalid_ones_are_left_out() -> None:
@@ -241,7 +240,7 @@ def test_invalid_policy_is_malformed_with_the_path_of_its_error() -> None:
 def test_every_pod_of_a_list_is_previewed() -> None:
     job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod()["spec"]}}}
     items = [pod(QUICK), {"kind": "Service"}, job]
-    found = list(preview_all({"kind": "List", "items": items}, SEEN.policies, SEEN, SETTINGS))
+    found = list(preview_all({"kind": "List", "items": items}, SEEN, SETTINGS))
     assert [(p.workload.title, len(p.operations) > 0) for p in found
             if isinstance(p, Preview)] == [("Pod/p", True), ("Job/j", False)]  # fmt: skip
     assert isinstance(found[1], PassedOver)

@@ -36,7 +36,7 @@ REFUSED = "the API server refuses the pod: "
 
 
 def preview(document: object) -> Preview:
-    (found,) = preview_all(document, SEEN.policies, SEEN, SETTINGS, namespace="ci")
+    (found,) = preview_all(document, SEEN, SETTINGS, namespace="ci")
     assert isinstance(found, Preview)
     return found
 
@@ -50,7 +50,7 @@ def test_class_that_restricts_pods_to_windows_counts(kind: str) -> None:
         "spec": {"template": template},
     }  # fmt: skip
     found = preview(document)
-    assert [outcome.reason for outcome in found.decision.outcomes] == ["WindowsPod"]
+    assert [outcome.reason for outcome in found.decided.decision.outcomes] == ["WindowsPod"]
     admitted = pod(QUICK, runtimeClassName="windows", nodeSelector=WINDOWS)
     assert reasons(decide_pod(admitted, SEEN)) == ["WindowsPod"]
     assert found.after["spec"]["nodeSelector"] == WINDOWS
@@ -68,11 +68,11 @@ def test_class_that_restricts_pods_to_windows_counts(kind: str) -> None:
 )  # fmt: skip
 def test_pod_that_the_api_server_refuses_is_unchanged(fields: Json, message: str) -> None:
     found = preview(pod(QUICK, runtimeClassName="kata", **fields))
-    assert [(o.reason, o.message) for o in found.decision.outcomes] == [
+    assert [(o.reason, o.message) for o in found.decided.decision.outcomes] == [
         ("RuntimeClassConflict", REFUSED + message)
     ]
     assert found.operations == ()
-    assert found.after == found.before
+    assert found.after == found.workload.pod
 
 
 def test_running_pod_with_the_fields_of_its_class_is_unchanged() -> None:
@@ -83,7 +83,7 @@ def test_running_pod_with_the_fields_of_its_class_is_unchanged() -> None:
         overhead={"cpu": "250m"},
     )
     found = preview(running)
-    assert found.before["spec"] == running["spec"]
+    assert found.workload.pod["spec"] == running["spec"]
     assert not any("RuntimeClass" in note for note in found.notes)
     assert preview(pod(QUICK, runtimeClassName="plain")).notes == preview(pod(QUICK)).notes
 

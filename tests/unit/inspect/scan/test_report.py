@@ -138,12 +138,11 @@ def test_proposed_policies_change_the_pods_that_they_claim_and_only_without_thei
             for plant in plants
             for preview in preview_all(
                 plant.pod("ci"),
-                PolicySet([acting]),
-                view,
+                dataclasses.replace(view, policies=PolicySet([acting])),
                 OperatorSettings(linger_image="registry.example/linger:1"),
             )
             if isinstance(preview, Preview)
-            and any(outcome.changed for outcome in preview.decision.outcomes)
+            and any(outcome.changed for outcome in preview.decided.decision.outcomes)
         ]
         assert symptom.preview is not None
         assert symptom.preview.phrase == f"changes {len(plants)} of the {len(plants)} pods found"
