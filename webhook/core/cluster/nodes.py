@@ -109,22 +109,20 @@ class Nodes:
             pool.nodes.append(node)
         self._pools = tuple(pools.values())
         self._by_remedy = {
-            remedy: self._pools_with(
-                lambda pool, remedy=remedy: any(  # type: ignore[misc]
-                    remedy in each.remedies
-                    and each.status_on(pool.runtime, pool.kubelet).needs_remedy
+            remedy: [
+                pool
+                for pool in self._pools
+                if any(
+                    each.status_on(pool.runtime, pool.kubelet).needs_remedy
                     for each in defects
+                    if remedy in each.remedies
                 )
-            )
+            ]
             for remedy in {name for each in defects for name in each.remedies}
         }
         """The pools that have a defect that a remedy cures, by the remedy's name."""
         self._may_lack_image_volumes, self._uncertain_image_volumes = (
-            self._pools_with(
-                lambda pool, minimum=minimum: (  # type: ignore[misc]
-                    not mounts_image_volumes(pool.kubelet, pool.runtime, minimum)
-                )
-            )
+            [p for p in self._pools if not mounts_image_volumes(p.kubelet, p.runtime, minimum)]
             for minimum in (IMAGE_VOLUMES_ON_BY_DEFAULT, IMAGE_VOLUMES_LOCKED_ON)
         )
         kubelets = (pool.kubelet for pool in self._pools if pool.kubelet is not None)
@@ -141,9 +139,6 @@ class Nodes:
         return self.all == other.all and self.defects == other.defects
 
     __hash__ = None  # type: ignore[assignment]
-
-    def _pools_with(self, condition: Callable[[Pool], bool]) -> tuple[Pool, ...]:
-        return tuple(filter(condition, self._pools))
 
     def any_fits(self, pod: SpecFields, pools: Iterable[Pool] | None = None) -> bool:
         """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
