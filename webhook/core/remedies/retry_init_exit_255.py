@@ -55,15 +55,10 @@ def apply(
     pod: PodFacts, settings: RetryInitExit255, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
     """Give each named init container the restart rule, if the pod's restartPolicy is Never."""
-    named_containers = [
-        (index, container)
-        for index, container in enumerate(pod.init_containers or ())
-        if container.name in settings.init_containers and container.name not in OWN_CONTAINERS
-    ]
-    if not named_containers:
-        return
     rejection: tuple[Reason | None, str] | None = None
-    for index, container in named_containers:
+    for index, container in enumerate(pod.init_containers or ()):
+        if container.name not in settings.init_containers or container.name in OWN_CONTAINERS:
+            continue
         outcome = _skip_outcome(pod, container)
         if outcome is not None:
             yield outcome
