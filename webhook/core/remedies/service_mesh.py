@@ -7,7 +7,6 @@ Service Mesh use. The init container of another mesh is found by the capability 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from webhook.core.constants import OWN_CONTAINERS
 from webhook.core.decision_input import PodFacts
@@ -38,9 +37,6 @@ _PLUGIN_SIGNS = (
 not if the pod has the init container in front of them. The plugins of Linkerd and Kuma look for the
 proxy themselves, and not every pod with it has an init container that validates (kuma
 `app/cni/pkg/cni/kubernetes_linux.go`, linkerd2-proxy-init `cni-plugin/main.go`)."""
-
-_READ_NAMES = frozenset(chain.from_iterable({name, *signs} for name, signs in _PLUGIN_SIGNS))
-"""All names in _PLUGIN_SIGNS. Most pods have none of them."""
 
 _PROXIES = frozenset({"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"})
 """The proxies, if they run as native sidecars."""
@@ -88,13 +84,7 @@ def is_behind_proxy(pod: PodFacts) -> bool:
     """Return whether a CNI plugin redirects the connections of every init container to a proxy."""
     if pod.asks_plugin_to_redirect:
         return True
-    names = [
-        each.name
-        for each in (*(pod.init_containers or ()), *(pod.containers or ()))
-        if each.name in _READ_NAMES
-    ]
-    if not names:
-        return False
+    names = {each.name for each in (*(pod.init_containers or ()), *(pod.containers or ()))}
     return any(
         init_container not in names and not signs.isdisjoint(names)
         for init_container, signs in _PLUGIN_SIGNS
