@@ -43,12 +43,6 @@ class PodPatch:
     of init containers change these indices, so they come last, in the order of the calls.
     """
 
-    __slots__ = (
-        "_added_volumes", "_annotations", "_containers", "_created_parents", "_edited_containers",
-        "_edits", "_fields", "_image_commands", "_init_container_ops", "_init_order", "_inserted",
-        "_mounted_paths", "_pod", "_single_edits", "_unchecked", "_wrappers",
-    )  # fmt: skip
-
     def __init__(self, pod: PodFacts) -> None:
         self._pod = pod
         self._containers: dict[ContainerList, Sequence[ContainerFacts]] = {

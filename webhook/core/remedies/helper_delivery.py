@@ -28,18 +28,6 @@ DELIVERY_REASONS = frozenset(
 class HelperDelivery:
     """The delivery of the helper to one pod, which another container or volume may prevent."""
 
-    __slots__ = (
-        "_blocked_reason",
-        "_context",
-        "_delivery",
-        "_helper_index",
-        "_is_movable",
-        "_is_name_taken",
-        "_patch",
-        "_pod",
-        "_volume",
-    )  # fmt: skip
-
     def __init__(self, pod: PodFacts, delivery: str, context: Context, patch: PodPatch) -> None:
         """`delivery` is the setting `delivery` of a remedy."""
         self._pod = pod
