@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.support.factories import Json, policy_document
+from tests.support.factories import Json, is_policy, policy_document
 from tests.support.paths import EXAMPLES
-from webhook.core.policy.model import PolicyMetadata, is_policy
+from webhook.core.policy.model import PolicyMetadata
 
 EXAMPLE_POLICIES: dict[str, Json] = {
     document["metadata"]["name"]: document

@@ -81,6 +81,10 @@ def policy_document(name: str = "p", *, remedies: Json | None = None, **spec: An
     }
 
 
+def is_policy(document: object) -> bool:
+    return isinstance(document, Mapping) and document.get("kind") == "SettlePolicy"
+
+
 def policy(name: str = "p", *, remedies: Json | None = None, **spec: Any) -> SettlePolicy:
     return parse_policy(policy_document(name, remedies=remedies, **spec))
 

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import click
 import yaml
 
+from tests.support.factories import is_policy
 from tests.support.paths import DOCS, ROOT
 from webhook.cli import main
-from webhook.core.policy.model import SettlePolicySpec, is_policy
+from webhook.core.policy.model import SettlePolicySpec
 
 ALL = [
     *sorted(ROOT.glob("*.md")),

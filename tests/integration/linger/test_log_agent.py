@@ -19,6 +19,7 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
+    is_policy,
     mutate_pod,
     namespace,
     node,
@@ -32,7 +33,7 @@ from tests.support.paths import DOCS, EXAMPLES
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
 from webhook.core.constants import HELPER_PATH
-from webhook.core.policy.model import is_policy, parse_policy
+from webhook.core.policy.model import parse_policy
 from webhook.core.policy.snapshot import Snapshot
 
 PAGE = Page(DOCS / "exit-255.md")

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.support.chromium import Chromium
+from tests.support.factories import is_policy
 from tests.support.http_client import in_process
 from tests.support.paths import EXAMPLES, ROOT
 from tests.support.preview_page import (
@@ -325,10 +326,6 @@ def test_policies_of_examples_are_those_of_the_pages() -> None:
         for policy in example["policies"]:
             assert yaml.safe_load(policy["text"]) in documents, example["title"]
         assert bool(example["policies"]) is any(map(is_policy, documents))
-
-
-def is_policy(document: object) -> bool:
-    return isinstance(document, dict) and document.get("kind") == "SettlePolicy"
 
 
 def test_example_shows_its_policy_at_work_and_replaces_the_one_before(page: Chromium) -> None:

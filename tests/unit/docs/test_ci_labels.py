@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from tests.support.factories import is_policy
 from tests.support.markdown import ALL, Page
 from tests.support.paths import DOCS, EXAMPLES, ROOT
-from webhook.core.policy.model import is_policy, parse_policy
+from webhook.core.policy.model import parse_policy
 from webhook.core.policy.selectors import compile_selector
 
 TABLE = DOCS / "policies.md"

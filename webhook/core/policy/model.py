@@ -5,7 +5,6 @@ The CRD, the JSON Schema for editors and the validation errors all come from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import (
@@ -19,7 +18,7 @@ from pydantic import (
 from pydantic import model_validator as _model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.constants import DNS_SUBDOMAIN, KIND
+from webhook.core.constants import DNS_SUBDOMAIN
 from webhook.core.policy.image_config import ImageConfigSettings
 from webhook.core.policy.one_runtime_class import (
     check_one_runtime_class,
@@ -167,11 +166,6 @@ class SettlePolicy(StrictModel):
     metadata: PolicyMetadata = Field(description="Name, labels and annotations of the policy.")
     spec: SettlePolicySpec = Field(description="Which pods the policy changes, and how.")
     status: dict[str, Any] | None = Field(default=None, exclude=True)
-
-
-def is_policy(document: object) -> bool:
-    """Return whether a document's kind is SettlePolicy. The version may be any."""
-    return isinstance(document, Mapping) and document.get("kind") == KIND
 
 
 def parse_policy(document: object) -> SettlePolicy:
