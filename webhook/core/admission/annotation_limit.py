@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from webhook.core.constants import MAX_NOTE_BYTES
 
@@ -31,9 +32,7 @@ def annotations_fit(received: Mapping[str, str] | None, added: Mapping[str, str]
         return True
     replaced = sum(len(key) + len(received[key]) for key in added if key in received)
     # A client can send a million annotations, which take longer to encode.
-    return characters - replaced <= _MAX_ANNOTATIONS_BYTES and _fits({**received, **added})
-
-
-def _fits(annotations: Mapping[str, str]) -> bool:
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-    return size <= _MAX_ANNOTATIONS_BYTES
+    if characters - replaced > _MAX_ANNOTATIONS_BYTES:
+        return False
+    texts = chain.from_iterable({**received, **added}.items())
+    return sum(len(text.encode()) for text in texts) <= _MAX_ANNOTATIONS_BYTES

@@ -40,13 +40,11 @@ def apply_plan(
     decision_input: DecisionInput,
     plan: Plan,
     cluster: ClusterFacts,
-    images: Images | None = None,
+    images: Images,
     *,
     with_notes: bool = True,
 ) -> Draft:
     """Return the decision about pods that policies cover, without their commands.
-
-    Without `images`, no image is known.
 
     `with_notes` says whether the patch may set the annotations for people.
 
@@ -56,7 +54,6 @@ def apply_plan(
     self-check rejects the patch.
     """
     pod = decision_input.pod
-    images = images or Images()
     context = Context(cluster, decision_input.namespace, images)
     skipped = skipped_remedies(pod.annotations)
     outcomes: list[Outcome] = []

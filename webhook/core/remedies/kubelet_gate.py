@@ -10,7 +10,7 @@ starts as it would without the gate.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec.structs import replace
 from pydantic import AfterValidator, ConfigDict, Field
@@ -75,23 +75,15 @@ def apply(
     timeout = format_duration(settings.timeout)
     start_gate = patch.inserted_init_container(START_GATE)
     if start_gate is not None:
-        patch.replace_inserted(START_GATE, _merged_gate(start_gate, timeout))
+        args = [*start_gate["args"], _WITH_TARGETS_OPTION, timeout]
+        merged = {"name": KUBELET_GATE, "args": args, "env": [HOST_IP_VARIABLE]}
+        patch.replace_inserted(START_GATE, {**start_gate, **merged})
     else:
         gate = gate_container(KUBELET_GATE, pod, context, patch)
         gate |= {"args": ["wait-kubelet", "--timeout", timeout], "env": [HOST_IP_VARIABLE]}
         patch.put_init_container(gate, service_mesh.redirect_index(pod))
     message = f"held until the kubelet has a certificate, for up to {timeout}"
     yield Outcome(Reason.APPLIED, changed=True, message=message)
-
-
-def _merged_gate(start_gate: dict[str, Any], timeout: str) -> dict[str, Any]:
-    """Return the init container that waits for what a start gate waits for, and the certificate."""
-    return {
-        **start_gate,
-        "name": KUBELET_GATE,
-        "args": [*start_gate["args"], _WITH_TARGETS_OPTION, timeout],
-        "env": [HOST_IP_VARIABLE],
-    }
 
 
 def _effect_of_gate(pod: PodFacts, settings: KubeletGate) -> str:

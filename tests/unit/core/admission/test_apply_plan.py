@@ -75,7 +75,7 @@ def test_apply_plan_depends_on_its_arguments_alone(
     decision_input = DecisionInput(facts, namespace_facts_of("ci", fixed_selinux_level=level))
     key = encode(decision_input)
     try:
-        first = apply_plan(decision_input, plan, cluster)
+        first = apply_plan(decision_input, plan, cluster, Images())
         assert encode(decision_input) == key
         # The decision on the key is the decision on the pod.
         again = msgspec.json.decode(key, type=DecisionInput)
