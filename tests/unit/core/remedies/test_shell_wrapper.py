@@ -85,49 +85,6 @@ def test_other_paths_are_not_shells(name: str) -> None:
     assert name not in SHELLS
 
 
-def expand(text: str, variables: dict[str, str]) -> str:
-    """Expand variables as Kubernetes does (third_party/forked/golang/expansion)."""
-    out = []
-    at = 0
-    while at < len(text):
-        if text[at] != "$" or at + 1 == len(text):
-            out.append(text[at])
-            at += 1
-        elif text[at + 1] == "$":
-            out.append("$")
-            at += 2
-        elif text[at + 1] == "(" and (end := text.find(")", at)) >= 0:
-            name = text[at + 2 : end]
-            out.append(variables.get(name, f"$({name})"))
-            at = end + 1
-        else:
-            # A lone operator, or one whose parenthesis never closes: both characters are kept.
-            out.append(text[at : at + 2])
-            at += 2
-    return "".join(out)
-
-
-@pytest.mark.parametrize(
-    ("text", "expanded"),
-    [
-        ("$(VAR)", "value"),
-        ("$$(VAR)", "$(VAR)"),
-        ("$(OTHER)", "$(OTHER)"),
-        ("$$", "$"),
-        ("$(VAR", "$(VAR"),
-        ("$1 $", "$1 $"),
-        ("a$(VAR)$$$(VAR)", "avalue$value"),
-    ],
-)
-def test_expansion_in_the_test_works_as_in_kubernetes(text: str, expanded: str) -> None:
-    assert expand(text, {"VAR": "value"}) == expanded
-
-
-@given(st.dictionaries(st.text(), st.text()))
-def test_kubelet_expansion_leaves_the_script_unchanged(variables: dict[str, str]) -> None:
-    assert expand(SCRIPT, variables) == SCRIPT
-
-
 def test_script_is_plain_ascii() -> None:
     assert SCRIPT.isascii()
     assert not any(forbidden in SCRIPT for forbidden in ("$(", "$$", "`", "\r", "\t"))
