@@ -289,12 +289,6 @@ def test_error_keeps_the_earlier_result_and_says_so(page: Chromium) -> None:
     assert page.run("return document.querySelector('[aria-invalid]')") is None
 
 
-def test_empty_input_shows_the_servers_error(page: Chromium) -> None:
-    page.click("#preview")
-    wait_for_answer(page)
-    assert "the body is empty" in page.text("#error")
-
-
 def test_http_errors_have_titles(page: Chromium) -> None:
     for status, title in (
         (429, "The server makes other previews"),

@@ -42,11 +42,6 @@ def test_server_patches_over_tls_and_keeps_the_connection_open(server: RunningSe
         assert any("connection" not in answer.headers for answer in answers)
 
 
-def test_plain_http_is_not_answered(server: RunningServer) -> None:
-    with pytest.raises(httpx.TransportError):
-        httpx.get(server.url.replace("https", "http") + "/livez")
-
-
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 def test_tls_below_1_2_is_refused(server: RunningServer) -> None:
     context = ssl.create_default_context(cafile=server.ca)
@@ -74,29 +69,6 @@ def test_paths_of_the_web_port_are_refused_on_the_port_of_reviews(server: Runnin
             assert client.get(server.web_url + path).status_code in (200, 405)
         for path in ("/livez", "/readyz", "/readyz?verbose"):
             assert client.get(server.url + path).text == "ok"
-
-
-def test_mutate_of_the_web_port_answers_like_the_port_of_reviews(server: RunningServer) -> None:
-    with httpx.Client(verify=ssl.create_default_context(cafile=server.ca)) as client:
-        answers = [
-            client.post(f"{url}/mutate", json=review(TEKTON))
-            for url in (server.url, server.web_url)
-        ]
-    assert answers[0].content == answers[1].content
-    # Each connection to the web port answers one request.
-    assert answers[1].headers["connection"] == "close"
-
-
-def test_chunked_review_is_answered_on_the_web_port_only(server: RunningServer) -> None:
-    body = json.dumps(review(TEKTON)).encode()
-    headers = {"content-type": "application/json"}
-    with httpx.Client(verify=ssl.create_default_context(cafile=server.ca)) as client:
-        refused, answer = (
-            client.post(f"{url}/mutate", content=iter([body[:100], body[100:]]), headers=headers)
-            for url in (server.url, server.web_url)
-        )
-    assert refused.status_code == 411
-    assert patch_of(answer.json())
 
 
 def test_manifest_that_changes_becomes_invalid_and_is_corrected(tmp_path: Path) -> None:
@@ -228,13 +200,6 @@ def test_missing_certificates_are_an_error_with_the_command_to_create_them(tmp_p
     done = podsettle_process("serve", "--manifests", tmp_path, "--certs-dir", tmp_path / "none")
     assert done.returncode == 2
     assert f"podsettle certs --certs-dir {tmp_path / 'none'}" in done.stderr
-
-
-def test_missing_manifests_are_an_error_with_their_path(tmp_path: Path) -> None:
-    podsettle("certs", "--certs-dir", tmp_path)
-    done = podsettle_process("serve", "--manifests", tmp_path / "none", "--certs-dir", tmp_path)
-    assert done.returncode == 2
-    assert f"{tmp_path / 'none'}: No such file or directory" in done.stderr
 
 
 @pytest.mark.parametrize(
