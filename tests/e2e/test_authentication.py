@@ -140,12 +140,6 @@ def test_a_permitted_token_gets_its_preview(
     assert answer.json()["pods"][0]["policies"] == ["all"]
 
 
-def test_anonymous_request_is_answered_with_401_and_a_hint(server: RunningServer) -> None:
-    answer = preview(server, None)
-    assert answer.status_code == 401
-    assert "kubectl create token" in answer.json()["detail"]
-
-
 def test_a_token_for_another_audience_is_refused(
     known: Known, server: RunningServer, namespace: str
 ) -> None:

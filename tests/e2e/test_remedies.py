@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -25,7 +24,6 @@ from tests.support.e2e_pods import (
 from tests.support.factories import node
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.other_webhook import start_other_webhook
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
@@ -172,17 +170,6 @@ def test_api_server_refuses_fs_group_change_policy_in_a_pod_for_windows(
     assert "fsGroupChangePolicy: Forbidden" in refused.body["message"]
 
 
-def test_gate_gets_the_address_of_the_node_and_is_not_wrapped(settling: KubeCluster) -> None:
-    gate = create(settling, fresh(simple_pod("a")))["spec"]["initContainers"][-1]
-    assert gate["name"] == GATE
-    field = {"apiVersion": "v1", "fieldPath": "status.hostIP"}
-    assert gate["env"] == [{"name": "HOST_IP", "valueFrom": {"fieldRef": field}}]
-    # The node of this test loses exit codes, and the gate may be quick.
-    assert gate["command"] == ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
-    assert gate["args"] == ["wait-kubelet", "--timeout", "30s"]
-    assert wrappers(gate) == 0
-
-
 def test_one_container_in_front_is_both_gates_and_a_restricted_namespace_admits_it(
     settling: KubeCluster,
 ) -> None:
@@ -212,18 +199,6 @@ def test_a_restricted_namespace_admits_the_injected_containers(
     pod = simple_pod("a", namespace, securityContext=RESTRICTED)
     pod["metadata"]["labels"] = labels
     created = create(settling, pod)
-    assert init_names(created) == [*([] if labels else [HELPER]), "prepare", GATE]
-
-
-@pytest.mark.parametrize("labels", [{}, GATE_ALONE], ids=["with the helper", "without the helper"])
-@pytest.mark.parametrize("qos", RESOURCES)
-def test_injected_containers_keep_the_qos_class(
-    qos: str, labels: Json, settling: KubeCluster
-) -> None:
-    pod = fresh(simple_pod("a", resources=RESOURCES[qos]))
-    pod["metadata"]["labels"] = labels
-    created = create(settling, pod)
-    assert created["status"]["qosClass"] == qos
     assert init_names(created) == [*([] if labels else [HELPER]), "prepare", GATE]
 
 
@@ -258,58 +233,6 @@ def test_a_limit_range_admits_the_injected_containers(settling: KubeCluster) -> 
     )
     created = create(settling, simple_pod("a", namespace, resources=RESOURCES["Guaranteed"]))
     assert init_names(created) == [HELPER, "prepare", GATE]
-
-
-def mesh(name: str, **fields: Any) -> Json:
-    return {"name": name, "image": "registry.example/mesh/init:1", "args": ["x"], **fields}
-
-
-MESHES: dict[str, tuple[int | None, Json, list[str]]] = {
-    "late": (None, mesh("late", command=["/late"]), [HELPER, "prepare", GATE, "late"]),
-    "early": (0, mesh("early", command=["/early"]), [HELPER, "early", "prepare", GATE]),
-    "classic": (None, mesh("istio-init"), [HELPER, "prepare", GATE, "istio-init"]),
-    "native": (0, mesh("istio-init"), [GATE, "istio-init", HELPER, "prepare"]),
-    "sidecar": (
-        None,
-        mesh("istio-proxy", restartPolicy="Always"),
-        [HELPER, "prepare", GATE, "istio-proxy"],
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def meshes(
-    settling: KubeCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Json]]:
-    """A webhook for each of MESHES that runs after podsettle. A label of the pod selects one."""
-    with ExitStack() as stack:
-        for name, (position, injected, _) in MESHES.items():
-            directory = tmp_path_factory.mktemp(f"mesh-{name}")
-            url, ca = stack.enter_context(start_other_webhook(directory, position, injected))
-            webhook = registered(settling, f"zz-mesh-{name}", url, ca)
-            hook = webhook.body["webhooks"][0]
-            hook["objectSelector"] = {"matchLabels": {"mesh": name}}
-            hook["reinvocationPolicy"] = "Never"
-            stack.enter_context(webhook)
-        for name, (_, injected, _) in MESHES.items():
-            probe = simple_pod("probe")
-            probe["metadata"]["labels"] = {"mesh": name}
-
-            def called(probe: Json = probe, expected: str = injected["name"]) -> bool:
-                status, created, _ = settling.create_pod(probe, dry_run=True)
-                return status == 201 and expected in init_names(created)
-
-            await_that(called, f"the mesh {name} is called")
-        yield {name: {"mesh": name} for name in MESHES}
-
-
-@pytest.mark.parametrize("name", MESHES)
-def test_kubelet_gate_stays_first_when_another_webhook_adds_containers(
-    name: str, settling: KubeCluster, meshes: dict[str, Json]
-) -> None:
-    pod = fresh(simple_pod("a"))
-    pod["metadata"]["labels"] = meshes[name]
-    assert init_names(create(settling, pod)) == MESHES[name][2]
 
 
 @pytest.mark.slow

@@ -23,7 +23,6 @@ from tests.support.helm_release import (
     BY_SELECTOR,
     CONFIGURATION,
     OPT_IN,
-    POLICIES,
     RELEASE,
     Installation,
 )
@@ -49,13 +48,6 @@ def _manager_of(release: Installation, entry: str, field: str) -> str:
     )
     manager: str = found
     return manager
-
-
-def test_policy_has_a_status_after_installation(release: Installation) -> None:
-    await_that(
-        lambda: release.get(f"{POLICIES}/opt-in").get("status", {}).get("conditions"),
-        "the status is written",
-    )
 
 
 def test_pods_in_an_opted_in_namespace_are_settled_and_no_others(release: Installation) -> None:

@@ -23,19 +23,6 @@ WAIT = ("wait", "step-1", "--for=terminated")
 QUICK = ("--backoff-first", "10ms", "--backoff-total", "200ms")
 
 
-def test_wait_continues_after_phase_succeeded_until_the_terminated_state(
-    cluster: KubeCluster, namespace: str, run: Run
-) -> None:
-    pod = Pod(cluster, namespace)
-    pod.say("Running", {"step": RUNNING})
-    with run(*WAIT) as command:
-        pod.say("Succeeded", {"step": RUNNING})
-        command.await_word("has no terminated state", times=2)
-        pod.say("Succeeded", {"step": terminated(0)})
-        assert command.end() == 0
-        assert command.stdout == b"step-1/step: exit code 0 (Completed)\n"
-
-
 def test_wait_returns_the_exit_code_of_a_failed_container(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:

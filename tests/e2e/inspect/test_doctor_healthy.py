@@ -8,8 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -182,34 +180,6 @@ def test_user_with_few_rights_gets_the_missing_ones_by_name(
     assert states["helper image"] == "ok"
 
 
-@pytest.mark.slow
-def test_replicas_that_are_not_ready_are_found_without_the_right_to_ask_them(
-    fresh: Installation, tmp_path: Path
-) -> None:
-    release = DoctorRelease(fresh, tmp_path)
-    release.install(*release.values)
-    kubeconfig = reader_of_pods(release.cluster, tmp_path)
-
-    def readiness() -> list[tuple[str, str]]:
-        flags = ("doctor", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "-o", "json")
-        checks = json.loads(podsettle(*flags).stdout)["checks"]
-        found = [each for each in checks if each["check"] == "readiness"]
-        assert found[-1]["right"].endswith(f"/proxy in namespace {NAMESPACE}")
-        return [(each["state"], each["result"].partition(";")[0]) for each in found[:-1]]
-
-    def set_ready(pod: Json, *, ready: bool) -> None:
-        conditions = [{"type": "Ready", "status": str(ready)}]
-        path = f"{OWN}/pods/{pod['metadata']['name']}/status"
-        release.cluster.request("PATCH", path, {"status": {"conditions": conditions}})
-
-    assert readiness() == []
-    first, second = release.cluster.request("GET", f"{OWN}/pods").body["items"]
-    set_ready(first, ready=False)
-    assert readiness() == [("warning", "1 of 2 replicas are ready")]
-    set_ready(second, ready=False)
-    assert readiness() == [("fault", "0 of 2 replicas are ready")]
-
-
 @pytest.mark.needs("docker-registry", "umoci")
 @pytest.mark.slow
 def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
@@ -256,22 +226,3 @@ def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
             "unknown",
             "no policy covers namespace kube-system; choose a covered namespace with --in",
         )
-
-
-@pytest.mark.slow
-def test_doctor_waits_until_a_fault_is_mended(fresh: Installation, tmp_path: Path) -> None:
-    release = DoctorRelease(fresh, tmp_path)
-    release.install(*release.values)
-    scale = f"kubectl -n {NAMESPACE} scale deployment/{RELEASE} --replicas="
-    fresh.shell(f"{scale}1")
-    release.controller.reconcile()
-    done: list[subprocess.CompletedProcess[str]] = []
-    waiting = threading.Thread(target=lambda: done.append(release.run("--wait", "60s")))
-    waiting.start()
-    # This run ends after the waiting one has begun.
-    assert [line.check for line in release.faults()] == ["replicas"]
-    assert not done
-    release.follow(f"{scale}2")
-    waiting.join()
-    assert done[0].returncode == 0, done[0].stdout
-    assert "FAULT" not in done[0].stdout

@@ -20,7 +20,6 @@ from tests.support.registered_webhook import registered
 from tests.support.service_accounts import kubeconfig_of_an_account_with
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.cluster.client import ApiServer
-from webhook.core.reasons import Reason
 
 DOCS_URL = "https://wiki.example/podsettle/operators/explain"
 NODE = {
@@ -156,16 +155,6 @@ def test_pod_that_may_not_be_read_is_an_error_that_names_the_right(
     assert "pod/absent in namespace ci: it does not exist" in absent.stderr
 
 
-def test_pod_outside_the_policy_is_told_the_requirement_that_it_does_not_meet(
-    own: KubeCluster,
-) -> None:
-    assert own.create_pod(simple_pod("plain", "elsewhere")).status == 201
-    done = podsettle("explain", "plain", "-n", "elsewhere", "--kubeconfig", own.kubeconfig)
-    assert done.returncode == 0, done.stderr
-    assert f"NoPolicy: {Reason.NO_POLICY.meaning}" in done.stdout
-    assert "policy quick-jobs does not cover the pod: the namespace" in done.stdout
-
-
 def test_deployment_is_explained_by_its_template_and_its_pods(own: KubeCluster) -> None:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": web_spec()}
     created = own.create(
@@ -283,10 +272,3 @@ async def test_webhook_configurations_are_listed_once(
         while (lists := await lists_of_configurations(own)) == before:  # noqa: ASYNC110 (it has no event)
             await asyncio.sleep(0.02)
     assert lists == before + 1
-
-
-def test_commands_use_the_chosen_kubeconfig(build: str, developer: Path) -> None:
-    done = podsettle("explain", f"pod/{build}", "-n", "ci", "--kubeconfig", developer)
-    commands = [line.partition("To check: ")[2] for line in done.stdout.splitlines()]
-    assert any(commands), done.stdout
-    assert all(f"kubectl --kubeconfig={developer} " in each for each in filter(None, commands))

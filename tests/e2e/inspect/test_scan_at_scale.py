@@ -108,15 +108,6 @@ def test_html_of_a_large_cluster_is_drawn_without_errors(
         assert browser.run(fits)
 
 
-def test_text_of_a_large_cluster_fits_a_terminal(planted: KubeCluster, tmp_path: Path) -> None:
-    text = measured(planted, tmp_path, "scan").output
-    assert max(map(len, text.splitlines())) <= 80
-    summary, *blocks = text.split("\n\n")
-    assert len(summary.splitlines()) <= 10
-    ids = [block.partition(" ")[0] for block in blocks]
-    assert {*ids} >= {symptom.id for symptom in SYMPTOMS}
-
-
 def test_each_proposed_policy_changes_each_pod_that_it_claims(
     planted: KubeCluster, scanned: Measured, tmp_path: Path
 ) -> None:

@@ -71,16 +71,6 @@ def test_job_is_explained_from_a_dump_with_its_own_pods(dump: Path) -> None:
     assert found["today"]["outcomes"][0]["reason"] == "Applied"
 
 
-def test_explain_says_that_a_workload_has_no_pod(dump: Path, tmp_path: Path) -> None:
-    job = DUMP[3] | {"metadata": {"name": "idle", "namespace": "ci"}}
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    note = "No pod of this workload was found."
-    assert answer("job/idle", "--manifests", dump, "--manifests", tmp_path)["notes"] == [note]
-    # Without a pod in the manifests, whether it has one is not known.
-    assert answer("job/idle", "--manifests", tmp_path)["notes"] == []
-    assert answer("job/build", "--manifests", dump)["notes"] == []
-
-
 def test_namespace_chooses_between_pods_of_one_name(dump: Path) -> None:
     ambiguous = run("twice", "--manifests", dump)
     assert ambiguous.exit_code == 2

@@ -209,12 +209,6 @@ def test_unreadable_file_exits_with_2_and_the_others_are_previewed(tmp_path: Pat
     assert f"podsettle: {tmp_path / 'z.yaml'}:1: Service/web: a Service" in done.stderr
 
 
-def test_escape_sequences_in_a_name_are_not_printed() -> None:
-    hostile = r'{kind: Service, metadata: {name: "\e[31mred"}}'
-    done = podsettle("preview", "--manifests", EXAMPLES, "-", stdin=hostile)
-    assert "\x1b" not in done.stderr
-
-
 def test_each_outcome_names_its_policy_and_a_summary_precedes_the_diff() -> None:
     done = podsettle("preview", "--manifests", EXAMPLES, TEKTON)
     before_diff, diff, _ = done.stdout.partition("--- Pod/")

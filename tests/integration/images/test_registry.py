@@ -287,23 +287,6 @@ async def test_token_authentication_needs_an_allowed_token_server(
             assert len(tokens.asked) == 2
 
 
-# Redirects.
-
-
-async def test_redirect_of_a_registry_to_a_link_local_address_is_not_followed(
-    tmp_path: Path, ca: trustme.CA, image: Image, lookup: ImageLookup
-) -> None:
-    aside = {"storage": [{"name": "redirect", "options": {"baseurl": "https://169.254.169.254/"}}]}
-    with start_registry(tmp_path, ca, middleware=aside) as registry:
-        registry.push("aside", "1", image)
-        answer = await look_up(lookup, query(f"{registry.host}/aside:1"))
-        assert answer == Unavailable(
-            f"{registry.host}/aside:1: refusing to connect to '169.254.169.254': "
-            "loopback, link-local or metadata address"
-        )
-        assert registry.requests("GET", "blobs")[0].endswith(" 307")
-
-
 def test_ca_in_ssl_cert_file_is_trusted(
     registry: RunningRegistry, image: Image, ca: trustme.CA, tmp_path: Path
 ) -> None:
