@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 import trustme
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm_release import policy
@@ -23,7 +20,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import RunningServer, free_port, start_server
 from tests.support.registered_webhook import registered
-from tests.support.service_accounts import await_grant
+from tests.support.service_accounts import await_grant, signed_token
 from tests.support.waiting import await_that
 
 POLICY = policy("all", namespaceSelector={})
@@ -117,18 +114,8 @@ def preview(server: RunningServer, token: str | None) -> httpx.Response:
 
 def resigned(cluster: KubeCluster, token: str, **claims: Any) -> str:
     """Return the token with other claims, signed with the cluster's key for ServiceAccounts."""
-    head, payload, _ = token.split(".")
-    said = json.loads(base64.urlsafe_b64decode(payload + "=="))
-    text = f"{head}.{_base64(json.dumps(said | claims).encode())}"
-    pem = (cluster.directory / "service-accounts.key").read_bytes()
-    key = serialization.load_pem_private_key(pem, None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    r, s = decode_dss_signature(key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
-    return f"{text}.{_base64(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
-
-
-def _base64(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+    said = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+    return signed_token(cluster, said | claims)
 
 
 def test_a_permitted_token_gets_its_preview(

@@ -18,10 +18,6 @@ from string import Template
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import CRDS, NAMESPACE
@@ -50,6 +46,7 @@ from tests.support.promql import (
     samples_in,
     unknown_labels,
 )
+from tests.support.service_accounts import signed_token
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.needs("prometheus", "promtool")
@@ -202,25 +199,10 @@ def _write_token(release: Installation, name: str) -> None:
         f"{claim}/service-account.name": account,
         f"{claim}/service-account.uid": uid,
     }
-    token = _signed(claims, release.cluster.directory / "service-accounts.key")
+    token = signed_token(release.cluster, claims)
     data = {"token": base64.b64encode(token.encode()).decode()}
     status, answer, _ = release.cluster.request("PATCH", f"{OWN}/secrets/{name}", {"data": data})
     assert status == 200, answer
-
-
-def _signed(claims: Json, key_file: Path) -> str:
-    """A JSON Web Token, by the key with which the API server checks ServiceAccounts' tokens."""
-
-    def encoded(content: bytes) -> str:
-        return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
-
-    key = load_pem_private_key(key_file.read_bytes(), None)
-    assert isinstance(key, EllipticCurvePrivateKey)
-    parts = ({"alg": "ES256", "typ": "JWT"}, claims)
-    content = ".".join(encoded(json.dumps(part).encode()) for part in parts)
-    numbers = decode_dss_signature(key.sign(content.encode(), ECDSA(SHA256())))
-    signature = b"".join(number.to_bytes(32, "big") for number in numbers)
-    return f"{content}.{encoded(signature)}"
 
 
 def _secret(release: Installation, selector: Json) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -78,18 +77,6 @@ class FakeApiServer:
         access = Access(self.url)
         async with ApiServer(access) as server:
             yield server
-
-    def kubeconfig(self, directory: Path) -> Path:
-        """Write a kubeconfig for the server, and return its path."""
-        config = {
-            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
-            "users": [{"name": "u", "user": {}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        path = directory / "kubeconfig"
-        path.write_text(json.dumps(config))
-        return path
 
     async def _get(self, _request: web.Request) -> web.Response:
         return web.json_response(self._history[self._current])

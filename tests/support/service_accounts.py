@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.waiting import await_that
@@ -66,6 +71,20 @@ def kubeconfig_of_account(
     kubeconfig = directory / f"kubeconfig-{own}-{name}"
     kubeconfig.write_text(json.dumps(configuration))
     return kubeconfig
+
+
+def signed_token(cluster: KubeCluster, claims: dict[str, Any]) -> str:
+    """Return a JSON Web Token, by the key that the API server uses for ServiceAccounts."""
+    key = load_pem_private_key((cluster.directory / "service-accounts.key").read_bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    parts = ({"alg": "ES256", "typ": "JWT"}, claims)
+    content = ".".join(_base64(json.dumps(part).encode()) for part in parts)
+    numbers = decode_dss_signature(key.sign(content.encode(), ECDSA(SHA256())))
+    return f"{content}.{_base64(b''.join(number.to_bytes(32, 'big') for number in numbers))}"
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 def kubeconfig_of_an_account_with(

@@ -5,7 +5,6 @@ Python 3.13 and later verify strictly. On earlier versions, these tests enable s
 
 from __future__ import annotations
 
-import json
 import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,6 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
 from tests.support.authorities import Authority, Issued
+from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.registry import look_up, query
 from webhook.cluster.client import ApiServer
 from webhook.core.images import Unavailable
@@ -79,15 +79,8 @@ def ask_api_server(tmp_path: Path) -> Ask:
     """Send a request to an API server with this CA in the kubeconfig, and return the error."""
 
     async def ask(host: str, trusted: Authority) -> str:
-        cluster = {"server": f"https://{host}", "certificate-authority": str(trusted.file)}
-        config = {
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": {}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(json.dumps(config))
+        ca = str(trusted.file)
+        kubeconfig = write_kubeconfig(tmp_path, f"https://{host}", certificate_authority=ca)
         async with await ApiServer.connect(kubeconfig=str(kubeconfig)) as server:
             try:
                 await server.request("GET", "/api")

@@ -14,6 +14,7 @@ import yaml
 
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
+from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.live_cluster import account_with, add_node
 from tests.support.markdown import Page
 from tests.support.paths import DOCS, EXAMPLES
@@ -252,13 +253,7 @@ def test_check_compares_the_namespaces_that_the_user_may_read_by_name(
 
 
 def test_check_goes_on_if_the_default_cluster_does_not_answer(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
-        "users: [{name: u, user: {}}]\n"
-        "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
-        "current-context: x\n"
-    )
+    kubeconfig = write_kubeconfig(tmp_path, "https://127.0.0.1:1")
     text = yaml.safe_dump(policy_document("a"))
     env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     done = podsettle("check", "-v", "-", env=env, stdin=text)

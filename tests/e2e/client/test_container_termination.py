@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.kube.cluster import KubeCluster
+from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.kubelet_status import RUNNING, Pod, Run, running, terminated, waiting
 from tests.support.process import PODSETTLE, free_port, podsettle
+from tests.support.service_accounts import kubeconfig_of_account
 from tools.build import programs
 
 pytestmark = pytest.mark.slow
@@ -235,11 +237,7 @@ def test_forbidden_request_is_reported_without_a_retry(
     cluster: KubeCluster, namespace: str, tmp_path: Path
 ) -> None:
     Pod(cluster, namespace)
-    config = json.loads(cluster.kubeconfig.read_text())
-    config["users"][0]["user"]["token"] = cluster.token_for("default", namespace)
-    config["contexts"][0]["context"]["namespace"] = namespace
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(config))
+    kubeconfig = kubeconfig_of_account(cluster, f"{namespace}:default", tmp_path, namespace)
     with running(kubeconfig, tmp_path, *WAIT) as command:
         assert command.end() == 2
         assert "podsettle: the API server answered 403: " in command.stderr
@@ -290,22 +288,9 @@ def test_exhausted_back_off_names_the_option_that_prolongs_the_wait(
     assert last.startswith(begin)
 
 
-def kubeconfig_to(server: str, directory: Path) -> Path:
-    """Write a kubeconfig for an API server at another URL, and return its path."""
-    config = {
-        "current-context": "a",
-        "clusters": [{"name": "a", "cluster": {"server": server}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a", "namespace": "ci"}}],
-        "users": [{"name": "a", "user": {}}],
-    }
-    path = directory / "kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
-
-
 def test_unreachable_api_server_is_reported_with_its_address(tmp_path: Path) -> None:
     port = free_port()
-    path = kubeconfig_to(f"https://127.0.0.1:{port}", tmp_path)
+    path = write_kubeconfig(tmp_path, f"https://127.0.0.1:{port}")
     done = podsettle(*WAIT, "--kubeconfig", path, "--backoff-total", "0s")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
@@ -328,11 +313,11 @@ def test_response_that_is_not_a_pod_is_reported(tmp_path: Path, answer: str) -> 
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        path = kubeconfig_to(f"http://127.0.0.1:{server.server_port}", tmp_path)
+        path = write_kubeconfig(tmp_path, f"http://127.0.0.1:{server.server_port}")
         for command in ("wait", "logs"):
             done = podsettle(command, "step-1", "--kubeconfig", path)
             assert (done.returncode, done.stdout) == (2, "")
-            assert done.stderr == "podsettle: pod ci/step-1: the answer is not a Pod\n"
+            assert done.stderr == "podsettle: pod default/step-1: the answer is not a Pod\n"
         server.shutdown()
 
 

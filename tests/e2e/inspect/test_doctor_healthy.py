@@ -26,12 +26,12 @@ from tests.support.helm_release import (
     Installation,
     installed,
 )
-from tests.support.kube.cluster import Json, KubeCluster
+from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.custom_resources import create_crd
 from tests.support.process import podsettle
 from tests.support.pull_secrets import docker_config
 from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
-from tests.support.service_accounts import await_grant
+from tests.support.service_accounts import grant, kubeconfig_of_account
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 from webhook.inspect.doctor.run import CHECKS
 
@@ -107,49 +107,20 @@ def test_missing_installation_is_a_fault_and_missing_rights_are_not_looked_at(
     done = podsettle("doctor", "--kubeconfig", own.kubeconfig)
     assert (done.returncode, done.stderr) == (1, "")
     assert "installation: there is no Deployment of podsettle" in done.stdout
-    done = podsettle("doctor", "--kubeconfig", as_account(own, "default", "default", tmp_path))
+    done = podsettle(
+        "doctor", "--kubeconfig", kubeconfig_of_account(own, "default:default", tmp_path)
+    )
     assert (done.returncode, done.stderr) == (2, "")
     assert "not looked at" in done.stdout
     assert "needs the right to list deployments in all namespaces" in done.stdout
 
 
-def as_account(cluster: KubeCluster, account: str, namespace: str, directory: Path) -> Path:
-    """A kubeconfig with the rights of a ServiceAccount."""
-    kubeconfig: Json = json.loads(cluster.kubeconfig.read_text())
-    token = cluster.token_for(account, namespace)
-    kubeconfig["users"] = [{"name": "admin", "user": {"token": token}}]
-    path = directory / f"{account}.kubeconfig"
-    path.write_text(json.dumps(kubeconfig))
-    return path
-
-
 def reader_of_pods(cluster: KubeCluster, directory: Path) -> Path:
     """A kubeconfig of a user who may only list the Deployment and the pods of the installation."""
-    namespace = cluster.namespace("users-", service_accounts=("reader",))
-    cluster.create(
-        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles",
-        {
-            "metadata": {"name": namespace},
-            "rules": [
-                {"apiGroups": ["", "apps"], "resources": ["deployments", "pods"], "verbs": ["list"]}
-            ],
-        },
-    )
-    cluster.create(
-        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
-        {
-            "metadata": {"name": namespace},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "Role",
-                "name": namespace,
-            },
-            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
-        },
-    )
-    asked = {"namespace": NAMESPACE, "verb": "list", "group": "apps", "resource": "deployments"}
-    await_grant(cluster, f"{namespace}:reader", {"resourceAttributes": asked})
-    return as_account(cluster, "reader", namespace, directory)
+    account = f"{cluster.namespace('users-')}:default"
+    rule = {"apiGroups": ["apps", ""], "resources": ["deployments", "pods"], "verbs": ["list"]}
+    grant(cluster, account, [rule], within=NAMESPACE)
+    return kubeconfig_of_account(cluster, account, directory)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.support.kube.cluster import KubeCluster
+from tests.support.service_accounts import kubeconfig_of_account
 from tests.support.waiting import TIMEOUT_SECONDS
 from tools.kube_versions import server_minor
 from webhook.cluster.client import ApiServer
@@ -112,10 +113,7 @@ async def test_page_of_large_objects_is_requested_again_with_fewer(
 async def test_list_that_is_refused_is_not_looked_at_and_names_the_right(
     paging_cluster: KubeCluster,
 ) -> None:
-    token = paging_cluster.token_for("default", "many")
-    configuration = paging_cluster.kubeconfig.read_text().replace(paging_cluster.token, token)
-    kubeconfig = paging_cluster.directory / "without-rights"
-    kubeconfig.write_text(configuration)
+    kubeconfig = kubeconfig_of_account(paging_cluster, "many:default", paging_cluster.directory)
     async with await ApiServer.connect(kubeconfig=str(kubeconfig)) as server:
         reader = PagedReader(server)
         assert [each async for each in reader.objects(CONFIG_MAPS, "many")] == []

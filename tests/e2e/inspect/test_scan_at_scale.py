@@ -31,7 +31,7 @@ from tests.support.planted_symptoms import (
 from tests.support.policy_objects import install_crd
 from tests.support.process import start_server
 from tests.support.registered_webhook import registered
-from tests.support.service_accounts import await_grant
+from tests.support.service_accounts import grant, kubeconfig_of_account
 from tests.support.waiting import await_that
 from webhook.cli import main
 from webhook.inspect.scan import unsettled
@@ -189,21 +189,8 @@ def kubeconfig_without(cluster: KubeCluster, lacking: str | None) -> Path:
         if resource != lacking
     ]
     cluster.namespace("accounts", service_accounts=[name])
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    cluster.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "accounts"}],
-    }
-    cluster.create(f"{rbac}/clusterrolebindings", binding)
-    for rule in rules:
-        asked = {"verb": "list", "group": rule["apiGroups"][0], "resource": rule["resources"][0]}
-        await_grant(cluster, f"accounts:{name}", {"resourceAttributes": asked})
-    path = cluster.directory / name
-    token = cluster.token_for(name, "accounts")
-    path.write_text(cluster.kubeconfig.read_text().replace(cluster.token, token))
-    return path
+    grant(cluster, f"accounts:{name}", rules)
+    return kubeconfig_of_account(cluster, f"accounts:{name}", cluster.directory)
 
 
 def scan_without(cluster: KubeCluster, lacking: str | None, namespace: str | None) -> Json:
@@ -257,9 +244,7 @@ def test_symptom_is_not_looked_at_without_the_right_to_one_of_its_resources(
 
 def test_scan_without_any_right_ends_with_an_error(planted: KubeCluster) -> None:
     planted.namespace("accounts", service_accounts=["powerless"])
-    path = planted.directory / "powerless"
-    token = planted.token_for("powerless", "accounts")
-    path.write_text(planted.kubeconfig.read_text().replace(planted.token, token))
+    path = kubeconfig_of_account(planted, "accounts:powerless", planted.directory)
     result = CliRunner().invoke(main, ["scan", "--kubeconfig", str(path)])
     assert result.exit_code == 2
     assert "nothing could be read" in result.stderr

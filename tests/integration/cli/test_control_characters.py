@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 
 from tests.support.factories import Json
+from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.process import podsettle
+from tests.support.recording_server import serving as in_threads
 
 EVIL = "\x1b]0;title\x07\x1b[2J\u202e\r\npodsettle: forged\x7f"
 """ESC, BEL, RLO, CR, a line break and DEL."""
@@ -148,20 +149,9 @@ def serving(answer: Answer, directory: Path) -> Iterator[dict[str, str]]:
             """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    config = {
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    (directory / "kubeconfig").write_text(json.dumps(config))
-    try:
-        yield {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
-    finally:
-        server.shutdown()
-        server.server_close()
+    kubeconfig = write_kubeconfig(directory, f"http://127.0.0.1:{server.server_address[1]}")
+    with in_threads(server):
+        yield {**os.environ, "KUBECONFIG": str(kubeconfig)}
 
 
 def check_output(*texts: str, has_evil: bool = True) -> None:

@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.paths import EXAMPLES
 from tests.support.process import PODSETTLE, free_port, podsettle
 from webhook import __version__
@@ -142,17 +143,11 @@ def test_duration_may_be_a_number_of_seconds_where_kubectl_has_it() -> None:
 def test_unreachable_api_server_is_an_error_that_says_what_to_do(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
-    config = {
-        "current-context": "a",
-        "clusters": [{"name": "a", "cluster": {"server": f"https://127.0.0.1:{free_port()}"}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "users": [{"name": "a", "user": {}}],
-    }
-    (tmp_path / "config").write_text(json.dumps(config))
-    done = podsettle(*arguments, "--kubeconfig", tmp_path / "config")
+    kubeconfig = write_kubeconfig(tmp_path, f"https://127.0.0.1:{free_port()}")
+    done = podsettle(*arguments, "--kubeconfig", kubeconfig)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("podsettle: the API server does not answer: GET /")
-    check = f"kubectl --kubeconfig={tmp_path / 'config'} version"
+    check = f"kubectl --kubeconfig={kubeconfig} version"
     assert done.stderr.endswith(f"refused; to check the kubeconfig: {check}\n")
 
 

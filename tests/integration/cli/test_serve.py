@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.process import PODSETTLE, free_port, podsettle, podsettle_process
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
@@ -106,18 +107,13 @@ def test_start_message_names_the_listening_address_and_the_cluster(
     arguments: tuple[str, ...], where: str, tmp_path: Path
 ) -> None:
     assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
-    (tmp_path / "kubeconfig").write_text(
-        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
-        "users: [{name: u, user: {}}]\n"
-        "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
-        "current-context: x\n"
-    )
+    kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1")
     ports = {"PORT": str(free_port()), "WEB": str(free_port())}
     command = [PODSETTLE, "serve", "--certs-dir", str(tmp_path), *arguments]
     command += ["--port", ports["PORT"], "--web-port", ports["WEB"]]
     process = subprocess.Popen(
         command,
-        env={"KUBECONFIG": str(tmp_path / "kubeconfig")},
+        env={"KUBECONFIG": str(kubeconfig)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

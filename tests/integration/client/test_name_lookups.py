@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
 
+from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.process import PODSETTLE
 from tests.support.silent_dns import silent_dns, silent_dns_needed
 
 
 @silent_dns_needed
-def test_command_exits_although_a_dns_look_up_hangs(
-    tmp_path: Path,
-) -> None:
-    cluster = {"server": "https://api.example:6443"}
-    config = {
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+def test_command_exits_although_a_dns_look_up_hangs(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path, "https://api.example:6443")
     with silent_dns(tmp_path) as begin:
         done = subprocess.run(
             [*begin, PODSETTLE, "wait", "pod", "--backoff-total", "0s"],
-            env={"PATH": os.environ["PATH"], "KUBECONFIG": str(tmp_path / "kubeconfig")},
+            env={"PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig)},
             capture_output=True,
             text=True,
             timeout=60,

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.fake_apiserver import POD, FakeApiServer, pod
 from tests.support.kube.cluster import Json
+from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.kubelet_status import RUNNING, running, terminated, waiting
 from webhook.client import (
     Backoff,
@@ -88,7 +89,7 @@ async def test_watches_that_always_break_raise_unreachable() -> None:
 
 async def test_watches_that_always_break_exit_with_2(tmp_path: Path) -> None:
     async with FakeApiServer.started(PENDING, idle_watches=99, abort=True) as api:
-        kubeconfig = api.kubeconfig(tmp_path)
+        kubeconfig = write_kubeconfig(tmp_path, api.url)
         for command in (("wait",), ("logs", "-f")):
             arguments = (*command, "step-1", "-n", "ci", "--backoff-total", "0s")
             with running(kubeconfig, tmp_path, *arguments) as ran:
@@ -179,7 +180,7 @@ NOT_A_POD = "podsettle: pod ci/step-1: the answer is not a Pod\n"
 async def test_malformed_watch_event_exits_with_2(line: str, told: str, tmp_path: Path) -> None:
     async with FakeApiServer.started(STARTED, ENDED, idle_watches=1) as api:
         api.lines = [line.encode()]
-        kubeconfig = api.kubeconfig(tmp_path)
+        kubeconfig = write_kubeconfig(tmp_path, api.url)
         with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
             assert (ran.stdout, ran.stderr) == (b"", told)
@@ -188,7 +189,7 @@ async def test_malformed_watch_event_exits_with_2(line: str, told: str, tmp_path
 @pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
 async def test_malformed_pod_exits_with_2(command: tuple[str, ...], tmp_path: Path) -> None:
     async with FakeApiServer.started(STARTED | {"status": 7}) as api:
-        kubeconfig = api.kubeconfig(tmp_path)
+        kubeconfig = write_kubeconfig(tmp_path, api.url)
         with running(kubeconfig, tmp_path, *command, "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
             assert (ran.stdout, ran.stderr) == (b"", NOT_A_POD)
@@ -207,7 +208,7 @@ async def test_exit_code_that_is_not_a_number_exits_with_2(
 ) -> None:
     odd = pod("Succeeded", {"terminated": state}, restartPolicy="Never")
     async with FakeApiServer.started(odd) as api:
-        kubeconfig = api.kubeconfig(tmp_path)
+        kubeconfig = write_kubeconfig(tmp_path, api.url)
         with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
             assert ran.stdout == b""
