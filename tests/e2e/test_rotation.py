@@ -20,10 +20,11 @@ import pytest
 from tests.support.helm_release import policy
 from tests.support.kube.cluster import KubeCluster
 from tests.support.long_forms import IS_LONG
-from tests.support.manual_install import Balancer, Installation, Replica
+from tests.support.manual_install import Installation, Replica
 from tests.support.needs import libfaketime
 from tests.support.pod_load import creating_pods
 from tests.support.policy_objects import POLICIES, install_crd
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from tests.support.webhook_configuration import PATH as CONFIGURATIONS
 from webhook.tls.authority import Authority, fingerprint
@@ -50,7 +51,7 @@ def own() -> Iterator[KubeCluster]:
 
 @pytest.fixture
 def installation(own: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
-    with Balancer().running() as balancer:
+    with TcpProxy.to("127.0.0.1", 9) as balancer:  # No replica is behind it yet.
         made = Installation(own, balancer, tmp_path)
         # The webhook's timeout of 5 s would let a machine that stalls refuse pods.
         path = f"{CONFIGURATIONS}/{made.configuration}"

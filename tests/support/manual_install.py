@@ -2,86 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import subprocess
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.process import PODSETTLE, free_port
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.tls.authority import Authority
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-
-
-class Balancer:
-    """A Service's virtual address, which distributes connections over the replicas in turn."""
-
-    def __init__(self) -> None:
-        self.ports: list[int] = []
-        self.port = 0
-        self._turn = count()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @contextmanager
-    def running(self) -> Iterator[Self]:
-        """Listen while the block runs."""
-        loop = asyncio.new_event_loop()
-        stop = asyncio.Event()
-        thread = threading.Thread(target=lambda: loop.run_until_complete(self._serve(stop)))
-        thread.start()
-        await_that(lambda: self.port, "the balancer listens")
-        try:
-            yield self
-        finally:
-            loop.call_soon_threadsafe(stop.set)
-            thread.join()
-            loop.close()
-
-    async def _serve(self, stop: asyncio.Event) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        await stop.wait()
-        server.close()
-        await server.wait_closed()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        # Transports close in the next turn of the loop.
-        await asyncio.sleep(0)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        ends = [writer]
-        try:
-            port = self.ports[next(self._turn) % len(self.ports)]
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-            ends.append(far_writer)
-            await asyncio.gather(_pass(reader, far_writer), _pass(far_reader, writer))
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            for end in ends:
-                end.transport.abort()
-
-
-async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    while data := await source.read(65536):
-        target.write(data)
-        await target.drain()
-    target.write_eof()
 
 
 class Replica:
@@ -119,7 +55,7 @@ class Replica:
 class Installation:
     """Namespace, Service, Secret, Lease and webhook configuration, as the chart has them."""
 
-    def __init__(self, cluster: KubeCluster, balancer: Balancer, directory: Path) -> None:
+    def __init__(self, cluster: KubeCluster, balancer: TcpProxy, directory: Path) -> None:
         self.cluster, self.balancer = cluster, balancer
         self._directory = directory
         self._replicas: list[Replica] = []
@@ -165,7 +101,7 @@ class Installation:
         """Wait until replicas are ready, and let the Service lead to them alone."""
         for replica in replicas:
             await_that(lambda replica=replica: replica.ready, f"{replica.log} is ready")  # type: ignore[misc]
-        self.balancer.ports = [replica.port for replica in replicas]
+        self.balancer.targets = [("127.0.0.1", replica.port) for replica in replicas]
 
     def stored(self) -> Authority:
         """What is in the Secret now."""

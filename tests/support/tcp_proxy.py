@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a server, which a test makes fail.
+"""A TCP proxy in front of servers, which a test makes fail.
 
 It runs in a thread of its own, so that both synchronous and asynchronous tests can use it.
 """
@@ -16,7 +16,10 @@ from tests.support.waiting import TIMEOUT_SECONDS
 
 
 class TcpProxy:
-    """Passes bytes between the clients of `port` and a server. `to` makes one."""
+    """Passes bytes between the clients of `port` and a server. `to` makes one.
+
+    With several targets, it takes them in turn, as the address of a Service does.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         self.port = 0
@@ -26,8 +29,8 @@ class TcpProxy:
         """Whether connections are accepted and nothing is passed on them."""
         self.alerts = False
         """Whether each ClientHello is answered with the TLS alert internal_error."""
-        self.target = (host, port)
-        """The server for new connections."""
+        self.targets = [(host, port)]
+        """The servers for new connections."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening = threading.Event()
@@ -91,12 +94,22 @@ class TcpProxy:
         if self.alerts:
             await self._alert(reader, writer)
             return
-        target_reader, target_writer = await asyncio.open_connection(*self.target)
-        for source, sink in ((reader, target_writer), (target_reader, writer)):
-            self._writers.add(sink)
-            task = asyncio.create_task(self._pass(source, sink))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        host, port = self.targets[self.accepted % len(self.targets)]
+        try:
+            target_reader, target_writer = await asyncio.open_connection(host, port)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers.add(target_writer)
+        pairs = ((reader, target_writer), (target_reader, writer))
+        tasks = [asyncio.create_task(self._pass(*pair)) for pair in pairs]
+        self._tasks.update(tasks)
+        await asyncio.wait(tasks)
+        self._tasks.difference_update(tasks)
+        if not any(task.cancelled() for task in tasks):  # It is not frozen.
+            for each in (writer, target_writer):
+                each.close()
+                self._writers.discard(each)
 
     async def _alert(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Read the whole hello: closing a socket with unread bytes resets the connection.

@@ -234,7 +234,7 @@ async def test_disconnected_leader_stops_before_the_next_one_starts(
                     await place.await_attempt("two")
                     assert place.seen["two"] == "one"
                     # From now on its requests are lost, without an error.
-                    tcp_proxy.target = ("192.0.2.1", 9)
+                    tcp_proxy.targets = [("192.0.2.1", 9)]
                     tcp_proxy.freeze()
                     await place.await_attempt("two")
                     await expect_replacement(place, one, two)
