@@ -106,8 +106,8 @@ def namespace(known: Known) -> str:
     return name
 
 
-def preview(server: RunningServer, token: str | None) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+def preview(server: RunningServer, token: str) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"}
     with server.client() as client:
         return client.post("/preview", json=simple_pod("p"), headers=headers)
 

@@ -41,7 +41,8 @@ def test_restarted_servers_keep_their_data() -> None:
     with KubeCluster.start() as own:
         namespace = own.namespace("kept")
         assert own.create_pod(simple_pod("pod", namespace)).status == 201
-        own.restart_apiserver()
+        own.stop_apiserver()
+        own.start_apiserver()
         path = f"/api/v1/namespaces/{namespace}/pods/pod"
         assert own.request("GET", path).status == 200
         own.stop_etcd()

@@ -34,17 +34,6 @@ def server(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.usefixtures("server")
-def test_a_namespace_opts_in_and_out_by_its_label(own: KubeCluster) -> None:
-    own.create(POLICIES, policy("opt-in"))
-    chosen = own.namespace("opt-", labels={"podsettle.dev/policy": "opt-in"})
-    other = own.namespace("opt-")
-    await_that(lambda: is_called(own, chosen), "the labelled namespace is covered")
-    assert not is_called(own, other)
-    own.namespace(chosen, labels={"podsettle.dev/policy": None})  # type: ignore[dict-item]
-    await_that(lambda: not is_called(own, chosen), "the label's removal counts")
-
-
-@pytest.mark.usefixtures("server")
 def test_edited_policy_takes_effect_and_deleted_policy_ends(own: KubeCluster) -> None:
     namespace = own.namespace("edit-", labels={"team": "a"})
     selects = {"namespaceSelector": {"matchLabels": {"team": "b"}}}

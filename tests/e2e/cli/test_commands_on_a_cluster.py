@@ -266,31 +266,35 @@ def test_check_goes_on_if_the_default_cluster_does_not_answer(tmp_path: Path) ->
     assert chosen.returncode == 2
 
 
-def test_version_says_that_nothing_is_installed(admin: dict[str, str]) -> None:
-    done = podsettle("version", env=admin)
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[1] == "server: not known: there is no Deployment of podsettle"
+def create_installation(cluster: KubeCluster, namespace: str = "", **container: Any) -> str:
+    """Create a Deployment of podsettle, and return its path."""
+    labels = {"app.kubernetes.io/name": "podsettle", "app.kubernetes.io/component": "webhook"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "containers": [{"name": "podsettle", "image": "registry.example/p:9", **container}]
+            },
+        },
+    }
+    namespace = namespace or cluster.namespace("podsettle-")
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    cluster.create(path, {"metadata": {"name": "podsettle", "labels": labels}, "spec": spec})
+    return f"{path}/podsettle"
 
 
 def test_settings_come_from_the_installation(
     live_cluster: KubeCluster, admin: dict[str, str]
 ) -> None:
     namespace = live_cluster.namespace("podsettle-")
-    labels = {"app.kubernetes.io/name": "podsettle", "app.kubernetes.io/component": "webhook"}
-    container = {
-        "name": "podsettle",
-        "image": "registry.example/podsettle:9",
-        "args": [
-            "serve",
-            "--linger-image=registry.example/installed:1",
-            "--docs-url=https://docs.example/why",
-            f"--own-namespace={namespace}",
-        ],
-    }
-    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
-            "spec": {"containers": [container]}}}  # fmt: skip
-    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    live_cluster.create(path, {"metadata": {"name": "podsettle", "labels": labels}, "spec": spec})
+    arguments = [
+        "serve",
+        "--linger-image=registry.example/installed:1",
+        "--docs-url=https://docs.example/why",
+        f"--own-namespace={namespace}",
+    ]
+    path = create_installation(live_cluster, namespace, args=arguments)
     try:
         found = previewed(env=admin, document=quick_pod("p", namespace="ci"))
         assert "registry.example/installed:1" in json.dumps(found["patch"])
@@ -303,9 +307,9 @@ def test_settings_come_from_the_installation(
         own = previewed("-n", namespace, env=admin, document=quick_pod("p"))
         assert [each["reason"] for each in own["outcomes"]] == ["ProtectedNamespace"]
         done = podsettle("version", env=admin)
-        assert f"registry.example/podsettle:9 (Deployment {namespace}/podsettle)" in done.stdout
+        assert f"registry.example/p:9 (Deployment {namespace}/podsettle)" in done.stdout
     finally:
-        live_cluster.request("DELETE", f"{path}/podsettle")
+        live_cluster.request("DELETE", path)
 
 
 def verdict_of_unsettled_pods(env: dict[str, str], *arguments: str) -> dict[str, str]:
@@ -334,23 +338,6 @@ def test_scan_with_namespaces_that_it_may_only_get_says_which_it_looked_at(
     assert verdict["answer"] == "unknown"
     assert "namespaces (needs the right to list namespaces; only default)" in verdict["text"]
     assert verdict_of_unsettled_pods(env, "-n", "default")["answer"] == "none"
-
-
-def create_installation(cluster: KubeCluster, **container: Any) -> str:
-    """Create a Deployment of podsettle, and return its path."""
-    labels = {"app.kubernetes.io/name": "podsettle", "app.kubernetes.io/component": "webhook"}
-    spec = {
-        "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": {
-                "containers": [{"name": "podsettle", "image": "registry.example/p:9", **container}]
-            },
-        },
-    }
-    path = f"/apis/apps/v1/namespaces/{cluster.namespace('podsettle-')}/deployments"
-    cluster.create(path, {"metadata": {"name": "podsettle", "labels": labels}, "spec": spec})
-    return f"{path}/podsettle"
 
 
 def test_arguments_of_a_tenants_deployment_hide_no_pods_and_reach_no_terminal(
@@ -410,6 +397,7 @@ def test_assumed_helper_is_explained(
         assert f"the image of the helper, because {why}" in found["stderr"]
         report = json.loads(podsettle("scan", "-o", "json", env=admin).stdout)
         assert any(f"the image of a helper, because {why}" in note for note in report["notes"])
+        assert f"\nserver: not known: {why}" in podsettle("version", env=admin).stdout
     finally:
         for path in paths:
             live_cluster.request("DELETE", path)

@@ -25,7 +25,7 @@ from tests.support.waiting import eventually
 from tools.kube_versions import MODULES, chosen, releases
 from webhook.cluster import service_account
 from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.errors import Unreachable
 from webhook.cluster.kube_source import NODES_INTERVAL_SECONDS, KubernetesSource
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import NamespaceLookup
@@ -80,17 +80,6 @@ async def test_source_is_synced_once_view_and_selectors_contain_the_lists(
         "/apis/node.k8s.io/v1/runtimeclasses/first",
     ):
         own_cluster.request("DELETE", path)
-
-
-async def test_view_contains_the_runtime_of_a_node(
-    own_cluster: KubeCluster, source: KubernetesSource
-) -> None:
-    own_cluster.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
-    status = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
-    own_cluster.request("PATCH", "/api/v1/nodes/n1/status", status)
-    await eventually(lambda: any(each.runtime.name for each in source.view.nodes.all))
-    own_cluster.request("DELETE", "/api/v1/nodes/n1")
-    await eventually(lambda: not source.view.nodes.all)
 
 
 async def test_nodes_that_join_in_a_row_are_processed_together(
@@ -287,11 +276,6 @@ async def test_connection_to_the_own_cluster_uses_no_proxy(
     monkeypatch.delenv("no_proxy", raising=False)
     async with await ApiServer.connect(in_cluster_first=True) as server:
         assert (await server.request("GET", "/version"))["major"] == "1"
-
-
-async def test_error_response_is_raised_with_its_message(api: ApiServer) -> None:
-    with pytest.raises(ApiError, match='404: namespaces "none" not found'):
-        await api.request("GET", "/api/v1/namespaces/none")
 
 
 async def test_no_task_and_no_connection_remains(

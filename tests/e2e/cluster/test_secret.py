@@ -59,13 +59,6 @@ async def test_write_replaces_its_keys_and_keeps_everything_else(place: Place) -
     assert (await place.rival.read() or {})["tls.crt"] == b"the next"
 
 
-async def test_empty_secret_can_be_read_and_written(place: Place) -> None:
-    place.create()
-    assert await place.store.read() == {}
-    await place.store.write(CONTENTS)
-    assert await place.store.read() == CONTENTS
-
-
 async def test_missing_secret_is_not_created(place: Place) -> None:
     assert await place.store.read() is None
 

@@ -155,11 +155,6 @@ class KubeCluster:
         self._apiserver.kill()
         self._client = self._new_client()
 
-    def restart_apiserver(self) -> None:
-        """Stop the API server and start it: every watch ends, every cache is read anew."""
-        self.stop_apiserver()
-        self.start_apiserver()
-
     def start_etcd(self) -> None:
         """Start etcd on the data it had, and wait until it and a running API server are ready."""
         self._etcd.start()
