@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.node.containerd import Containerd
 from tests.support.node.deliveries import Settled
 from tests.support.node.inside import OUTSIDE, is_inside
 from tests.support.node.node import RealNode
-from tests.support.node.node_pool import NodePool
+from tests.support.node.node_pool import NEWEST, NodePool
 from tests.support.node.runtime import Runtime
 
 # Fixtures of the tests that leave the node as it is, those on the newest containerd first.
@@ -51,7 +50,7 @@ def shared_node(nodes: NodePool) -> Callable[[Runtime], RealNode]:
 @pytest.fixture(scope="module")
 def newest_node(nodes: NodePool) -> RealNode:
     """The node that modules share, with the newest containerd."""
-    return nodes.shared(Containerd("2.4"))
+    return nodes.shared(NEWEST["containerd"]())
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
@@ -18,12 +18,18 @@ from tests.support.kube.server import Server
 from tests.support.node.argo_build import CRDS, RELEASE, SOURCE, find_argo
 from tests.support.node.deliveries import POD_TIMEOUT_SECONDS, Settled
 from tests.support.node.node import RealNode
+from tests.support.node.node_pool import NEWEST
 from tests.support.node.pods import all_ended, commands, exit_codes, pod_path, states, wrapper_of
+from tests.support.node.registry_server import SECOND_ADDRESS as REGISTRY
 from tests.support.node.registry_server import serve
+from tests.support.node.runtime import Runtime
 from tests.support.waiting import await_that
 
 ARGO = find_argo()
-REGISTRY, PLAIN, SETTLED = "127.0.0.1:5001", "argo-plain", "argo-settled"
+pytestmark = pytest.mark.skipif(
+    ARGO is None, reason=f"not built: {SOURCE}=DIR python -m tests.support.node.argo_build"
+)
+PLAIN, SETTLED = "argo-plain", "argo-settled"
 WORKFLOW = "workflows.argoproj.io/workflow"
 POLICY: Json = {
     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": SETTLED}},
@@ -39,11 +45,13 @@ EXAMPLES = (
 )
 
 
-@pytest.fixture(scope="module")
-def node(settled: Settled) -> Iterator[RealNode]:
-    """The shared node with Argo's controller, a namespace with the policy, and one without."""
-    if ARGO is None:
-        pytest.skip(f"Argo is not built: {SOURCE}=DIR python -m tests.support.node.argo_build")
+@pytest.fixture(scope="module", params=[*NEWEST])
+def node(
+    shared_node: Callable[[Runtime], RealNode], request: pytest.FixtureRequest
+) -> Iterator[RealNode]:
+    """A node with Argo's controller, a namespace with the policy, and one without."""
+    assert ARGO is not None
+    settled = Settled.on(shared_node(NEWEST[request.param]()))
     node, cluster, logs = settled.node, settled.cluster, settled.node.kubelet.log.parent
     applied = cluster.kubectl("apply", "--server-side", "-k", ARGO / CRDS)
     assert applied.returncode == 0, applied.stderr

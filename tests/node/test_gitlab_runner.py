@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -17,12 +17,18 @@ from tests.support.kube.server import Server
 from tests.support.node.deliveries import Settled
 from tests.support.node.gitlab_build import ENTRYPOINT, HELPER, RELEASE, SOURCE, find_gitlab_runner
 from tests.support.node.node import RealNode
+from tests.support.node.node_pool import NEWEST
 from tests.support.node.pods import commands, exit_codes, pod_path, wrapper_of
+from tests.support.node.registry_server import SECOND_ADDRESS as REGISTRY
 from tests.support.node.registry_server import serve
+from tests.support.node.runtime import Runtime
 from tests.support.waiting import await_that
 
 RUNNER = find_gitlab_runner()
-REGISTRY, PLAIN, SETTLED = "127.0.0.1:5001", "gitlab-plain", "gitlab-settled"
+pytestmark = pytest.mark.skipif(
+    RUNNER is None, reason=f"not built: {SOURCE}=DIR python -m tests.support.node.gitlab_build"
+)
+PLAIN, SETTLED = "gitlab-plain", "gitlab-settled"
 INIT, LABEL = "init-permissions", "job.runner.gitlab.com/pod"
 LEGACY, HONOR = "FF_USE_LEGACY_KUBERNETES_EXECUTION_STRATEGY", "FF_KUBERNETES_HONOR_ENTRYPOINT"
 SLEEP = ["echo begin", "sleep 1h"]
@@ -126,11 +132,15 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
 
+@pytest.fixture(scope="module", params=[*NEWEST])
+def node(shared_node: Callable[[Runtime], RealNode], request: pytest.FixtureRequest) -> RealNode:
+    return shared_node(NEWEST[request.param]())
+
+
 @pytest.fixture(scope="module")
 def runner(settled: Settled) -> Iterator[tuple[RealNode, Coordinator]]:
     """The shared node with a runner for a namespace with the policy, and for one without."""
-    if RUNNER is None:
-        pytest.skip(f"not built: {SOURCE}=DIR python -m tests.support.node.gitlab_build")
+    assert RUNNER is not None
     node, cluster, logs = settled.node, settled.cluster, settled.node.kubelet.log.parent
     cluster.create(POLICIES, policy("gitlab", **POLICY))
     coordinator, settings = Coordinator(), "concurrent = 8\ncheck_interval = 1\n"

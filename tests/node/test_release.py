@@ -21,12 +21,12 @@ from tests.support.node.containerd import Containerd
 from tests.support.node.images import directory
 from tests.support.node.node import RealNode
 from tests.support.node.node_pool import NodePool
+from tests.support.node.registry_server import SECOND_ADDRESS as REGISTRY
 from tests.support.node.registry_server import serve
 from tests.support.page_commands import commands_of_script
 from tests.support.paths import DOCS, ROOT
 from webhook import __version__
 
-REGISTRY = "127.0.0.1:5001"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 REMOVE = """
 kubectl delete -f install.yaml --ignore-not-found

@@ -24,12 +24,11 @@ from tests.support.node.crio import Crio
 from tests.support.node.node import TIMEOUT_SECONDS, RealNode
 from tests.support.node.node_pool import NodePool
 from tests.support.node.optional_builds import crio_or_skip, tekton_or_skip
-from tests.support.node.registry_server import ADDRESS, serve
+from tests.support.node.registry_server import SECOND_ADDRESS, serve
 from tests.support.node.release import await_deployment, condition, install_podsettle
 from tests.support.node.tekton import (
     DEPLOYMENTS,
     NAMESPACE,
-    REGISTRY,
     apply_tekton,
     outcome,
     task_run,
@@ -54,14 +53,14 @@ def node(nodes: NodePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     runc, conmon = shutil.which("runc"), shutil.which("conmon")
     assert runc, "not installed: apt install runc"
     assert conmon, "not installed: apt install conmon"
-    runtime = Crio(crio, registries=(ADDRESS, REGISTRY))
+    runtime = Crio(crio)
     provoked = build(
         Path(runc), tmp_path_factory.mktemp("provocations"), start_delay_ms=START_DELAY_MS
     )
     runtime.add_drop_in("90-race.conf", crio_drop_in(provoked, Path(conmon)))
     with ExitStack() as stack:
         log = tmp_path_factory.mktemp("registry") / "registry.log"
-        stack.enter_context(serve(tekton.registry, log, REGISTRY))
+        stack.enter_context(serve(tekton.registry, log, SECOND_ADDRESS))
         own = stack.enter_context(nodes.own(runtime))
         classes = "/apis/node.k8s.io/v1/runtimeclasses"
         own.cluster.create(classes, runtime_class(Provocation.LATE_EXIT))

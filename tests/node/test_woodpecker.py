@@ -12,16 +12,13 @@ from threading import Timer
 
 import pytest
 
-from tests.support.node.containerd import Containerd
-from tests.support.node.crio import Crio
 from tests.support.node.node import RealNode
-from tests.support.node.node_pool import NodePool
+from tests.support.node.node_pool import NEWEST, NodePool
 from tests.support.node.serving_certificate import unapproved_certificate
 from tests.support.node.woodpecker import Woodpecker
 from tests.support.process import start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
-from tools.crio import module_build
 from tools.woodpecker import BEFORE_LOG_RETRY, BEFORE_STATUS_RETRY, SOURCE, find_woodpecker
 from webhook.core.constants import ANNOTATION_APPLIED
 
@@ -55,17 +52,16 @@ def client_or_skip(commit: str) -> Path:
     return program
 
 
-@pytest.fixture(scope="module", params=["containerd", "CRI-O"])
+@pytest.fixture(scope="module", params=[*NEWEST])
 def node(
     request: pytest.FixtureRequest, nodes: NodePool, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealNode]:
     """A node on which podsettle gives the pods of one namespace the gate."""
     client_or_skip(BEFORE_LOG_RETRY)
-    runtime = Containerd("2.4") if request.param == "containerd" else Crio(module_build())
     manifests, certs = tmp_path_factory.mktemp("manifests"), tmp_path_factory.mktemp("certs")
     (manifests / "policy.yaml").write_text(POLICY)
     with ExitStack() as stack:
-        own = stack.enter_context(nodes.own(runtime))
+        own = stack.enter_context(nodes.own(NEWEST[request.param]()))
         options = ("--linger-image", own.images.linger)
         server = stack.enter_context(start_server(manifests, certs, *options))
         url, ca = f"{server.url}/mutate", server.ca.read_bytes()

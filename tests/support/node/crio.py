@@ -12,7 +12,6 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -23,7 +22,7 @@ from tests.support.node import cgroups
 from tests.support.node.drop_ins import DropIns
 from tests.support.node.images import NodeImages, directory
 from tests.support.node.network import CNI_PLUGINS
-from tests.support.node.registry_server import ADDRESS
+from tests.support.node.registry_server import ADDRESS, SECOND_ADDRESS
 from tests.support.waiting import TIMEOUT_SECONDS
 from tools.crio import CrioBuild
 
@@ -46,7 +45,6 @@ class Crio:
         build: CrioBuild,
         pause_image: str = "",
         *,
-        registries: Sequence[str] = (ADDRESS,),
         packaged: bool = False,
     ) -> None:
         """Prepare a build.
@@ -57,7 +55,6 @@ class Crio:
         self.build = build
         """Takes effect at the next start."""
         self._pause_image = pause_image or NodeImages.of(directory()).pause
-        self._registries = registries
         self._packaged = packaged
         self._drop_ins = DropIns(_CONFIGURATION)
         self._server: Server | None = None
@@ -95,7 +92,7 @@ class Crio:
         (_CONTAINERS / "registries.conf").write_text(
             "".join(
                 f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n'
-                for registry in self._registries
+                for registry in (ADDRESS, SECOND_ADDRESS)
             )
         )
         _hide_controllers_without_hierarchy()

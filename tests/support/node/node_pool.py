@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from tests.support.node.containerd import Containerd
+from tests.support.node.crio import Crio
 from tests.support.node.node import RealNode
 from tests.support.node.runtime import Runtime
+from tools.crio import module_build
+
+NEWEST: Mapping[str, Callable[[], Runtime]] = {
+    "containerd": lambda: Containerd("2.4"),
+    "CRI-O": lambda: Crio(module_build()),
+}
+"""The newest release of each runtime."""
 
 
 class NodePool:

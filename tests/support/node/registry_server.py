@@ -19,6 +19,8 @@ from tests.support.waiting import await_that
 PROGRAM = "docker-registry"
 ADDRESS = "127.0.0.1:5000"
 """Runtimes pull from a loopback address without TLS."""
+SECOND_ADDRESS = "127.0.0.1:5001"
+"""That of a registry with a controller's own images."""
 
 _DIE_WITH_PARENT = Path(__file__).parents[1] / "die_with_parent.py"
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 
 from tests.support.kube.cluster import Json, KubeCluster
+from tests.support.node.registry_server import SECOND_ADDRESS
 from tests.support.node.tekton_build import IMAGES, TektonBuild
 
 NAMESPACE = "tekton-pipelines"
-REGISTRY = "127.0.0.1:5001"
-"""The registry with Tekton's images. Its data are those of the build."""
 DEPLOYMENTS = ("tekton-pipelines-controller", "tekton-pipelines-webhook")
 
 _BUILT = re.compile(r"ko://github\.com/tektoncd/pipeline/cmd/(\w+)")
@@ -29,7 +28,7 @@ def manifests(build: TektonBuild, shell_image: str) -> Iterator[str]:
 
 def _image(name: str) -> str:
     # Tekton refuses to start without the names of all its images.
-    return f"{REGISTRY}/tekton/{name if name in IMAGES else 'entrypoint'}:latest"
+    return f"{SECOND_ADDRESS}/tekton/{name if name in IMAGES else 'entrypoint'}:latest"
 
 
 def apply_tekton(cluster: KubeCluster, build: TektonBuild, shell_image: str) -> None:
