@@ -101,7 +101,8 @@ def apply(
             return
     class_name = settings.runtime_class_name
     missing_annotations = [key for key in SKIP_RELABEL_ANNOTATIONS if key not in annotations]
-    class_missing = class_name is not None and class_name != pod.runtime_class_name
+    present = (pod.runtime_class_name, patch.runtime_class_name)  # Another remedy may set it.
+    class_missing = class_name is not None and class_name not in present
     if not missing_annotations and not class_missing:
         yield Outcome(Reason.ALREADY_SETTLED)
         return

@@ -95,6 +95,20 @@ def test_pod_that_names_the_class_itself_is_annotated() -> None:
     assert {operation["path"] for operation in decision.operations} == {"/metadata/annotations"}
 
 
+def test_class_that_another_remedy_sets_counts_as_the_pods_own() -> None:
+    """Otherwise a second call would add the annotations, which the first one left out."""
+    remedies = {"runtimeClass": {"name": "relabel"}}
+    skip = {"skipSELinuxRelabel": {"runtimeClassName": "relabel"}}
+    seen = view(policy(remedies=remedies | skip), classes=[runtime_class("relabel")])
+    small = container("main", "x", resources={"limits": {"memory": "5Mi"}})
+    before = pod(containers=[small], securityContext=LEVEL, **CLAIM)
+    decision = decide_pod(before, seen)
+    assert reasons(decision) == ["Applied", "Applied"]
+    after = patched(before, decision)
+    assert BOTH.items() <= after["metadata"]["annotations"].items()
+    assert reasons(decide_pod(after, seen)) == ["AlreadySettled", "AlreadySettled"]
+
+
 @pytest.mark.parametrize("key", [OLD, NEW])
 @pytest.mark.parametrize("value", ["false", "", "True"])
 def test_existing_annotation_value_is_kept(key: str, value: str) -> None:
