@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,7 +21,6 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
 from webhook.server.components import Components, build_components
 from webhook.server.drain import Drain
-from webhook.server.health import ServedCertificate
 from webhook.server.limits import Limits, PreviewLimits
 
 SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:0.2.0")
@@ -45,7 +45,7 @@ def make_components(
 ) -> Components:
     """The components of a server whose certificate and shutdown do not end."""
     defaults: dict[str, Any] = {
-        "certificate": lambda: ServedCertificate(CERTIFICATE_EXPIRES, "ab" * 32),
+        "certificates": SimpleNamespace(expires=CERTIFICATE_EXPIRES, fingerprint="ab" * 32),
         "drain": Drain(idle_seconds=3600, timeout_seconds=3600),
         "checks": source.checks,
         "running": source.running,

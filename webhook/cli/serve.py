@@ -237,7 +237,6 @@ def _run(options: ServeOptions) -> None:
     with imports_excluded_from_gc():
         from webhook.server.components import build_components
         from webhook.server.drain import Drain
-        from webhook.server.health import ServedCertificate
         from webhook.server.reviews.client_certs import ClientCAError, request_client_certificate
         from webhook.server.run import AddressError, listen, serve
 
@@ -277,7 +276,7 @@ def _run(options: ServeOptions) -> None:
         OperatorSettings(
             options.own_namespace, linger_image, options.docs_url, options.linger_version
         ),
-        certificate=lambda: ServedCertificate(certificates.expires, certificates.fingerprint),
+        certificates=certificates,
         drain=Drain(options.drain_quiet.total_seconds(), options.drain_limit.total_seconds()),
         checks=parts.checks,
         running=parts.running,

@@ -57,8 +57,10 @@ def create_app(components: Components) -> FastAPI:
         responses=_REFUSED,
         dependencies=authorized,
     )
-    app.include_router(view_router(components.view_answers), dependencies=authorized)
-    app.include_router(health_router(components.checks, components.certificate))
+    app.include_router(
+        view_router(components.view_answers), responses=_REFUSED, dependencies=authorized
+    )
+    app.include_router(health_router(components.checks, components.certificates))
     app.include_router(page_router())
 
     @app.get(

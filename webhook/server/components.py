@@ -17,7 +17,7 @@ from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup
 from webhook.server.connections.protocol import ReviewServer
 from webhook.server.drain import Drain
-from webhook.server.health import ServedCertificate, log_check_changes
+from webhook.server.health import log_check_changes
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
 from webhook.server.page.view_route import ViewAnswers
@@ -26,6 +26,7 @@ from webhook.server.reviews.body import MemoryBudget
 from webhook.server.reviews.handler import ReviewHandler
 from webhook.server.reviews.log import ReviewLog
 from webhook.tasks import supervise
+from webhook.tls.source import CertificateSource
 
 if TYPE_CHECKING:
     # A server without a cluster imports no Kubernetes client.
@@ -44,8 +45,7 @@ class Components:
     authorizer: ClusterAuthorizer | None
     """Checks the tokens of clients of /preview, /view and /metrics, or None if they need no
     token."""
-    certificate: Callable[[], ServedCertificate]
-    """Returns what /version says of the served certificate."""
+    certificates: CertificateSource
     checks: Callable[[], Iterable[Check]]
     """Returns the readiness checks."""
     running: Callable[[], AbstractAsyncContextManager[None]]
@@ -56,7 +56,7 @@ def build_components(
     source: Source,
     settings: OperatorSettings,
     *,
-    certificate: Callable[[], ServedCertificate],
+    certificates: CertificateSource,
     drain: Drain,
     checks: Callable[[], Iterable[Check]],
     running: Callable[[], AbstractAsyncContextManager[None]],
@@ -79,7 +79,7 @@ def build_components(
 
     review_log = ReviewLog()
     metrics = Metrics(__version__)
-    metrics.certificate_expiry.set_function(lambda: certificate().expires.timestamp())
+    metrics.certificate_expiry.set_function(lambda: certificates.expires.timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.needed_policies.view = lambda: source.view
@@ -124,7 +124,7 @@ def build_components(
         previewer=previewer,
         view_answers=ViewAnswers(lambda: source.view, settings.docs_url, limits.view),
         authorizer=authorizer,
-        certificate=certificate,
+        certificates=certificates,
         checks=all_checks,
         running=all_running,
     )

@@ -9,8 +9,6 @@ import asyncio
 import logging
 import platform
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import NamedTuple
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
@@ -18,6 +16,7 @@ from fastapi.responses import JSONResponse, Response
 from webhook import __version__
 from webhook.cluster.readiness import Readiness, ReadinessCheck
 from webhook.cluster.source import Check
+from webhook.tls.source import CertificateSource
 
 log = logging.getLogger(__name__)
 
@@ -25,19 +24,8 @@ _POLL_SECONDS = 2.0
 """A state that changes back within this time is usually not logged."""
 
 
-class ServedCertificate(NamedTuple):
-    """What /version says of the certificate that the server serves.
-
-    It is no secret, because every client gets the certificate in the TLS handshake.
-    """
-
-    expires: datetime
-    fingerprint: str
-    """The SHA-256 in hex."""
-
-
 def health_router(
-    checks: Callable[[], Iterable[Check]], certificate: Callable[[], ServedCertificate]
+    checks: Callable[[], Iterable[Check]], certificates: CertificateSource
 ) -> APIRouter:
     """Return the routes."""
     router = APIRouter()
@@ -53,14 +41,14 @@ def health_router(
             ReadinessCheck(name=each.name, ready=each.ready, note=each.note) for each in checks()
         )
         ready = all(each.ready for each in results)
-        report = Readiness(ready=ready, certificate_expires=certificate().expires, checks=results)
+        report = Readiness(ready=ready, certificate_expires=certificates.expires, checks=results)
         text = report.model_dump_json(by_alias=True, indent=2)
         return Response(f"{text}\n", 200 if ready else 503, media_type="application/json")
 
     @router.get("/version", summary="The versions of podsettle and Python, and the certificate")
     async def get_version() -> JSONResponse:
-        served = certificate()
-        about = {"notAfter": served.expires.isoformat(), "sha256": served.fingerprint}
+        # It is no secret: every client gets the certificate in the TLS handshake.
+        about = {"notAfter": certificates.expires.isoformat(), "sha256": certificates.fingerprint}
         versions = {"version": __version__, "python": platform.python_version()}
         return JSONResponse({**versions, "certificate": about})
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -20,7 +22,7 @@ from webhook.cluster.readiness import Readiness
 from webhook.cluster.source import Check
 from webhook.kubeconfig.access import Access
 from webhook.server.drain import Drain
-from webhook.server.health import ServedCertificate, health_router
+from webhook.server.health import health_router
 from webhook.tls.certificate_directory import CertificateDirectory
 from webhook.tls.file_source import FileSource
 
@@ -40,8 +42,8 @@ async def test_example_is_an_answer_of_the_route() -> None:
     shown = Readiness.model_validate_json(example())
     checks = [Check(each.name, each.ready, each.note) for each in shown.checks]
     app = FastAPI()
-    served = ServedCertificate(shown.certificate_expires, "")
-    app.include_router(health_router(lambda: checks, lambda: served))
+    served: Any = SimpleNamespace(expires=shown.certificate_expires)
+    app.include_router(health_router(lambda: checks, served))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
         answer = await client.get("/readyz?verbose")

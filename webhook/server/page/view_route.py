@@ -101,12 +101,7 @@ class ViewAnswers:
 
 def _encode_policies(policies: PolicySet, limits: ViewLimits) -> Iterator[bytes]:
     """Yield the JSON of the policies that take precedence over all others."""
-    first = nsmallest(
-        limits.max_policies,
-        policies.documents,
-        key=lambda policy: (-policy.spec.priority, policy.metadata.name),
-    )
-    for policy in first:
+    for policy in policies.by_precedence[: limits.max_policies]:
         yield msgspec.json.encode(
             {
                 "name": policy.metadata.name,
@@ -128,8 +123,6 @@ def view_router(answers: ViewAnswers) -> APIRouter:
         summary="The policies in force and the namespaces that podsettle knows",
         response_model=ViewAnswer,
         responses={
-            401: {"description": "The request has no valid token.", "model": Problem},
-            403: {"description": "The account may not use this path.", "model": Problem},
             503: {
                 "description": "Too many answers are being sent, or the API server could not check "
                 "the token.",
