@@ -28,7 +28,7 @@ from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
 from webhook.server.reviews.body import MemoryBudget, ReviewBody
-from webhook.server.reviews.log import ReviewLog, printable
+from webhook.server.reviews.log import ReviewLog, one_line
 from webhook.server.reviews.request import Refusal
 
 log = logging.getLogger(__name__)
@@ -203,8 +203,8 @@ class ReviewHandler:
         names = f"{request.namespace}/{request.pod_name}" if request else "unknown"
         log.error(
             "internal error: the pod was admitted unchanged (uid %s pod %s)",
-            printable((request.uid if request else uid_of(answer.review)) or "unknown"),
-            printable(names, 512),
+            one_line((request.uid if request else uid_of(answer.review)) or "unknown"),
+            one_line(names, 512),
             exc_info=answer.error,
         )
 

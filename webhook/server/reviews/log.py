@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import Request
+from webhook.core.printable import printable
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +28,10 @@ _MAX_NAME_CHARACTERS = 256
 names of up to 253 characters."""
 
 
-def printable(text: str, max_characters: int = 128) -> str:
+def one_line(text: str, max_characters: int = 128) -> str:
     """Return untrusted text as one line of limited length, so that it cannot forge log lines."""
-    shortened = text[:max_characters]
     # An escape takes up to ten characters, so escaped text is shortened again.
-    return shortened if shortened.isprintable() else ascii(shortened)[:max_characters]
+    return printable(text[:max_characters])[:max_characters]
 
 
 # A plain tuple, because each review makes one: uid, namespace, pod, the reasons as text, and the
@@ -103,4 +103,4 @@ class ReviewLog:
 
 
 def _format(uid: str, namespace: str, pod: str, summary: str, _: Mapping[str, str]) -> str:
-    return printable(f"uid {uid} pod {namespace}/{pod}: {summary}", _MAX_LINE_CHARACTERS)
+    return one_line(f"uid {uid} pod {namespace}/{pod}: {summary}", _MAX_LINE_CHARACTERS)
