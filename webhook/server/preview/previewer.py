@@ -104,14 +104,12 @@ class Previewer:
         self, found: Found, namespace: str | None, labels: Labels | None
     ) -> list[msgspec.Raw]:
         """Return the decisions on the pods. Between two of them, reviews are answered."""
-        view = in_force = self.view()
-        documents = []
+        view, documents = self.view(), []
         for text in found.policies:
             documents.append(SettlePolicy.model_validate_json(bytes(text)))
             await asyncio.sleep(0)
-        if documents:
-            view = replace(view, policies=view.policies.replaced(documents))
-        decider = PodDecider(view, self.settings, namespace_labels=labels)
+        seen = replace(view, policies=view.policies.replaced(documents)) if documents else view
+        decider = PodDecider(seen, self.settings, namespace_labels=labels)
 
         async def decide(images: KnownImages) -> AsyncIterator[PodDecision]:
             for namespace_found, pod in found.pods:
@@ -121,7 +119,7 @@ class Previewer:
         known, seconds = NO_IMAGES, self.limits.image_seconds
         missing = [query async for each in decide(known) for query in each.decision.missing_images]
         if missing and self.images is not None:
-            known = await look_up_images(self.images, missing, in_force, seconds)
+            known = await look_up_images(self.images, missing, view, seconds)
         return [
             msgspec.Raw(msgspec.json.encode((decided.class_fields, decided.render())))
             async for decided in decide(known)
