@@ -126,5 +126,5 @@ def _split_tag(path: str) -> tuple[str, str | None]:
 
 
 def _quote(text: str) -> str:
-    """Return a text for a message, in quotes and cut to 100 characters."""
-    return repr(cut(text, 100))
+    """Return a text for a message, in quotes and cut after 100 characters."""
+    return repr(cut(text, 101))

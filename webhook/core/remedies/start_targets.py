@@ -116,5 +116,5 @@ def _parse_target(text: str) -> Pair:
     for kind, pattern in _KINDS.items():
         if pattern.matches(text):
             return kind, text
-    shown = cut(text, 60)
+    shown = cut(text, 61)  # With the ellipsis.
     raise ValueError(f"{shown!r} is not HOST:PORT, a URL that begins with http://, or a DNS name")
