@@ -28,6 +28,7 @@ from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
 from tools.kube_versions import server_minor
+from webhook.core.preview.controller_fields import fill_in_nulls
 
 SETTLED = [path for path in PODS if path.stem not in UNTOUCHED]
 
@@ -211,6 +212,29 @@ def test_updates_and_subresources_are_not_changed(settling: KubeCluster) -> None
     patched = settling.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}})
     assert patched.status == 200
     assert patched.body["spec"] == pod["spec"]
+
+
+def test_preview_reads_nulls_as_the_api_server_does(settling: KubeCluster) -> None:
+    """In YAML, a key without a value is null."""
+    quantities = {"cpu": None, "memory": "1Mi"}
+    pod = simple_pod(
+        "nulls",
+        command=["a", None],
+        args=[None, "b"],
+        resources={"limits": quantities, "requests": quantities},
+        securityContext={"capabilities": {"add": [None], "drop": ["ALL", None]}},
+    )
+    pod["spec"]["nodeSelector"] = {"c": None}
+    annotations = {"b": None, "podsettle.dev/skip": "true"}
+    pod["metadata"] |= {"labels": {"a": None}, "annotations": annotations}
+    created = create(settling, pod, dry_run=True)
+    fill_in_nulls(pod)
+    for key in ("labels", "annotations"):
+        assert created["metadata"][key].items() >= pod["metadata"][key].items()
+    assert created["spec"]["nodeSelector"] == pod["spec"]["nodeSelector"]
+    for kind in ("containers", "initContainers"):
+        (found,), (ours,) = created["spec"][kind], pod["spec"][kind]
+        assert {key: found[key] for key in ours} == ours
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ the functions name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _OWNERS = {
@@ -41,6 +41,24 @@ _GENERATED_LABELS = {
     "StatefulSet": {"controller-revision-hash": _HASH},
 }
 _GENERATED_JOB_LABELS = {"batch.kubernetes.io/controller-uid": _UID, "controller-uid": _UID}
+
+_IN_CONTAINERS = {
+    "command": "",
+    "args": "",
+    "resources.limits": "0",
+    "resources.requests": "0",
+    "securityContext.capabilities.add": "",
+    "securityContext.capabilities.drop": "",
+}
+_TEXTS = {
+    **dict.fromkeys(("metadata.labels", "metadata.annotations", "spec.nodeSelector"), ""),
+    **{
+        f"spec.{containers}.{path}": zero
+        for containers in ("initContainers", "containers")
+        for path, zero in _IN_CONTAINERS.items()
+    },
+}
+"""The mappings and lists of texts that a decision reads, each with what null means in it."""
 
 _MAX_ORDINAL = 2**31 - 1
 
@@ -103,13 +121,24 @@ def with_generated_fields(
 
 
 def fill_in_nulls(pod: dict[str, Any]) -> None:
-    """Replace null values of labels and annotations by empty texts, as the API server does."""
-    metadata = pod.get("metadata")
-    if isinstance(metadata, Mapping):
-        pod["metadata"] = metadata = dict(metadata)
-        for key in ("labels", "annotations"):
-            if isinstance(metadata.get(key), Mapping):
-                metadata[key] = {k: "" if v is None else v for k, v in metadata[key].items()}
+    """Replace nulls in mappings and lists of texts as the API server does.
+
+    Go decodes the value null, or an item that is null, to an empty text or a quantity of 0.
+    """
+    for path, zero in _TEXTS.items():
+        pod |= _filled(pod, path.split("."), zero)
+
+
+def _filled(value: Any, path: Sequence[str], zero: str) -> Any:
+    """Return a value without nulls in what is at a path, also in each item of a list."""
+    if isinstance(value, list):
+        return [zero if each is None and not path else _filled(each, path, zero) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    if not path:
+        return {key: zero if each is None else each for key, each in value.items()}
+    key, *rest = path
+    return {**value, key: _filled(value[key], rest, zero)} if key in value else value
 
 
 def _add_labels(pod: dict[str, Any], labels: Mapping[str, str]) -> None:
