@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from sys import intern
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -38,10 +38,14 @@ T = TypeVar("T")
 _shared_value = lru_cache(1_000)(str)
 
 
+_Texts: TypeAlias = dict[str, str | None] | None
+"""A mapping in a manifest, in which a key may have no value. It is an empty text, as for Go."""
+
+
 class _Metadata(msgspec.Struct):
     name: str
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
+    labels: _Texts = None
+    annotations: _Texts = None
 
 
 class _Namespace(msgspec.Struct):
@@ -73,7 +77,7 @@ class _Overhead(msgspec.Struct, rename="camel"):
 
 
 class _Scheduling(msgspec.Struct, rename="camel"):
-    node_selector: dict[str, str] | None = None
+    node_selector: _Texts = None
     tolerations: list[dict[str, Any]] | None = None
 
 
@@ -109,9 +113,9 @@ def read_node(document: object) -> Node:
     )
 
 
-def _shared(labels: dict[str, str] | None) -> dict[str, str]:
+def _shared(labels: _Texts) -> dict[str, str]:
     """Return labels whose keys and frequent values are strings of earlier objects."""
-    return {intern(key): _shared_value(value) for key, value in (labels or {}).items()}
+    return {intern(key): _shared_value(value or "") for key, value in (labels or {}).items()}
 
 
 def _known_handlers(names: list[str]) -> frozenset[str] | None:
@@ -129,14 +133,14 @@ _shared_set = lru_cache(100)(frozenset[str])
 def read_runtime_class(document: object) -> RuntimeClassInfo:
     """Convert a RuntimeClass document of `node.k8s.io/v1`."""
     runtime_class = _read(document, _RuntimeClass)
-    annotations = runtime_class.metadata.annotations or {}
+    annotations = _shared(runtime_class.metadata.annotations)
     allowed = annotations.get(ANNOTATION_ALLOWED_ANNOTATIONS)
     scheduling = runtime_class.scheduling or _Scheduling()
     return RuntimeClassInfo(
         runtime_class.metadata.name,
         runtime_class.handler,
         (runtime_class.overhead.pod_fixed if runtime_class.overhead else None) or {},
-        scheduling.node_selector or {},
+        _shared(scheduling.node_selector),
         annotations.get(ANNOTATION_MIN_MEMORY),
         None if allowed is None else frozenset(map(str.strip, allowed.split(","))) - {""},
         None if runtime_class.scheduling is None else tuple(scheduling.tolerations or ()),

@@ -49,6 +49,13 @@ def test_node_has_the_runtime_handlers_that_its_status_lists(
     assert read_node(document).handlers == handlers
 
 
+def test_key_without_a_value_is_an_empty_text() -> None:
+    """In the YAML of a manifest it is null."""
+    document = namespace("ci", {"team": None})
+    document["metadata"]["annotations"] = {"a": None}
+    assert read_namespace(document).labels["team"] == ""
+
+
 def test_nodes_with_equal_runtime_handlers_share_one_set() -> None:
     documents = [json.loads(json.dumps(node(f"n{n}", handlers=["", "kata"]))) for n in range(2)]
     first, second = map(read_node, documents)
