@@ -104,25 +104,20 @@ def read_node(document: object) -> Node:
     """Convert a Node document."""
     node = _read(document, _Node)
     info = node.status.node_info
+    names = [each.name for each in node.status.runtime_handlers or ()]
+    known = len(names) <= _MAX_HANDLERS and all(len(n) <= _MAX_HANDLER_CHARACTERS for n in names)
     return Node.read(
         node.metadata.name,
         _shared(node.metadata.labels),
         info.container_runtime_version,
         info.kubelet_version,
-        _known_handlers([each.name for each in node.status.runtime_handlers or ()]),
+        _shared_set(tuple(names)) if known else None,
     )
 
 
 def _shared(labels: _Texts) -> dict[str, str]:
     """Return labels whose keys and frequent values are strings of earlier objects."""
     return {intern(key): _shared_value(value or "") for key, value in (labels or {}).items()}
-
-
-def _known_handlers(names: list[str]) -> frozenset[str] | None:
-    """Return the handlers that a node lists, or None if the list exceeds a limit."""
-    if len(names) > _MAX_HANDLERS or any(len(name) > _MAX_HANDLER_CHARACTERS for name in names):
-        return None
-    return _shared_set(tuple(names))
 
 
 # Nodes with the same handlers share a set, because few nodes differ in them. Kubelets choose the

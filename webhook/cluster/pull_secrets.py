@@ -58,10 +58,13 @@ class ClusterPullSecrets:
         """
         if not names:
             try:
-                names = await self._names_of_account(namespace, service_account)
+                account = await self._get(
+                    "serviceaccounts", namespace, service_account, _ServiceAccount
+                )
             except _ReadError as error:
                 problem = f"service account {service_account!r} {error}"
                 return (PullSecret("", problem=problem),)
+            names = tuple(each.name for each in account.image_pull_secrets or ())
         unique_names = dict.fromkeys(names[:MAX_PULL_SECRETS])
         secrets: list[PullSecret] = []
         for name in unique_names:
@@ -75,11 +78,6 @@ class ClusterPullSecrets:
             problem = f"pull secrets after the first {MAX_PULL_SECRETS} are not read"
             secrets.append(PullSecret("", problem=problem))
         return tuple(secrets)
-
-    async def _names_of_account(self, namespace: str, name: str) -> tuple[str, ...]:
-        """Return the names of a service account's pull secrets. Raises _ReadError."""
-        account = await self._get("serviceaccounts", namespace, name, _ServiceAccount)
-        return tuple(reference.name for reference in account.image_pull_secrets or ())
 
     async def _read_secret(self, namespace: str, name: str) -> PullSecret:
         """Return a secret, which has a problem if it cannot be read or decoded."""

@@ -40,7 +40,7 @@ class _Bounded(WireStruct):
 
 
 def _bound(struct: msgspec.Struct) -> None:
-    """Cut the long texts of a struct, and discard its impossible times."""
+    """Cut the long texts of a struct, and discard its impossible times. Others are then in UTC."""
     for name in struct.__struct_fields__:
         value = getattr(struct, name)
         if isinstance(value, str):
@@ -48,14 +48,9 @@ def _bound(struct: msgspec.Struct) -> None:
             if len(value) > limit:
                 force_setattr(struct, name, cut(value, limit))
         elif isinstance(value, datetime):
-            force_setattr(struct, name, _possible(value))
-
-
-def _possible(time: datetime) -> datetime | None:
-    """Return a time in UTC, or None if it cannot be meant. One without a zone counts as UTC."""
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return time.astimezone(UTC) if _FIRST_TIME <= time <= _LAST_TIME else None
+            time = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            is_possible = _FIRST_TIME <= time <= _LAST_TIME
+            force_setattr(struct, name, time.astimezone(UTC) if is_possible else None)
 
 
 class WorkloadName(NamedTuple):
