@@ -396,7 +396,7 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_RELABEL, "no-volume", spec={"volumes": []})
     yield _alike(_CREATE_ERROR, "runtime", events=elsewhere)
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
-    for plant in (_CREATE_ERROR, _FS_GROUP):
+    for plant in (_RELABEL, _CREATE_ERROR, _FS_GROUP):
         yield _alike(plant, "read-only", spec={**plant.spec, "volumes": [claim]})
     for plant in (_RELABEL, _CREATE_ERROR):
         unconfined = {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}

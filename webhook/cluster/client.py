@@ -50,7 +50,6 @@ log = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder(Json).decode
 # The time limit for a request and its response, except for watches and streams.
 _TIMEOUT_SECONDS = 10.0
-_MIN_TIMEOUT_SECONDS = 0.001
 # The minimum pause before a retry for which the API server asks, also with `Retry-After: 0`.
 _MIN_PAUSE_SECONDS = 1
 _SECONDS = re.compile("[0-9]{1,9}")
@@ -369,14 +368,17 @@ class ApiServer:
         is_repeated = False
         try:
             while True:
+                asked = time.monotonic()
                 credential = await credentials.current()
+                limited_since += time.monotonic() - asked  # A plugin has a time limit of its own.
                 sent = headers.copy()
                 if credential.authorization:
                     sent["Authorization"] = credential.authorization
                 client = self._client(credential)
                 began = time.monotonic()
-                if timeout.total is not None:  # aiohttp takes 0 for no limit.
-                    rest = max(timeout.total + limited_since - began, _MIN_TIMEOUT_SECONDS)
+                if timeout.total is not None:
+                    # aiohttp takes 0 for no limit.
+                    rest = max(timeout.total + limited_since - began, 0.001)
                     timeout, limited_since = aiohttp.ClientTimeout(total=rest), began
                 wrapper = await client.request(
                     method, url, headers=sent, body=body, _request_timeout=timeout
@@ -386,9 +388,11 @@ class ApiServer:
                 log.debug("%s %s %d in %d ms", method, url, response.status, milliseconds)
                 now = datetime.now(UTC)
                 self.clock_behind = max((server_time(response.headers) or now) - now, timedelta(0))
+                asked = time.monotonic()
                 # kubectl also asks its plugin after a 401, but fails this request.
                 if response.status != 401 or is_repeated or not await credentials.renew(credential):
                     return response
+                limited_since += time.monotonic() - asked
                 response.release()
                 is_repeated = True
         except (CredentialsError, ValueError) as error:

@@ -31,12 +31,12 @@ class SecretStore:
         """
         try:
             self._last_read = await self._server.request("GET", self._path)
-        except (ApiError, Unreachable) as error:
+            data = self._last_read.get("data") or {}
+            return {key: base64.b64decode(value) for key, value in data.items()}
+        except (ApiError, Unreachable, ValueError) as error:
             if isinstance(error, ApiError) and error.status == 404:
                 return None
             raise StoreError(f"{self.title}: {error}") from None
-        data = self._last_read.get("data") or {}
-        return {key: base64.b64decode(value) for key, value in data.items()}
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
         """Write these keys to the version of the Secret that was read last. Keep its other keys.

@@ -46,7 +46,9 @@ _remove_script, _remove_options = (
         # Not past a second marker: else each of many markers would be searched to the limit.
         rf"{_SEPARATOR})?{_QUOTES}{SCRIPT_MARKER}(?:(?!{SCRIPT_MARKER}).)"
         rf"{{0,{_MAX_SPLIT_CHARACTERS}}}?{_SCRIPT_END}",
-        rf"(?P<quote>{_QUOTES}){HELPER_PATH}(?:{_BETWEEN}{{1,16}}[^\s\"'\\,]{{1,64}}){{0,16}}?"
+        # Possessive, and not past a second path, for the same reason.
+        rf"(?P<quote>{_QUOTES}){HELPER_PATH}"
+        rf"(?:{_BETWEEN}{{1,16}}+(?!{HELPER_PATH})[^\s\"'\\,]{{1,64}}+){{0,16}}?"
         rf"{_BETWEEN}{{1,16}}--(?P=quote){_SEPARATOR}",
     )
 )
@@ -126,18 +128,27 @@ def _wrapper_in_text(text: str, *, is_script: bool, mounts_helper: bool) -> list
     return _words(text[helper.start() : helper.start() + _MAX_SPLIT_CHARACTERS])
 
 
-def without_wrapper(text: str, *, mounts_helper: bool) -> str:
-    """Return a text without the wrappers of podsettle inside of it.
+def without_wrappers(strings: Sequence[str], *, mounts_helper: bool) -> list[str]:
+    """Return a command line without the wrappers of podsettle inside of its texts.
 
-    `mounts_helper` says whether the container mounts the helper, as for `with_texts_split`. A text
-    that is longer than what is searched there stays as it is.
+    The arguments are those of `with_texts_split`, and so is the number of characters searched.
     """
-    if len(text) > _MAX_SEARCHED_CHARACTERS or not _wrapper_in_text(
-        text, is_script=False, mounts_helper=mounts_helper
-    ):
-        return text
-    text = _remove_script("", _unescaped(text))
-    return _remove_options("", text) if mounts_helper else text
+    kept, unsearched = [], _MAX_SEARCHED_CHARACTERS
+    for text in strings:
+        unsearched -= len(text)
+        is_searched = unsearched >= 0 and SCRIPT_NAME in text
+        kept.append(_without_wrapper(text, mounts_helper=mounts_helper) if is_searched else text)
+    return kept
+
+
+def _without_wrapper(text: str, *, mounts_helper: bool) -> str:
+    if _wrapper_in_text(text, is_script=False, mounts_helper=mounts_helper):
+        for each in (text, _unescaped(text)):  # A text without escapes stays as it was written.
+            rest = _remove_script("", each)
+            rest = _remove_options("", rest) if mounts_helper else rest
+            if rest != each:
+                return rest
+    return text
 
 
 def own_strings(strings: Sequence[str]) -> Sequence[str]:

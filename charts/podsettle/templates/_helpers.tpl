@@ -126,7 +126,8 @@ capabilities:
 
 {{/* The settings that the replicas and the pod of `helm test` have in common. */}}
 {{- define "podsettle.podSettings" -}}
-# With service links, a Service named podsettle sets PODSETTLE_PORT to a URL, which podsettle would read as its option --port.
+{{- /* With service links, a Service named podsettle sets PODSETTLE_PORT to a URL, which podsettle would read as its
+     option --port. */ -}}
 enableServiceLinks: false
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ quote . }}
@@ -144,10 +145,6 @@ nodeSelector:
 {{- end }}
 {{- with .Values.tolerations }}
 tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with include "podsettle.withoutNulls" .Values.affinity | fromYaml }}
-affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}

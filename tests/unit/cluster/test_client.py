@@ -27,7 +27,7 @@ from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.watch import WatchLimits
 from webhook.kubeconfig.access import Access
-from webhook.kubeconfig.credentials import FileOrData
+from webhook.kubeconfig.credentials import Credential, FileOrData, StoredCredentials
 from webhook.tasks import supervise
 
 
@@ -341,6 +341,28 @@ async def test_request_that_is_sent_again_ends_at_the_time_limit_of_the_first_on
         with pytest.raises(Unreachable, match="no answer in time"):
             await server.request("GET", "/things", timeout=1.5)
         assert (received, time.monotonic() - began < 2.4) == (2, True)
+
+
+class SlowCredentials(StoredCredentials):
+    """Credentials of a plugin that takes longer than the time limit of a request."""
+
+    async def current(self) -> Credential:
+        await asyncio.sleep(0.6)
+        return Credential(f"Bearer {time.monotonic_ns()}")
+
+
+async def test_time_of_a_credential_plugin_is_none_of_the_request() -> None:
+    statuses = iter([401, 200])
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status"}, status=next(statuses))
+
+    app = web.Application()
+    app.router.add_get("/things", answer)
+    async with TestServer(app) as served:
+        access = Access(f"http://127.0.0.1:{served.port}", credentials=SlowCredentials())
+        async with ApiServer(access) as server:
+            assert await server.request("GET", "/things", timeout=0.5) == {"kind": "Status"}
 
 
 async def test_redirects_without_an_end_are_named() -> None:

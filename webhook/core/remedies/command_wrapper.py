@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from webhook.core.cluster.helper_version import HelperFeature
-from webhook.core.command_line import without_wrapper, wrapper_index
+from webhook.core.command_line import without_wrappers, wrapper_index
 from webhook.core.constants import (
     HELPER,
     HELPER_MOUNT,
@@ -393,17 +393,18 @@ def unwrap_container(container: dict[str, Any]) -> None:
     strings = [*command, *args]
     if all(isinstance(each, str) for each in strings):
         places = _wrapper_places(strings)
-        kept = [
-            without_wrapper(each, mounts_helper=others != mounts)
-            for index, each in enumerate(strings)
-            if index not in places
-        ]
+        # Without a wrapper of its own, one may be in a text: else a text may be about another one.
+        kept = (
+            [each for index, each in enumerate(strings) if index not in places]
+            if places
+            else without_wrappers(strings, mounts_helper=others != mounts)
+        )
         own = sum(place < len(command) for place in places)
         end = max(len(command) - own, int(bool(command)))
         lists |= {"command": kept[:end], "args": kept[end:]}
     lists["volumeMounts"] = others
     for key, found in lists.items():
-        if container.get(key):
+        if isinstance(container.get(key), list) and container[key]:
             container[key] = found
     if mounts and not others:
         del container["volumeMounts"]

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from tests.support.complexity import cpu_ratio
 from tests.support.examples import examples
 from tests.support.factories import (
     Json,
@@ -298,6 +299,43 @@ def test_container_without_its_wrappers_has_the_facts_of_the_container_before(
     assert facts == of_expected
     if change in JOINED and found is PROGRAM and change is not as_json_in_json:
         assert strings_of(moved) == strings_of(expected)
+
+
+HELPER_COMMAND = ["/podsettle/linger", "--sleep", "1s", "--"]
+MANIFEST = f"command: {json.dumps([*HELPER_COMMAND, '/b'])} # a\\nb"
+
+
+@pytest.mark.parametrize(
+    ("args", "plain"),
+    [
+        # Its own wrapper is a string of the command, so the text is about another container.
+        ([*HELPER_COMMAND, "kubectl", MANIFEST], ["kubectl", MANIFEST]),
+        (["sh", "-c", "printf 'a\\nb'; /podsettle/linger --help"], None),
+        ([json.dumps([*HELPER_COMMAND, "sh", "-c", "a\nb"])], [json.dumps(["sh", "-c", "a\nb"])]),
+    ],
+    ids=["manifest", "no wrapper", "JSON with a line break"],
+)
+def test_texts_without_a_wrapper_stay_as_they_were_written(
+    args: list[str], plain: list[str] | None
+) -> None:
+    found = {"command": ["/x"], "args": args, "volumeMounts": [{"mountPath": "/podsettle"}]}
+    unwrap_container(found)
+    assert found == {"command": ["/x"], "args": plain or args}
+
+
+NEARLY = ["/podsettle/linger''''''''", ": podsettle;"]
+
+
+@pytest.mark.parametrize("nearly", NEARLY)
+def test_text_that_nearly_is_a_wrapper_at_each_place_is_read_quickly(nearly: str) -> None:
+    script = ": podsettle; podsettle 0 0 /a "
+
+    def undo(unit: str) -> None:
+        text = f"{script}{unit * (60_000 // len(unit))} /podsettle/linger --a x"
+        mounts = [{"mountPath": "/podsettle"}]
+        unwrap_container({"command": ["/x"], "args": [text], "volumeMounts": mounts})
+
+    assert cpu_ratio(undo, nearly, "b") < 5
 
 
 @pytest.mark.parametrize("change", CHANGES)

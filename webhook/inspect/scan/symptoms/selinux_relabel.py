@@ -80,10 +80,16 @@ def _node_namespaces_have_no_label(case: Case) -> bool:
 def _of_stage(pod: LivePod) -> Certainty | None:
     """Return how certain an event at the stage of volumes is. None for a pod without volumes.
 
-    The kubelet has neither host paths nor NFS relabelled, and volumes of secrets are small. Which
-    of these a volume is, is not read, but for the token that the API server adds to each pod.
+    The kubelet has neither host paths, NFS nor read-only claims relabelled, and volumes of secrets
+    are small. Which of these a volume is, is not read, but for claims and the token that the API
+    server adds to each pod.
     """
-    volumes = [each for each in pod.spec.volumes or () if not each.name.startswith(_ACCOUNT_VOLUME)]
+    volumes = [
+        each
+        for each in pod.spec.volumes or ()
+        if not each.name.startswith(_ACCOUNT_VOLUME)
+        and (each.persistent_volume_claim is None or each.is_persistent)
+    ]
     if any(each.empty_dir or each.is_persistent for each in volumes):
         return Certainty.CERTAIN
     return Certainty.POSSIBLE if volumes else None
