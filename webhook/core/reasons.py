@@ -250,7 +250,7 @@ class Reason(StrEnum):
     )
     NO_PERSISTENT_VOLUME = (
         "NoPersistentVolume",
-        "The pod mounts no persistent volume and the remedy is only for pods that do.",
+        "The pod mounts no writable persistent volume and the remedy is only for pods that do.",
     )
     ANNOTATION_PRESET = (
         "AnnotationPreset",
