@@ -107,6 +107,7 @@ on-node = images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)')
 
 # Older releases of CRI-O, Tekton's and Argo's controllers, GitLab Runner and Woodpecker's client are built from
 # clones: no registry has them. A test that needs one of these is skipped without it.
+# With KUBE_VERSION=1.37, all of Kubernetes is of that release.
 .PHONY: node
 node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd, CRI-O (root; TESTS=path; ALL=1, with CRIO_SOURCE=DIR TEKTON_SOURCE=DIR; WOODPECKER_SOURCE=DIR; ARGO_SOURCE=DIR; GITLAB_RUNNER_SOURCE=DIR)
 	@$(BIN)/python -m tests.support.node.requirements $(if $(ALL)$(CRIO_SOURCE),crio)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.cache import cache_directory, exclusive
-from tools.kube_versions import DEFAULT, GO_MODULES, MODULES, NODE_LINE, chosen
+from tools.kube_versions import DEFAULT, GO_MODULES, MODULES, NODE_LINES, chosen, node_line
 from tools.ready_made import ready_made
 
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -80,7 +80,7 @@ def _kubernetes(line: str, *packages: str, inlined: bool = True) -> ProgramSet:
 
 def _cluster(line: str) -> ProgramSet:
     # Real nodes are measured, and share packages with `peers`.
-    server = _kubernetes(line, "cmd/kube-apiserver", inlined=line == NODE_LINE)
+    server = _kubernetes(line, "cmd/kube-apiserver", inlined=line == NODE_LINES[0])
     return replace(server, programs={"etcd": "go.etcd.io/etcd/server/v3", **server.programs})
 
 
@@ -122,10 +122,10 @@ SETS: Mapping[str, ProgramSet] = {
     ),
     "actionlint": _go("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint"),
     # The rest of a cluster of one node. Its API server is of the same release.
-    "node": _kubernetes(NODE_LINE, *(f"cmd/{name}" for name in _NODE)),
-    "node-cluster": CLUSTERS[NODE_LINE],
+    "node": _kubernetes(node_line(), *(f"cmd/{name}" for name in _NODE)),
+    "node-cluster": CLUSTERS[node_line()],
     # For the benchmark alone.
-    "peers": _kubernetes(NODE_LINE, "test/images/agnhost"),
+    "peers": _kubernetes(NODE_LINES[0], "test/images/agnhost"),
     "crio": CRIO,
     # A client of Go's standard library, which an API server uses as well.
     "poster": replace(_go("poster", "poster", "podsettle.dev/poster"), inlined=False),

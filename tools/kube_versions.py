@@ -15,10 +15,11 @@ from pathlib import Path
 
 GO_MODULES = Path(__file__).resolve().parent / "go"
 KUBE_VERSION = "KUBE_VERSION"
-NODE_LINE = "1.36"
-"""The release line of a real node and its control plane. Only its Go module has a kubelet.
+NODE_LINES = ("1.36", "1.37")
+"""The release lines of a real node and its control plane: their Go modules have a kubelet.
 
-Not 1.37: its kubelet locks the feature gate `PLEGOnDemandRelist`, which `lab` switches off.
+Without `KUBE_VERSION` it is the first one. `lab` measures on that: the kubelet of 1.37 locks the
+feature gate `PLEGOnDemandRelist`, which `lab` switches off.
 """
 MODULES: Mapping[str, Path] = {
     path.name[1:]: path
@@ -42,6 +43,12 @@ def releases(module: Path) -> dict[str, str]:
 def server_minor() -> int:
     """Return the 33 of the `1.33` that this process builds and starts."""
     return int(chosen().partition(".")[2])
+
+
+def node_line() -> str:
+    """Return the release line of a real node, for this environment."""
+    line = os.environ.get(KUBE_VERSION)
+    return line if line in NODE_LINES else NODE_LINES[0]
 
 
 def chosen() -> str:

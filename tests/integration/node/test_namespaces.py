@@ -19,7 +19,7 @@ from tests.support.node.leftovers import remove_leftovers
 from tests.support.node.requirements import missing_requirements
 from tests.support.paths import ROOT
 from tests.support.waiting import await_that
-from tools.kube_versions import NODE_LINE
+from tools.kube_versions import node_line
 
 pytestmark = pytest.mark.lab
 
@@ -229,7 +229,7 @@ def test_another_mount_namespace_is_not_taken_for_a_node(tmp_path: Path) -> None
 def test_api_server_on_a_node_is_of_the_release_of_the_kubelet(tmp_path: Path) -> None:
     script = "from tools.kube_versions import chosen; print(chosen())"
     found = run(tmp_path, entry(sys.executable, "-c", script))
-    assert found.stdout == f"{NODE_LINE}\n"
+    assert found.stdout == f"{node_line()}\n"
 
 
 def test_node_beside_an_older_api_server_is_refused(tmp_path: Path) -> None:

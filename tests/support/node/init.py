@@ -14,7 +14,7 @@ from tests.support.node import cgroups, mounts, network, write_limit
 from tests.support.node.inside import mark
 from tests.support.node.linux import Namespace, end_with_parent, unshare
 from tests.support.node.work_directory import cgroups_of, limited_devices
-from tools.kube_versions import KUBE_VERSION, NODE_LINE
+from tools.kube_versions import KUBE_VERSION, node_line
 
 NODE_NAME = "node"
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
@@ -50,7 +50,7 @@ def _set_up(work: Path) -> None:
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     # The API server that the command starts is of the kubelet's release.
-    own = {"PATH": _path(), "TMPDIR": "/run/tmp", KUBE_VERSION: NODE_LINE}
+    own = {"PATH": _path(), "TMPDIR": "/run/tmp", KUBE_VERSION: node_line()}
     Path("/run/tmp").mkdir(mode=0o1777)
     started = os.posix_spawnp(command[0], [*command], os.environ | own | environment, setsigmask=())
     while True:

@@ -18,7 +18,7 @@ from tests.support.node.network import CNI_PLUGINS
 from tests.support.node.slow_disk import LOOP_CONTROL
 from tests.support.node.work_directory import parent as work_directories
 from tools import crio
-from tools.kube_versions import KUBE_VERSION, NODE_LINE
+from tools.kube_versions import KUBE_VERSION, NODE_LINES
 
 # Programs that a node starts, each with its Debian package.
 _PROGRAMS: Mapping[str, str] = {
@@ -45,10 +45,10 @@ def missing_requirements(*purposes: str) -> list[str]:
     if sys.platform != "linux":
         return ["node: this machine: a node needs Linux"]
     found = []
-    if (line := os.environ.get(KUBE_VERSION) or NODE_LINE) != NODE_LINE:
+    if (line := os.environ.get(KUBE_VERSION) or NODE_LINES[0]) not in NODE_LINES:
         found.append(
-            f"node: {KUBE_VERSION}={line}: the kubelet is of {NODE_LINE}: run it without the "
-            "variable"
+            f"node: {KUBE_VERSION}={line}: the kubelet is of {' or '.join(NODE_LINES)}: choose "
+            "one, or run it without the variable"
         )
     if os.geteuid() != 0:
         found.append("node: namespaces and mounts: they need root; run it with sudo")
