@@ -16,11 +16,8 @@ from pathlib import Path
 GO_MODULES = Path(__file__).resolve().parent / "go"
 KUBE_VERSION = "KUBE_VERSION"
 NODE_LINES = ("1.36", "1.37")
-"""The release lines of a real node and its control plane: their Go modules have a kubelet.
-
-Without `KUBE_VERSION` it is the first one. `lab` measures on that: the kubelet of 1.37 locks the
-feature gate `PLEGOnDemandRelist`, which `lab` switches off.
-"""
+"""The release lines whose Go modules have a kubelet. The first is that of a real node without
+`KUBE_VERSION`. `lab` measures on it: 1.37 locks the feature gate `PLEGOnDemandRelist`."""
 MODULES: Mapping[str, Path] = {
     path.name[1:]: path
     for path in sorted((GO_MODULES / "kube").glob("v*"), key=lambda path: int(path.suffix[1:]))
@@ -47,8 +44,7 @@ def server_minor() -> int:
 
 def node_line() -> str:
     """Return the release line of a real node, for this environment."""
-    line = os.environ.get(KUBE_VERSION)
-    return line if line in NODE_LINES else NODE_LINES[0]
+    return line if (line := os.environ.get(KUBE_VERSION)) in NODE_LINES else NODE_LINES[0]
 
 
 def chosen() -> str:
