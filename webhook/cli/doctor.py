@@ -72,7 +72,7 @@ def doctor(
                     server,
                     namespace=namespace,
                     chosen_namespace=chosen_namespace,
-                    new_image_resolver=_new_image_resolver,
+                    new_image_lookup=_new_image_lookup,
                     flags=cluster.flags,
                     on_progress=progress.show,
                 ),
@@ -89,7 +89,7 @@ def doctor(
     context.exit(2 if report.saw_nothing else 1 if report.faults else 0)
 
 
-def _new_image_resolver(server: ApiServer) -> ImageLookup:
+def _new_image_lookup(server: ApiServer) -> ImageLookup:
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.images.lookup import ImageLookup
 

@@ -324,5 +324,5 @@ async def _describe_created_pods(
 async def _look_up_images(missing: Iterable[ImageQuery]) -> KnownImages:
     from webhook.images.lookup import ImageLookup
 
-    async with aclosing(ImageLookup()) as resolver:
-        return await resolver.find(missing, _IMAGE_LOOKUP_SECONDS, max_images=None)
+    async with aclosing(ImageLookup()) as lookup:
+        return await lookup.find(missing, _IMAGE_LOOKUP_SECONDS, max_images=None)

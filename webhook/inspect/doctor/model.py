@@ -28,8 +28,8 @@ class Installed:
 
     server: ApiServer
     installation: Installation
-    new_image_resolver: Callable[[ApiServer], ImageLookup]
-    """Returns a resolver that reads pull secrets of this cluster. The caller closes it."""
+    new_image_lookup: Callable[[ApiServer], ImageLookup]
+    """Returns a look-up that reads pull secrets of this cluster. The caller closes it."""
     flags: ClusterFlags
     """The flags of printed commands."""
     chosen_namespace: str | None

@@ -78,7 +78,7 @@ async def diagnose(
     *,
     namespace: str | None,
     chosen_namespace: str | None,
-    new_image_resolver: Callable[[ApiServer], ImageLookup],
+    new_image_lookup: Callable[[ApiServer], ImageLookup],
     flags: ClusterFlags,
     on_progress: OnProgress = ignore_progress,
 ) -> DoctorReport:
@@ -99,7 +99,7 @@ async def diagnose(
     if isinstance(found, Finding):
         line = _complete(found, "installation")
         return DoctorReport(cluster=server.title, installation="", checks=(line,))
-    installed = Installed(server, found, new_image_resolver, flags, chosen_namespace)
+    installed = Installed(server, found, new_image_lookup, flags, chosen_namespace)
     lines: list[Finding] = []
     for number, check in enumerate(CHECKS):
         running = asyncio.ensure_future(_run(check, installed))

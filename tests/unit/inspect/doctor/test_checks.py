@@ -171,7 +171,7 @@ async def findings(answers: Mapping[str, object] = {}) -> list[Finding]:
         cast(ApiServer, Server(answers)),
         namespace="system",
         chosen_namespace=None,
-        new_image_resolver=lambda _: pytest.fail("no image is named"),
+        new_image_lookup=lambda _: pytest.fail("no image is named"),
         flags=ClusterFlags(context="c"),
     )
     return [each for each in report.checks if each.state is not State.OK]
@@ -437,7 +437,7 @@ async def test_progress_names_the_check_that_takes_long(monkeypatch: pytest.Monk
         cast(ApiServer, SlowServer({})),
         namespace="system",
         chosen_namespace=None,
-        new_image_resolver=lambda _: pytest.fail("no image is named"),
+        new_image_lookup=lambda _: pytest.fail("no image is named"),
         flags=ClusterFlags(),
         on_progress=lambda *work: shown.append(work),
     )

@@ -150,8 +150,8 @@ async def _look_up(installed: Installed, image: str, namespace: str) -> Finding:
     except ValueError as error:
         return State.UNKNOWN(str(error))
     query = ImageQuery(image, rules, namespace=namespace, service_account="default")
-    async with aclosing(installed.new_image_resolver(installed.server)) as resolver:
-        found = (await resolver.find([query], _PULL_SECONDS)).get(query)
+    async with aclosing(installed.new_image_lookup(installed.server)) as lookup:
+        found = (await lookup.find([query], _PULL_SECONDS)).get(query)
     if found is None or isinstance(found, Unavailable):
         why = found.why if found is not None else "no answer"
         return State.UNKNOWN(f"{image} could not be looked up from here; a node may pull it: {why}")
