@@ -69,7 +69,7 @@ def test_objects_of_a_list_and_no_kinds_of_other_groups_are_loaded(
         ),
         (
             "kind: Node\nmetadata: {name: n1, labels: {a: 1}}\n",
-            "f:1: Node: Expected `str`, got `int` - at `$.metadata.labels[...]`",
+            "f:1: Node: Expected `str | null`, got `int` - at `$.metadata.labels[...]`",
         ),
         (
             "kind: RuntimeClass\nmetadata: {name: n1}\noverhead: x\n",
