@@ -128,7 +128,9 @@ _shared_set = lru_cache(100)(frozenset[str])
 def read_runtime_class(document: object) -> RuntimeClassInfo:
     """Convert a RuntimeClass document of `node.k8s.io/v1`."""
     runtime_class = _read(document, _RuntimeClass)
-    annotations = _shared(runtime_class.metadata.annotations)
+    # Not shared: the value of another annotation may be large.
+    written = runtime_class.metadata.annotations or {}
+    annotations = {key: value or "" for key, value in written.items()}
     allowed = annotations.get(ANNOTATION_ALLOWED_ANNOTATIONS)
     scheduling = runtime_class.scheduling or _Scheduling()
     return RuntimeClassInfo(
