@@ -247,16 +247,14 @@ class KubernetesSource:
             server_version=self._version,
         )
         # What can be thousands of objects is processed only after it has changed.
-        if "namespaces" in self._stale:
-            self._stale.remove("namespaces")
+        stale, self._stale = self._stale, set()
+        if "namespaces" in stale:
             view = replace(view, namespaces=dict(self.namespaces.objects))
-        if "nodes" in self._stale:
-            self._stale.remove("nodes")
+        if "nodes" in stale:
             nodes = Nodes(self.nodes.objects.values())
             if nodes != view.nodes:  # They are often equal after the reflector lists again.
                 view = replace(view, nodes=nodes)
-        if "settlepolicies" in self._stale:
-            self._stale.remove("settlepolicies")
+        if "settlepolicies" in stale:
             self._update_valid_policies()
             view = replace(view, policies=PolicySet(self._valid.values()))
             self.webhook_selectors = webhook_selectors(self._valid.values())

@@ -81,7 +81,9 @@ class ManifestsSource:
                 _reload(path, file)
                 changed.append(path)
         if changed:
-            self._rebuild()
+            objects = [item for file in self._files.values() for item in file.objects]
+            self._duplicates = duplicates(objects)
+            self.view = view_of(objects)
         return bool(changed)
 
     @property
@@ -140,12 +142,6 @@ class ManifestsSource:
             return "; the file's last valid state stays in force"
         rest = "the valid objects of the file are" if file.objects else "nothing of the file is"
         return f"; {rest} in force"
-
-    def _rebuild(self) -> None:
-        """Create a new view from all files. Of duplicate objects, the first counts."""
-        objects = [item for file in self._files.values() for item in file.objects]
-        self._duplicates = duplicates(objects)
-        self.view = view_of(objects)
 
 
 def _signature(path: Path) -> _Signature | None:

@@ -164,8 +164,8 @@ def _load(
     if size > _MAX_READ_BYTES and _is_list_of_kubectl(stream, size):
         kept: dict[str, StoredObjects] = {}
         loaded = load_objects(_items_of(stream, title, kept))
-        for kind, stored in kept.items():
-            objects.setdefault(kind, StoredObjects()).extend(stored)
+        for kind, found in kept.items():
+            objects.setdefault(kind, StoredObjects()).stored += found.stored
         return loaded
     stream.seek(0)
     text = stream.read()
@@ -176,7 +176,7 @@ def _load(
             if item.kind:
                 if item.is_parsed:  # Others take no time.
                     on_progress(title, item.line, lines)
-                objects.setdefault(item.kind, StoredObjects()).append(_encoded(item))
+                objects.setdefault(item.kind, StoredObjects()).stored.append(_encoded(item))
             yield item
 
     return load_objects(items())
@@ -211,7 +211,7 @@ def _items_of(
                 is_part = not (found.is_parsed or found.api_version.startswith(_EVENTS_GROUP))
                 part = _Part(file, begin, len(text)) if is_part else _encoded(found)
                 if found.kind:
-                    kept.setdefault(found.kind, StoredObjects()).append(part)
+                    kept.setdefault(found.kind, StoredObjects()).stored.append(part)
                 yield found
             begin += len(item) + len(_END_OF_ITEM)
             line += text.count(b"\n") + 1
@@ -244,27 +244,19 @@ class StoredObjects:
     """Objects of one kind, as JSON. Those of a long List are read from its file each time."""
 
     def __init__(self) -> None:
-        self._stored: list[Json | _Part] = []
+        self.stored: list[Json | _Part] = []
 
     def __len__(self) -> int:
-        return len(self._stored)
+        return len(self.stored)
 
     def __getitem__(self, index: int) -> Json:
-        stored = self._stored[index]
+        stored = self.stored[index]
         if isinstance(stored, _Part):
             return stored.file.read(stored.begin, stored.length)
         return stored
 
     def __iter__(self) -> Iterator[Json]:
         return map(self.__getitem__, range(len(self)))
-
-    def append(self, stored: Json | _Part) -> None:
-        """Add an object."""
-        self._stored.append(stored)
-
-    def extend(self, others: StoredObjects) -> None:
-        """Add objects."""
-        self._stored += others._stored
 
 
 def _encoded(item: TextObject) -> Json:

@@ -124,24 +124,17 @@ class Reflector(Generic[T]):
         """Add an object that a request beside the watch has read. Return whether it still exists.
 
         An object that the watch does not know although it has passed its resource version was
-        deleted since. If versions cannot be compared, the object counts as existing.
+        deleted since. Versions of one kind are integers in the order of changes. Kubernetes
+        promises that from 1.35 on (KEP-5504). Before, and from servers that imitate its API, they
+        may be any text. If they cannot be compared, the object counts as existing.
         """
         if name not in self.objects:
-            if self._has_passed(version):
+            passed = self._resource_version or ""
+            are_numbers = _DECIMAL.fullmatch(version) and _DECIMAL.fullmatch(passed)
+            if int(version) <= int(passed) if are_numbers else version == passed:
                 return False
             self.objects[name] = value
         return True
-
-    def _has_passed(self, version: str) -> bool:
-        """Return whether the watch is known to have passed the resource version of an object.
-
-        Versions of one kind are integers in the order of changes. Kubernetes promises that from
-        1.35 on (KEP-5504). Before, and from servers that imitate its API, they may be any text.
-        """
-        passed = self._resource_version
-        if passed is None or not (_DECIMAL.fullmatch(version) and _DECIMAL.fullmatch(passed)):
-            return version == passed
-        return int(version) <= int(passed)
 
     async def run(self) -> None:
         """List and watch until cancelled."""
