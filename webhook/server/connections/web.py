@@ -95,18 +95,21 @@ class WebProtocol(asyncio.Protocol):
         self._port_connections.pop(self, None)
 
     def _count_lines(self, data: bytes) -> None:
-        while data and self._lines_left >= 0:
+        begin = 0
+        while begin < len(data) and self._lines_left >= 0:
             if self._bytes_to_line:
-                count = min(self._bytes_to_line, len(data))
+                count = min(self._bytes_to_line, len(data) - begin)
                 self._bytes_to_line -= count
-                data = data[int(count) :]
+                begin += int(count)
                 continue
-            begin, end, data = data.partition(b"\n")
-            self._line += begin
-            if end:
-                line, self._line = self._line.removesuffix(b"\r"), b""
-                self._lines_left -= 1
-                self._end_line(line)
+            end = data.find(b"\n", begin)
+            self._line += data[begin : end if end >= 0 else len(data)]
+            if end < 0:
+                return
+            begin = end + 1
+            line, self._line = self._line.removesuffix(b"\r"), b""
+            self._lines_left -= 1
+            self._end_line(line)
 
     def _end_line(self, line: bytes) -> None:
         """Find what follows a line. h11 refuses the request if the line is invalid."""

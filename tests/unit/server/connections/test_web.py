@@ -10,6 +10,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from tests.support.complexity import cpu_ratio
 from tests.support.memory_transport import MemoryTransport
 from webhook.server.connections.request_head import MAX_HEADERS
 from webhook.server.connections.web import WebProtocol
@@ -186,3 +187,14 @@ async def test_received_body_is_not_kept(server: WebServer, coding: bytes, end: 
         await server.send(client, data)
     assert not client.closed
     assert client.protocol._line == b""
+
+
+async def test_time_for_too_many_chunks_does_not_grow_with_what_follows_them(
+    server: WebServer,
+) -> None:
+    chunks = CHUNKED + b"1\r\nx\r\n" * 2001
+
+    def receive(data: bytes) -> None:
+        server.connect().protocol._count_lines(data)
+
+    assert cpu_ratio(receive, chunks + b"\n" * 1024 * 1024, chunks) < 3
