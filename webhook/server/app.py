@@ -74,8 +74,8 @@ def create_app(components: Components) -> FastAPI:
         components.metrics.set_checks(components.checks())
         components.metrics.tasks.set(len(asyncio.all_tasks()))
         await components.metrics.needed_policies.refresh()
-        return Response(
-            generate_latest(components.metrics.registry), media_type=CONTENT_TYPE_LATEST
-        )
+        # With 1,000 policies, this takes 30 ms.
+        body = await asyncio.to_thread(generate_latest, components.metrics.registry)
+        return Response(body, media_type=CONTENT_TYPE_LATEST)
 
     return app

@@ -56,9 +56,9 @@ see many more policies than exist at one time."""
 class ReviewCounts(Collector):
     """Counts of reviews, settled pods and reasons, and a histogram of the durations of reviews.
 
-    The counts are plain numbers without locks, so they must be used on one thread. The counters of
-    the Prometheus client library take a lock for each increment. Together, these locks would take a
-    fifth of the time of a review.
+    The counts are plain numbers without locks, so only one thread may count. Another one may
+    collect. The counters of the Prometheus client library take a lock for each increment. Together,
+    these locks would take a fifth of the time of a review.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,8 @@ class ReviewCounts(Collector):
             "Reported reasons. `remedy` is empty if the reason is for the whole pod.",
             labels=["remedy", "reason"],
         )
-        for (remedy, reason), count in self._outcomes.items():
+        # A copy, because reviews are counted meanwhile.
+        for (remedy, reason), count in self._outcomes.copy().items():
             outcomes.add_metric([remedy, reason], count)
         yield outcomes
         settled = CounterMetricFamily(
@@ -127,7 +128,7 @@ class ReviewCounts(Collector):
             f"already counted {MAX_SETTLED_SERIES} other pairs of a policy and a remedy.",
             labels=["policy", "remedy"],
         )
-        for pair, count in self._settled.items():
+        for pair, count in self._settled.copy().items():
             settled.add_metric(pair, count)
         yield settled
         durations = HistogramMetricFamily(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client.core import CounterMetricFamily
 
 from tests.support.factories import node, policy, view
 from webhook.core.admission.decision import Decision
@@ -160,3 +161,19 @@ async def test_reviews_are_answered_while_many_policies_are_judged() -> None:
         await asyncio.sleep(0)
         turns += 1
     assert turns >= len(policies)
+
+
+def test_reviews_are_counted_while_another_thread_collects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts, add = ReviewCounts(), CounterMetricFamily.add_metric
+    counts.count(applied("p", "skipSELinuxRelabel"), 0.001)
+    reasons = iter(Reason)
+
+    def count_and_add(family: CounterMetricFamily, *values: Any) -> None:
+        reason = next(reasons)
+        counts.count(applied(reason, reason), 0.001)
+        add(family, *values)
+
+    monkeypatch.setattr(CounterMetricFamily, "add_metric", count_and_add)
+    assert len(list(counts.collect())) == 4
