@@ -316,31 +316,31 @@ async def test_request_is_sent_again_when_the_server_asks_for_it_soon(
 
 
 async def test_retries_that_the_server_asks_for_end_with_the_time_limit() -> None:
+    pauses = ["1", "9", "1"]
+
     async def refuse(_request: web.Request) -> web.Response:
-        return web.Response(status=429, headers={"Retry-After": "1"})
+        return web.Response(status=429, headers={"Retry-After": pauses.pop(0)})
 
     async with serving_answers(refuse) as server:
-        began = time.monotonic()
         with pytest.raises(ApiError, match="429"):
-            await server.request("GET", "/things", timeout=1.9)
-        assert 1 <= time.monotonic() - began < 1.9
+            await server.request("GET", "/things", timeout=10)
+    assert pauses == ["1"]
 
 
 async def test_request_that_is_sent_again_ends_at_the_time_limit_of_the_first_one() -> None:
-    received = 0
+    received: list[float] = []
 
     async def answer(_request: web.Request) -> web.Response:
-        nonlocal received
-        received += 1
-        if received > 1:
+        received.append(time.monotonic())
+        if len(received) > 1:
             await asyncio.sleep(30)
-        return web.Response(status=429, headers={"Retry-After": "1"})
+        return web.Response(status=429, headers={"Retry-After": "2"})
 
     async with serving_answers(answer) as server:
-        began = time.monotonic()
         with pytest.raises(Unreachable, match="no answer in time"):
-            await server.request("GET", "/things", timeout=1.5)
-        assert (received, time.monotonic() - began < 2.4) == (2, True)
+            await server.request("GET", "/things", timeout=3)
+        _, second = received
+        assert time.monotonic() - second < 2.5  # Its own limit would be 3.
 
 
 class SlowCredentials(StoredCredentials):
