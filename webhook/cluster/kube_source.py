@@ -23,7 +23,6 @@ from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import API_VERSION, DNS_LABEL_NAME, KIND
 from webhook.core.defects.versions import Version, parse_version
-from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status_conditions import accepted
@@ -256,7 +255,7 @@ class KubernetesSource:
                 view = replace(view, nodes=nodes)
         if "settlepolicies" in stale:
             self._update_valid_policies()
-            view = replace(view, policies=PolicySet(self._valid.values()))
+            view = replace(view, policies=view.policies.of(self._valid.values()))
             self.webhook_selectors = webhook_selectors(self._valid.values())
         self.view = view
         self._synced = all(reflector.synced.is_set() for reflector in self.reflectors.values())

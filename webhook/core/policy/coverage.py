@@ -87,14 +87,20 @@ class PolicySet:
         return policy_set
 
     def replaced(self, documents: Iterable[SettlePolicy]) -> PolicySet:
-        """Return a set in which some policies are replaced, by name, or added.
+        """Return a set in which some policies are replaced, by name, or added."""
+        by_name = {each.metadata.name: each for each in (*self.documents, *documents)}
+        return self.of(by_name.values())
 
-        The others are not compiled again, which takes 10 ms for 1,000 policies.
+    def of(self, documents: Iterable[SettlePolicy]) -> PolicySet:
+        """Return a set of these policies.
+
+        Those that are in this set too are not compiled again, which takes 40 ms for 1,000 policies.
         """
-        by_name = {pair[0].metadata.name: pair for pair in self._pairs}
-        by_name |= {each.metadata.name: (each, compile_policy(each)) for each in documents}
+        compiled = {id(document): policy for document, policy in self._pairs}
         policy_set = copy(self)
-        policy_set._set_policies(by_name.values())
+        policy_set._set_policies(
+            (each, compiled.get(id(each)) or compile_policy(each)) for each in documents
+        )
         return policy_set
 
     def coverage_for(self, namespace: Namespace, own_namespace: str | None) -> Coverage:

@@ -227,3 +227,10 @@ def test_set_with_replaced_policies_is_like_a_set_of_these_policies() -> None:
         space = Namespace(name, {LABEL_NAMESPACE_NAME: name})
         assert names(replaced.coverage_for(space, None)) == names(fresh.coverage_for(space, None))
     assert [each.metadata.name for each in first.by_precedence] == ["b", "a"]
+    fewer = replaced.of([added[1]])
+    other = Namespace("other", {LABEL_NAMESPACE_NAME: "other"})
+    assert fewer.documents == (added[1],)
+    assert (
+        fewer.coverage_for(other, None).policies[0]
+        is (replaced.coverage_for(other, None).policies[0])
+    )
