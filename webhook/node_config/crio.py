@@ -170,6 +170,10 @@ def selinux_drop_in(mode: Mode, name: str, node: NodeHandler) -> str:
         workload = {"activation_annotation": _OLD_SPELLING, "allowed_annotations": spellings}
         return toml_table(f"crio.runtime.workloads.{name}", workload)
     settings = _handler_settings(node)
+    if node.is_openshift and node.oci_runtime is None:
+        # A path may be gone after an upgrade: RHEL 10 has no runc (openshift/enhancements PR 2032).
+        # CRI-O then ignores the handler. CRI-O before 1.31.3 ignores this key, and uses the path.
+        settings["inherit_default_runtime"] = True
     if mode is Mode.HANDLER:
         allowed = settings.get("allowed_annotations", [])
         settings["allowed_annotations"] = list(dict.fromkeys([*spellings, *allowed]))
@@ -219,7 +223,7 @@ def machine_config(role: str, drop_in: str) -> Json:
 
 
 def inherits_default_runtime(node: NodeHandler) -> bool:
-    """Return whether the handler inherits the OCI runtime of the default handler.
+    """Return whether all nodes' handlers inherit the OCI runtime of the default handler.
 
     CRI-O looks for conmon in $PATH if a handler does not name it, and does not start without it
     (`TranslateMonitorFields`). A handler inherits no `monitor_path`. OpenShift's nodes have conmon
@@ -233,7 +237,7 @@ def _handler_settings(node: NodeHandler) -> dict[str, Any]:
     if node.default_handler is not None:
         return dict(node.default_handler.settings)
     if inherits_default_runtime(node):
-        return {"inherit_default_runtime": True, "container_min_memory": _CRUN_MIN_MEMORY}
+        return {"container_min_memory": _CRUN_MIN_MEMORY}
     # OpenShift's CRI-O before 1.31.3 uses runc.
     oci_runtime = node.oci_runtime or ("runc" if node.is_openshift else "crun")
     directory = "/usr/bin" if node.is_openshift else "/usr/libexec/crio"

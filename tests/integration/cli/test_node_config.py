@@ -28,10 +28,12 @@ PACKAGED = {
 """A handler on nodes with CRI-O's own packages."""
 ON_OPENSHIFT = {"inherit_default_runtime": True, "container_min_memory": "500KiB"}
 OLD_OPENSHIFT = {
+    "inherit_default_runtime": True,
     "runtime_path": "/usr/bin/runc",
     "runtime_root": "/run/runc",
     "runtime_type": "oci",
 }
+"""CRI-O before 1.31.3 has no inheritance, ignores the key and uses the path."""
 HANDLER = (*CRIO, "--mode", "handler")
 
 
@@ -72,6 +74,7 @@ def test_handler_has_the_chosen_oci_runtime() -> None:
     assert "container_min_memory" not in found
     found = handler_of(machine_config_of(*CRIO, "--oci-runtime", "crun"))
     assert (found["runtime_path"], found["runtime_root"]) == ("/usr/bin/crun", "/run/crun")
+    assert "inherit_default_runtime" not in found
 
 
 NODE = """\
@@ -114,7 +117,9 @@ def test_handler_copies_the_default_handler_of_a_node(
         "allowed_annotations": [*([V2] if oldest else []), V1, "devices.crio.io"]
     }
     assert handler_of(printed(*copying, "-o", "dropin")) == expected
-    assert handler_of(machine_config_of(*copying)) == expected
+    # RHEL 10 has no runc, so the path of a node with RHEL 9 is not the last word on OpenShift.
+    inherited = {"inherit_default_runtime": True}
+    assert handler_of(machine_config_of(*copying)) == expected | inherited
     defaults = (*CRIO, "--mode", "default-annotations", "--oldest", "1.33.12")
     found = handler_of(printed(*defaults, "--crio-config", str(file), "-o", "dropin"))
     assert found == SETTINGS | {
