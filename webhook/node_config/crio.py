@@ -40,6 +40,7 @@ _NEW_SPELLING_SINCE = Version(1, 35)
 _LEVEL_COMPARISON_SINCE = Version(1, 24)
 # CRI-O gets three minors a year, like Kubernetes, so a larger minor is a typing mistake.
 _MAX_MINOR = 60
+_OPENSHIFT_MAJORS = (4, 5)
 # The last minor of OpenShift 4 whose CRI-O is known: 1.35.
 _LAST_OPENSHIFT_MINOR = 22
 _DEFAULT_HANDLERS = ("runc", "crun")
@@ -69,8 +70,8 @@ def parse_release(text: str) -> Version:
     version = parse_runtime_release(
         text, "cri-o", example="1.33.12", minors_that_need_patch=((1, 31),)
     )
-    if version.major == 4:
-        is_known = version.minor <= _LAST_OPENSHIFT_MINOR
+    if version.major in _OPENSHIFT_MAJORS:
+        is_known = version.major == 4 and version.minor <= _LAST_OPENSHIFT_MINOR
         crio = f"its CRI-O is 1.{version.minor + 13}" if is_known else "give the release of CRI-O"
         raise InvalidReleaseError(
             f"{text} may be a release of OpenShift; {crio}: see kubectl get nodes -o wide"

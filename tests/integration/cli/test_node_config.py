@@ -270,6 +270,7 @@ def test_containerd_that_cannot_read_the_configuration_version_is_refused() -> N
         ("1.133.12", "there is no CRI-O 1.133.12 yet"),
         ("1.99", "there is no CRI-O 1.99 yet: see"),
         ("4.99", "4.99 may be a release of OpenShift; give the release of CRI-O: see"),
+        ("5.0", "5.0 may be a release of OpenShift; give the release of CRI-O: see"),
         ("1.33.rc1", "'1.33.rc1' is not a version such as 1.33.12"),
         ("1.33.x", "'1.33.x' is not a version such as 1.33.12"),
         ("0.9", "there is no CRI-O 0.9"),
