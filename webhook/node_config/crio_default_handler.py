@@ -51,7 +51,9 @@ class DefaultHandler:
         try:
             runtime = tomllib.loads(text)["crio"]["runtime"]
             name = runtime["default_runtime"]
-            settings = msgspec.convert(runtime["runtimes"][name], dict[str, _Setting])
+            settings = msgspec.convert(runtime["runtimes"][name], dict[str, Any])
+            for key, value in settings.items():
+                _check_type(key, value)
             known = msgspec.convert(settings, _Known)
             as_quantity(known.get("container_min_memory", "12MiB"))
         except (KeyError, TypeError):
@@ -65,6 +67,14 @@ class DefaultHandler:
             raise ConfigError(f"lacks the paths of the handler {name!r}: {_SOURCE}")
         settings.pop("inherit_default_runtime", None)
         return cls(name, settings)
+
+
+def _check_type(name: str, value: object) -> None:
+    """Raise ValueError with the name of a setting that is of no type of `_Setting`."""
+    try:
+        msgspec.convert(value, _Setting)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def as_quantity(amount: str) -> str:
