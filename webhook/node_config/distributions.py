@@ -39,7 +39,8 @@ spec:
   containerd:
     config: |
 {table}""",
-    # Talos 1.13 and older merges one part of this name only (`CRICustomizationConfigPart`).
+    # Talos 1.13 and older merges one part of this name only (`CRICustomizationConfigPart`). 1.14
+    # takes it too, although it has a CRICustomizationConfig (talos PR 13817).
     Distribution.TALOS: """\
 machine:
   files:
@@ -49,7 +50,8 @@ machine:
 {table}""",
 }
 # Both distributions start containers from a base runtime spec. Limits in it take precedence over
-# those of the runtime's service.
+# those of the runtime's service. Talos 1.14 refuses its form beside a CRIBaseRuntimeSpecConfig.
+# Older releases do not have that.
 _OPEN_FILES = {
     Distribution.EKS: """\
 apiVersion: node.eks.aws/v1alpha1
