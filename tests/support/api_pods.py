@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.support.factories import Json, in_shell
+from webhook.core.cluster.nodes import WINDOWS_LABEL
 from webhook.core.remedies.shell_wrapper import WRAPPER_LENGTH, exec_wrapper, with_limits, wrapper
 
 _SCRIPT = ["-c", 'echo "$HOME"; true']
@@ -118,7 +119,7 @@ _TERM = st.builds(
     lambda key, operator, values: {
         "matchExpressions": [{"key": key, "operator": operator, "values": values}]
     },
-    st.sampled_from([*_OS_KEYS, "disk"]),
+    st.sampled_from([*_OS_KEYS, WINDOWS_LABEL, "disk"]),
     st.sampled_from(["In", "NotIn"]),
     st.sampled_from([["windows"], ["linux"], ["linux", "windows"]]),
 )
@@ -178,7 +179,7 @@ API_PODS = st.builds(
         securityContext=_SECURITY,
         runtimeClassName=st.sampled_from(["heavy", "selinux-fix-runtime-class"]),
         nodeSelector=st.dictionaries(
-            st.sampled_from([*_OS_KEYS, "rootfs", "heavy"]),
+            st.sampled_from([*_OS_KEYS, WINDOWS_LABEL, "rootfs", "heavy"]),
             st.sampled_from(["linux", "windows", "true", "volatile"]),
             max_size=2,
         ),

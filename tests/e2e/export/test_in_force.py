@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 SELINUX = {"seLinuxChangePolicy": "Recursive"}
 OWN = "test-own-namespace"
+FOR_WINDOWS = {"securityContext": {"windowsOptions": {"runAsUserName": "u"}}}
 
 
 @contextmanager
@@ -83,7 +84,9 @@ def test_protected_and_disabled_namespaces_are_left_alone(
         {"os": {"name": "windows"}},
         {"nodeSelector": {"kubernetes.io/os": "windows"}},
         {"nodeSelector": {"beta.kubernetes.io/os": "windows"}},
-        {"securityContext": {"windowsOptions": {"runAsUserName": "u"}}},
+        {"nodeSelector": {"node.kubernetes.io/windows-build": "10.0.20348"}},
+        FOR_WINDOWS,
+        {"containers": [container("a", "cmd", **FOR_WINDOWS)]},
     ],
     ids=lambda fields: next(iter(fields)),
 )

@@ -13,7 +13,7 @@ from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decision import Decision, pod_decision
 from webhook.core.admission.review import Request
 from webhook.core.cluster.helper_version import helper_version
-from webhook.core.cluster.nodes import runs_on_windows
+from webhook.core.cluster.nodes import Nodes, runs_on_windows
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.constants import ANNOTATION_MIRROR, ANNOTATION_SKIP
 from webhook.core.decision_input import DecisionInput, facts_of, namespace_facts_of
@@ -104,7 +104,7 @@ class Decider:
             return pod_decision(Reason.POD_TOO_LARGE, covered=True)
         pod = request.pod
         plan = coverage.group.plan(pod.labels or {})
-        reason = _exclusion_reason(pod)
+        reason = _exclusion_reason(pod, snapshot.nodes)
         if reason:
             covered = plan is not None and reason is not Reason.POD_OPTED_OUT
             return pod_decision(reason, covered=covered)
@@ -175,7 +175,7 @@ def _without_policy(coverage: Coverage, namespace: str) -> Decision:
     return pod_decision(Reason.POLICY_NOT_FOUND, message, covered=True)
 
 
-def _exclusion_reason(pod: Pod) -> Reason | None:
+def _exclusion_reason(pod: Pod, nodes: Nodes) -> Reason | None:
     """Return the reason to leave the whole pod unchanged, or None."""
     annotations = pod.annotations
     if annotations:
@@ -186,7 +186,8 @@ def _exclusion_reason(pod: Pod) -> Reason | None:
     spec = pod.spec
     if len(spec.init_containers or ()) + len(spec.containers or ()) > _MAX_CONTAINERS:
         return Reason.POD_TOO_LARGE
-    return Reason.WINDOWS_POD if runs_on_windows(spec) else None
+    is_windows = runs_on_windows(spec) or nodes.are_windows(spec)
+    return Reason.WINDOWS_POD if is_windows else None
 
 
 def _pull_identity(pod: Pod, namespace: str) -> PullIdentity:

@@ -21,10 +21,12 @@ from webhook.core.defects.versions import (
     supports_restart_rules,
 )
 from webhook.core.labels import compile_requirement
-from webhook.core.pod import NodeSelectorTerm, SpecFields
+from webhook.core.pod import NodeSelectorRequirement, NodeSelectorTerm, PodSpec, SpecFields
 
 _ARCHITECTURE_LABEL = "kubernetes.io/arch"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
+WINDOWS_LABEL = "node.kubernetes.io/windows-build"
+"""A label that the kubelet sets only on Windows."""
 
 _MAX_AFFINITY_SIZE = 500
 """The maximum number of terms, requirements and values in an affinity. Webhooks run before API
@@ -125,6 +127,7 @@ class Nodes:
             [p for p in self._pools if not mounts_image_volumes(p.kubelet, p.runtime, minimum)]
             for minimum in (IMAGE_VOLUMES_ON_BY_DEFAULT, IMAGE_VOLUMES_LOCKED_ON)
         )
+        self._windows = [pool for pool in self._pools if pool.os == "windows"]
         kubelets = (pool.kubelet for pool in self._pools if pool.kubelet is not None)
         self.newest_kubelet = max(kubelets, default=None)
         self._by_label: dict[tuple[str, str], tuple[Node, ...]] = {}
@@ -159,6 +162,15 @@ class Nodes:
         """
         affected = self._by_remedy.get(remedy)
         return affected is None or self.any_fits(pod, affected) or not self.any_fits(pod)
+
+    def are_windows(self, pod: SpecFields) -> bool:
+        """Return whether every known node that the pod could land on runs Windows.
+
+        The pod may name a pool of such nodes, or one node. If no known node fits, return False.
+        """
+        return self.any_fits(pod, self._windows) and not self.any_fits(
+            pod, [each for each in self._pools if each.os != "windows"]
+        )
 
     def may_have_label(self, key: str, value: str, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node with a label.
@@ -278,31 +290,37 @@ class _Search:
         return found
 
 
-def runs_on_windows(pod: SpecFields) -> bool:
+def runs_on_windows(pod: PodSpec) -> bool:
     """Return whether the spec restricts the pod to Windows.
 
     The spec can do so by `os`, `windowsOptions`, the nodeSelector or the node affinity.
     """
     if pod.os is not None and pod.os.name:
         return pod.os.name == "windows"
-    if pod.security_context is not None and pod.security_context.windows_options is not None:
-        return True
+    for each in (pod, *(pod.init_containers or ()), *(pod.containers or ())):
+        if each.security_context is not None and each.security_context.windows_options is not None:
+            return True
     if pod.node_selector is None and pod.affinity is None:
         return False  # As most pods.
     for key in _OS_LABELS:
         if pod.node_selector and key in pod.node_selector:
             return pod.node_selector[key] == "windows"
+    if pod.node_selector and WINDOWS_LABEL in pod.node_selector:
+        return True
     terms = _required_terms(pod) or ()
     return bool(terms) and all(
-        any(
-            each.key in _OS_LABELS
-            and (
-                (each.operator == "In" and set(each.values or ()) == {"windows"})
-                or (each.operator == "NotIn" and "linux" in (each.values or ()))
-            )
-            for each in term.match_expressions or ()
-        )
-        for term in terms
+        any(map(_requires_windows, term.match_expressions or ())) for term in terms
+    )
+
+
+def _requires_windows(requirement: NodeSelectorRequirement) -> bool:
+    """Return whether only nodes with Windows meet a requirement on labels."""
+    operator, values = requirement.operator, requirement.values or ()
+    if requirement.key == WINDOWS_LABEL:
+        return operator in ("In", "Exists")
+    return requirement.key in _OS_LABELS and (
+        (operator == "In" and set(values) == {"windows"})
+        or (operator == "NotIn" and "linux" in values)
     )
 
 

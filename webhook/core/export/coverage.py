@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from webhook.core.cel import any_of, quote, quoted_list
+from webhook.core.cluster.nodes import WINDOWS_LABEL
 from webhook.core.constants import (
     ANNOTATION_MIRROR,
     ANNOTATION_SKIP,
@@ -30,15 +31,18 @@ _LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _LABEL_OF_OS = ".or(".join(f'object.spec.?nodeSelector[?"{label}"]' for label in _LABELS) + ")"
 _NOT_WINDOWS = f"""\
 has(object.spec.os) ? object.spec.os.name != "windows"
-: object.spec.?securityContext.?windowsOptions.hasValue() ? false
+: object.spec.?securityContext.?windowsOptions.hasValue()
+  || (object.spec.containers + object.spec.?initContainers.orValue([]))
+    .exists(c, c.?securityContext.?windowsOptions.hasValue()) ? false
 : {_LABEL_OF_OS}.hasValue()
   ? {_LABEL_OF_OS}.orValue("") != "windows"
-: size({_TERMS}) == 0
+: !object.spec.?nodeSelector[?"{WINDOWS_LABEL}"].hasValue() && (size({_TERMS}) == 0
   || {_TERMS}
     .exists(term, !term.?matchExpressions.orValue([]).exists(label,
-      label.key in {quoted_list(_LABELS)} && has(label.values)
+      label.key == "{WINDOWS_LABEL}" ? label.operator in ["In", "Exists"]
+      : label.key in {quoted_list(_LABELS)} && has(label.values)
       && (label.operator == "In" ? label.values.all(value, value == "windows")
-        : label.operator == "NotIn" && "linux" in label.values)))"""
+        : label.operator == "NotIn" && "linux" in label.values))))"""
 """`runs_on_windows` in CEL."""
 
 

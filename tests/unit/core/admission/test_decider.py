@@ -11,6 +11,7 @@ from tests.support.factories import (
     decide_pod,
     mutate_pod,
     namespace,
+    node,
     patched,
     pod,
     policy,
@@ -72,6 +73,10 @@ def test_an_unknown_namespace_gives_a_warning() -> None:
 OS = {"key": "kubernetes.io/os", "operator": "In", "values": ["windows"]}
 TERMS = {"nodeSelectorTerms": [{"matchExpressions": [OS]}]}
 ON_WINDOWS = {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}
+OF_WINDOWS = {"key": "node.kubernetes.io/windows-build", "operator": "Exists"}
+BUILD_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [OF_WINDOWS]}]}
+ON_BUILD = {"requiredDuringSchedulingIgnoredDuringExecution": BUILD_TERMS}
+FOR_WINDOWS = {"securityContext": {"windowsOptions": {"runAsUserName": "ContainerUser"}}}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +89,9 @@ ON_WINDOWS = {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}
         ({}, {"os": {"name": "windows"}}, "WindowsPod"),
         ({}, {"nodeSelector": {"kubernetes.io/os": "windows"}}, "WindowsPod"),
         ({}, {"affinity": {"nodeAffinity": ON_WINDOWS}}, "WindowsPod"),
+        ({}, {"nodeSelector": {OF_WINDOWS["key"]: "10.0.20348"}}, "WindowsPod"),
+        ({}, {"affinity": {"nodeAffinity": ON_BUILD}}, "WindowsPod"),
+        ({}, {"containers": [container("c", "cmd", **FOR_WINDOWS)]}, "WindowsPod"),
     ],
 )
 def test_an_excluded_pod_is_unchanged(
@@ -93,6 +101,30 @@ def test_an_excluded_pod_is_unchanged(
     assert reasons(decision) == [reason]
     assert decision.operations == ()
     assert decision.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"nodeSelector": {"pool": "win"}}, "WindowsPod"),
+        ({"nodeName": "w"}, "WindowsPod"),
+        ({"nodeSelector": {"pool": "linux"}}, "Applied"),
+        ({"nodeSelector": {"pool": "new"}}, "Applied"),
+        ({}, "Applied"),
+    ],
+)
+def test_a_pod_that_only_windows_nodes_fit_is_unchanged(
+    spec: dict[str, Any], expected: str
+) -> None:
+    gated = policy(remedies={"kubeletGate": {}})
+    seen = view(
+        gated,
+        nodes=[
+            node("w", labels={"kubernetes.io/os": "windows", "pool": "win"}),
+            node("n", labels={"kubernetes.io/os": "linux", "pool": "linux"}),
+        ],
+    )
+    assert reasons(decide_pod(pod(QUICK, **spec), seen)) == [expected]
 
 
 @pytest.mark.parametrize(
