@@ -251,8 +251,8 @@ def facts_of(pod: Pod) -> PodFacts:
     return PodFacts(
         *(
             *astuple(spec)[:_SPEC_FIELD_COUNT],
-            None if inits is None else tuple([_container_facts(c) for c in inits]),
-            None if containers is None else tuple([_container_facts(c) for c in containers]),
+            None if inits is None else tuple([_container_facts(c, False) for c in inits]),
+            None if containers is None else tuple([_container_facts(c, True) for c in containers]),
             None if volumes is None else len(volumes),
             helper_volume,
             helper_container_image,
@@ -293,14 +293,14 @@ def namespace_facts_of(name: str, *, fixed_selinux_level: bool) -> NamespaceFact
 
 
 # This function runs for each container of each review, so it makes as few calls as possible.
-def _container_facts(container: Container) -> ContainerFacts:
+def _container_facts(container: Container, is_regular: bool) -> ContainerFacts:
     """Return the facts about a container. Raises one of DECODE_ERRORS."""
     # msgspec puts the fields of the base class first.
     fields = astuple(container)[:_CONTAINER_FIELD_COUNT]
     command, raw_mounts, raw_args = container.command, container.volume_mounts, container.args
     starts_helper = bool(command and command[0] == HELPER_PATH)
     is_own = container.name in OWN_CONTAINERS
-    if not is_own and is_sidecar(container):
+    if not is_own and is_sidecar(container, is_regular=is_regular):
         return ContainerFacts(*(*fields, None, starts_helper))
     has_mounts = mounts_over_helper = False
     if raw_mounts:

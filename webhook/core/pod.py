@@ -349,13 +349,15 @@ class Pod(WireStruct):
         return self.metadata.for_messages if self.metadata else ""
 
 
-def is_sidecar(container: ContainerFields) -> bool:
+def is_sidecar(container: ContainerFields, *, is_regular: bool = False) -> bool:
     """Return whether a container is a native sidecar or a sidecar of Tekton.
 
     The names of Tekton's sidecars begin with `sidecar-`. Tekton stops a sidecar by replacing its
-    image with an image that does not contain its command.
+    image with an image that does not contain its command. A regular container may have the
+    restartPolicy of a native sidecar (KEP-5307).
     """
-    return container.restart_policy == "Always" or container.name.startswith("sidecar-")
+    is_native = container.restart_policy == "Always" and not is_regular
+    return is_native or container.name.startswith("sidecar-")
 
 
 decode_pod = msgspec.json.Decoder(Pod).decode

@@ -192,7 +192,7 @@ def apply(
 
 def _exclusion_reason(container_list: ContainerList, container: ContainerFacts) -> Reason | None:
     """Return why a container must not be wrapped, or None if it may be wrapped."""
-    if is_sidecar(container):
+    if is_sidecar(container, is_regular=container_list == "containers"):
         return Reason.NATIVE_SIDECAR
     if container_list == "initContainers" and is_mesh_init_container(container):
         return Reason.MESH_INIT_CONTAINER

@@ -167,13 +167,13 @@ def _exclusion_reason(
     pod: PodFacts, container_list: ContainerList, container: ContainerFacts
 ) -> Reason | None:
     """Return why a container must not be wrapped, or None if it may be wrapped."""
-    if is_sidecar(container):
+    if is_sidecar(container, is_regular=container_list == "containers"):
         return Reason.NATIVE_SIDECAR
     if container_list == "initContainers":
         if is_mesh_init_container(container):
             return Reason.MESH_INIT_CONTAINER
     elif (
-        (pod.restart_policy or "Always") == "Always"
+        "Always" in (pod.restart_policy or "Always", container.restart_policy)
         or container.liveness_probe is not None
         or container.readiness_probe is not None
         or container.startup_probe is not None

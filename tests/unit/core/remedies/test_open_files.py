@@ -235,6 +235,11 @@ def test_old_helper_still_keeps_a_container_alive() -> None:
     assert replaced["value"][: len(LINGER)] == LINGER
 
 
+def test_regular_container_that_is_always_restarted_is_no_sidecar() -> None:
+    document = regular({**SERVER, "restartPolicy": "Always"}, restartPolicy="Never")
+    assert reasons(decide_pod(document, seen())) == ["server: Applied"]
+
+
 def test_sidecar_and_container_of_a_mesh_are_left_even_if_they_are_named() -> None:
     before = pod(
         container("proxy", "/proxy", restartPolicy="Always"), container("istio-init", "/i")

@@ -150,6 +150,13 @@ def test_regular_container_with_a_probe_is_not_wrapped(probe: str) -> None:
     assert reasons(decide_pod(before, make_view(containers=["*"]))) == ["main: Applied"]
 
 
+def test_regular_container_that_is_always_restarted_is_not_wrapped() -> None:
+    server = container("server", "/server", restartPolicy="Always")
+    before = pod(containers=[server, container("job", "/job")], restartPolicy="Never")
+    found = reasons(decide_pod(before, make_view(containers=["*"])))
+    assert found == ["server: LongRunning", "job: Applied"]
+
+
 @pytest.mark.parametrize(
     ("never", "reason"),
     [
