@@ -87,6 +87,7 @@ _CRIO_WORKLOAD = r"io\.openshift\.[^/]+$|target\.workload\.openshift\.io/|io\.cr
 CRIO_KEY = re.compile(f"(?:{CRIO_ANNOTATION.pattern}|{_CRIO_WORKLOAD})", re.ASCII)
 """The annotations that decide what CRI-O does with a pod: CRIO_ANNOTATION, and those that activate
 a workload. One pattern, because it is matched with each annotation of each review."""
+_ISTIO_MODE, _AMBIENT_MODES = "istio.io/dataplane-mode", {"ambient": True, "none": False}
 _CONSUL_REDIRECT, _APP_MESH_REDIRECT, _APP_MESH_PLUGIN = (
     "consul.hashicorp.com/redirect-traffic-config",
     "appmesh.k8s.aws/proxyEgressPort",
@@ -177,6 +178,8 @@ class PodFacts(SpecFields):
     a workload, sorted. Cut, and at most one more than MAX_CRIO_ANNOTATIONS."""
     asks_plugin_to_redirect: bool = False
     """Whether annotations tell the CNI plugin of a service mesh to redirect connections."""
+    is_ambient: bool | None = None
+    """Whether the pod's label puts it into Istio's ambient mode. None if no label decides."""
 
     @property
     def helper_image(self) -> str:
@@ -194,6 +197,8 @@ class NamespaceFacts(WireStruct):
     """Whether OpenShift gives all pods of the namespace one SELinux level."""
     is_system: bool = False
     """Whether the namespace belongs to the cluster itself, by its name."""
+    is_ambient: bool = False
+    """Whether the namespace's label puts its pods into Istio's ambient mode."""
 
 
 class DecisionInput(WireStruct):
@@ -230,9 +235,11 @@ def facts_of(pod: Pod) -> PodFacts:
     owner_kinds: tuple[str, ...] = ()
     crio_annotations: tuple[str, ...] = ()
     asks_plugin_to_redirect = False
+    is_ambient: bool | None = None
     if metadata is not None:
         if metadata.labels:
             label_count = len(metadata.labels)
+            is_ambient = _AMBIENT_MODES.get(metadata.labels.get(_ISTIO_MODE, ""))
         if metadata.annotations is not None:
             received = metadata.annotations
             annotations = {}
@@ -263,6 +270,7 @@ def facts_of(pod: Pod) -> PodFacts:
             owner_kinds,
             crio_annotations,
             asks_plugin_to_redirect,
+            is_ambient,
         )
     )
 
@@ -287,9 +295,15 @@ def _annotation_fact(key: str, text: str) -> str:
     return text[:MAX_ANNOTATION_CHARACTERS]
 
 
-def namespace_facts_of(name: str, *, fixed_selinux_level: bool) -> NamespaceFacts:
+def namespace_facts_of(
+    name: str, labels: Mapping[str, str], *, fixed_selinux_level: bool
+) -> NamespaceFacts:
     """Return the facts about a namespace."""
-    return NamespaceFacts(fixed_selinux_level, name.startswith(SYSTEM_NAMESPACE_PREFIXES))
+    return NamespaceFacts(
+        fixed_selinux_level,
+        name.startswith(SYSTEM_NAMESPACE_PREFIXES),
+        _AMBIENT_MODES.get(labels.get(_ISTIO_MODE, ""), False),
+    )
 
 
 # This function runs for each container of each review, so it makes as few calls as possible.

@@ -199,7 +199,7 @@ def test_mounts_that_are_no_list_are_refused(mounts: Any) -> None:
     ("name", "is_system"), [("ci", False), ("kube-system", True), ("openshift-ci", True)]
 )
 def test_of_the_name_of_a_namespace_only_the_prefix_is_a_fact(name: str, is_system: bool) -> None:
-    found = namespace_facts_of(name, fixed_selinux_level=False)
+    found = namespace_facts_of(name, {}, fixed_selinux_level=False)
     assert found == NamespaceFacts(fixed_selinux_level=False, is_system=is_system)
 
 

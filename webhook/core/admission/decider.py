@@ -112,7 +112,11 @@ class Decider:
             return _without_policy(coverage, name)
         decision_input = DecisionInput(
             facts_of(pod),
-            namespace_facts_of(namespace.name, fixed_selinux_level=namespace.fixed_selinux_level),
+            namespace_facts_of(
+                namespace.name,
+                namespace.labels,
+                fixed_selinux_level=namespace.fixed_selinux_level,
+            ),
         )
         cluster = self._cluster_facts(snapshot)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from webhook.core.constants import OWN_CONTAINERS
-from webhook.core.decision_input import PodFacts
+from webhook.core.decision_input import NamespaceFacts, PodFacts
 from webhook.core.pod import ContainerFields, is_sidecar
 
 _REDIRECTING = frozenset(
@@ -88,6 +88,21 @@ def is_behind_proxy(pod: PodFacts) -> bool:
     return any(
         init_container not in names and not signs.isdisjoint(names)
         for init_container, signs in _PLUGIN_SIGNS
+    )
+
+
+def accepts_every_connection(pod: PodFacts, namespace: NamespaceFacts) -> bool:
+    """Return whether ztunnel, the node proxy of Istio's ambient mode, accepts the connections.
+
+    Pods of the node's network, and pods with the proxy of the sidecar mode, are not in that mode
+    (istio `cni/pkg/util/podutil.go`, `PodRedirectionEnabled`).
+    """
+    is_ambient = namespace.is_ambient if pod.is_ambient is None else pod.is_ambient
+    containers = (*(pod.init_containers or ()), *(pod.containers or ()))
+    return (
+        is_ambient
+        and not pod.host_network
+        and not any(each.name == "istio-proxy" for each in containers)
     )
 
 

@@ -88,7 +88,7 @@ def apply(
     place behind a proxy is possible, the pod gets no gate.
     """
     targets, problem = _merged_targets(pod, settings)
-    outcome = _outcome_without_new_gate(pod, context, patch)
+    outcome = _outcome_without_new_gate(pod, targets, context, patch)
     if outcome is None:
         gate = gate_container(START_GATE, pod, context, patch)
         timeout = format_duration(settings.timeout)
@@ -104,7 +104,9 @@ def apply(
     yield replace(outcome, effect=_effect_of_gate(pod, targets, settings))
 
 
-def _outcome_without_new_gate(pod: PodFacts, context: Context, patch: PodPatch) -> Outcome | None:
+def _outcome_without_new_gate(
+    pod: PodFacts, targets: Sequence[Pair], context: Context, patch: PodPatch
+) -> Outcome | None:
     """Return the outcome if the pod has a gate already, or cannot have one, and else None."""
     inits = pod.init_containers or ()
     if any(each.name == KUBELET_GATE and waits_for_targets(each) for each in inits):
@@ -114,6 +116,10 @@ def _outcome_without_new_gate(pod: PodFacts, context: Context, patch: PodPatch) 
         return outcome
     if service_mesh.is_behind_proxy(pod):
         return Outcome(Reason.MESH_TRAFFIC, message=_BEHIND_PROXY)
+    if any(kind == "tcp" for kind, _ in targets) and (
+        service_mesh.accepts_every_connection(pod, context.namespace)
+    ):
+        return Outcome(Reason.MESH_TRAFFIC, message=_AMBIENT)
     missing = context.missing_in_helper(HelperFeature.WAIT)
     return Outcome(Reason.HELPER_TOO_OLD, message=missing) if missing else None
 
@@ -121,6 +127,10 @@ def _outcome_without_new_gate(pod: PodFacts, context: Context, patch: PodPatch) 
 _BEHIND_PROXY = (
     "The CNI plugin of a service mesh redirects the pod's connections to the mesh's proxy, which "
     "accepts every connection at once."
+)
+_AMBIENT = (
+    "The pod is in Istio's ambient mode, in which the node's proxy accepts every connection at "
+    "once. Only http and dns targets can be waited for."
 )
 
 

@@ -15,6 +15,7 @@ from tests.support.factories import (
     decide_pod,
     init_containers,
     mutate_pod,
+    namespace,
     node,
     patched,
     pod,
@@ -124,6 +125,36 @@ def test_gate_stands_before_all_other_init_containers(received: list[str], besid
     assert first["name"] == (GATE if beside else START)
     assert others == init_containers(before)
     assert decide_pod(after, look).operations == ()
+
+
+MODE = "istio.io/dataplane-mode"
+TARGETS: tuple[Json, ...] = ({"http": "http://a/"}, {"dns": "a"})
+
+
+@pytest.mark.parametrize(
+    ("labels", "own", "spec", "targets", "expected"),
+    [
+        ({MODE: "ambient"}, {}, {}, (AGENT,), "MeshTraffic"),
+        ({}, {MODE: "ambient"}, {}, (AGENT,), "MeshTraffic"),
+        ({}, {MODE: "ambient"}, {}, TARGETS, "Applied"),
+        ({MODE: "ambient"}, {MODE: "none"}, {}, (AGENT,), "Applied"),
+        ({MODE: "ambient"}, {MODE: "sidecar"}, {}, (AGENT,), "MeshTraffic"),
+        ({MODE: "ambient"}, {}, {"hostNetwork": True}, (AGENT,), "Applied"),
+        (
+            {MODE: "ambient"},
+            {},
+            {"containers": [container("istio-proxy", "/p")]},
+            (AGENT,),
+            "Applied",
+        ),
+    ],
+)
+def test_connection_to_the_proxy_of_the_ambient_mode_says_nothing(
+    labels: Json, own: Json, spec: Json, targets: tuple[Json, ...], expected: str
+) -> None:
+    gated = policy(remedies={"startGate": {"waitFor": [*targets]}, "kubeletGate": {}})
+    look = view(gated, namespaces=[namespace("ci", labels)], nodes=[MODERN])
+    assert reasons(decide_pod(pod(labels=own, **spec), look)) == [expected, "Applied"]
 
 
 def test_kubelet_gate_stands_behind_a_proxy_where_the_start_gate_is_skipped() -> None:

@@ -83,7 +83,7 @@ def find(case: Case) -> Iterator[Finding]:
     # The gate itself starts before the certificate exists.
     has_gate = any(init.name == KUBELET_GATE for init in pod.spec.init_containers or ())
     # A node may need the pod before the certificate, so that it gets no gate.
-    namespace = namespace_facts_of(pod.metadata.namespace, fixed_selinux_level=False)
+    namespace = namespace_facts_of(pod.metadata.namespace, {}, fixed_selinux_level=False)
     if has_gate or is_needed_by_node(facts_of(pod), namespace):
         return
     sentence = f"the pod started on node {pod.spec.node_name}"
