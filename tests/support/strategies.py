@@ -132,6 +132,7 @@ COMMANDS = st.lists(TEXTS, max_size=3) | st.sampled_from(
     [
         ["/bin/sh", "-c", "x"],
         ["sh"],
+        ["/init"],
         ["/entrypoint", "$(A)"],
         ["/linger"],
         ["/linger", "wait"],

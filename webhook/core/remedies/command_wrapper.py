@@ -135,7 +135,8 @@ class CommandWrapping:
         target = _Target(where, index, container, image_command)
         command = image_command.command if image_command else container.command or []
         wrapper = self._wrapper
-        reason = wrapper.blocked_reason(command)
+        started = (command, *_behind_layers(container.inner_wrapper or command))
+        reason = next(filter(None, map(wrapper.blocked_reason, started)), None)
         if reason is not None:
             return Outcome(reason, container=container.name)
         if self._delivery in ("Auto", "Shell"):
@@ -333,6 +334,16 @@ def layers(strings: Sequence[str]) -> Sequence[list[str]]:
     if not starts_wrapper(strings):
         return ()
     return [layer for _, layer in _layers_at(strings)]
+
+
+def _behind_layers(strings: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield what each wrapper of podsettle starts in strings that `layers` takes.
+
+    With openFiles, that is process 1 in place of the wrapper of an earlier call.
+    """
+    if starts_wrapper(strings):
+        for start, layer in _layers_at(strings):
+            yield strings[start + len(layer) :]
 
 
 def _layers_at(strings: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

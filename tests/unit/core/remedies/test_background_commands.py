@@ -191,6 +191,19 @@ def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
     assert reasons(decide_pod(document, limits)) == [f"a: {expected}"]
 
 
+@pytest.mark.parametrize("in_front", [[], ["/vault/vault-env"]])
+def test_program_that_has_to_be_process_one_is_left_behind_limits_too(in_front: list[str]) -> None:
+    """An earlier call has wrapped it for openFiles, and another webhook may have moved that."""
+    remedies = {"postInitSleep": {"containers": ["*"]}, "openFiles": {"soft": 4096}}
+    both = view(policy(remedies=remedies))
+    settled = mutate_pod(regular("/init"), both)
+    (wrapped,) = settled["spec"]["containers"]
+    assert wrapped["command"] == ["/podsettle/linger", "--open-files", "4096", "--", "/init"]
+    wrapped["command"] = [*in_front, *wrapped["command"]]
+    again = decide_pod(settled, both)
+    assert reasons(again) == ["a: ProcessOne", "a: AlreadySettled"]
+
+
 @pytest.mark.parametrize(
     "command", ["/usr/local/sbin/init-db", "/init.sh", "/k3s/x", "/opt/systemd-x"]
 )
