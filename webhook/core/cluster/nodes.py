@@ -65,8 +65,15 @@ class Node:
         runtime, kubelet = parse_runtime(runtime_version), parse_version(kubelet_version)
         return cls(name, labels, runtime, kubelet, handlers or None)
 
+    @property
+    def is_windows(self) -> bool:
+        """Whether the node runs Windows. Remedies are for Linux."""
+        return self.labels.get(_OS_LABELS[0]) == "windows"
+
     def status_for(self, defect: Defect) -> DefectStatus:
-        """Return whether the node has a defect."""
+        """Return whether the node has a defect. Nodes with Windows do not count."""
+        if self.is_windows:
+            return DefectStatus.NOT_AFFECTED
         return defect.status_on(self.runtime, self.kubelet)
 
     def software_of(self, defect: Defect) -> str:
@@ -115,7 +122,8 @@ class Nodes:
                 pool
                 for pool in self._pools
                 if any(
-                    each.status_on(pool.runtime, pool.kubelet).needs_remedy
+                    # The nodes of a pool have the same releases and operating system.
+                    pool.nodes[0].status_for(each).needs_remedy
                     for each in defects
                     if remedy in each.remedies
                 )

@@ -46,8 +46,9 @@ def remedy_need(
     `defects` is the catalogue. `description` is a phrase that names the set of nodes in messages,
     such as ` of RuntimeClass fast`. None also stands for a remedy that cures no defect of the
     catalogue, because its purpose is not known. Remedies that cure the same defects get equal
-    results.
+    results. Nodes with Windows do not count.
     """
+    nodes = [node for node in nodes if not node.is_windows]
     cured = [defect for defect in defects if remedy in defect.remedies]
     if not cured or not all(defect.can_end for defect in cured):
         return None

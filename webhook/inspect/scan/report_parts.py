@@ -68,7 +68,7 @@ def node_groups(nodes: Iterable[Node]) -> tuple[model.NodeGroup, ...]:
 def software_of(node: Node) -> tuple[str, str]:
     """Return the runtime and the kubelet of a node, for people."""
     runtime = str(node.runtime) if node.runtime.name else "no runtime reported"
-    return runtime, str(node.kubelet or "?")
+    return f"{runtime} (Windows)" if node.is_windows else runtime, str(node.kubelet or "?")
 
 
 def _status(node: Node, defect: Defect) -> str:

@@ -104,7 +104,10 @@ def test_a_node_fits_if_the_required_affinity_matches(
 
 def test_nodes_are_grouped_by_the_remedies_that_they_need() -> None:
     mixed = nodes(
-        node("a", AFFECTED, "v1.33.0"), node("b", CURED, "v1.37.0"), node("c", "containerd://2.1.5")
+        node("a", AFFECTED, "v1.33.0"),
+        node("b", CURED, "v1.37.0"),
+        node("c", "containerd://2.1.5"),
+        node("d", "containerd://2.1.5", labels={"kubernetes.io/os": "windows"}),
     )
     assert {
         remedy: [each.name for each in mixed.all if mixed.need(remedy, spec(nodeName=each.name))]

@@ -64,6 +64,13 @@ def test_nodes_with_a_defect_of_the_kubelet_are_named_with_its_release() -> None
     )
 
 
+def test_nodes_with_windows_do_not_count() -> None:
+    windows = Node.read("w", {"kubernetes.io/os": "windows"}, "containerd://2.0.0", "v1.34.0")
+    need = remedy_need("postInitSleep", (*nodes(NEW), windows), [crio(), CONTAINERD])
+    message = "none of 1 nodes runs an affected CRI-O or an affected containerd"
+    assert need == Need("False", "NodesAreFixed", message)
+
+
 def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:
     assert remedy_need("postInitSleep", nodes(NEW, LATER), [crio()]) == Need(
         "False",

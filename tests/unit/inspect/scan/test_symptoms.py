@@ -132,6 +132,18 @@ def test_symptom_is_not_found_at_a_pod_that_differs_in_one_field(plant: Plant) -
     assert judge(plant) == []
 
 
+@pytest.mark.parametrize("name", ["init-255", "umount", "relabel"])
+def test_pods_on_windows_have_no_symptom_of_a_runtime_for_linux(name: str) -> None:
+    facts = facts_for(plant := plant_named(name))
+    document = planted_symptoms.node(plant.node, NODE_RUNTIMES[plant.node])
+    document["metadata"]["labels"]["kubernetes.io/os"] = "windows"
+    assert judge(plant, replace(facts, nodes={plant.node: read_node(document)})) == []
+    windows = replace(plant, spec={**plant.spec, "os": {"name": "windows"}})
+    for each in (plant, windows):
+        found = judge(each, replace(facts_for(each), nodes={}))
+        assert bool(found) is (each is plant)
+
+
 def test_every_symptom_is_planted_twice_and_has_two_look_alikes() -> None:
     symptoms = {symptom.id for symptom in SYMPTOMS}
     for plants in (JUDGED, JUDGED_LOOK_ALIKES):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.nodes import Node, runs_on_windows
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, Sign
@@ -118,10 +118,11 @@ class Case(NamedTuple):
     def on_node(self, finding: Finding) -> Iterator[Finding]:
         """Yield a finding with the evidence that the pod's node has the defect, if it has it.
 
-        If the node is gone or was not read, the finding is less certain.
+        If the node is gone or was not read, the finding is less certain. No runtime of Windows has
+        such a defect.
         """
         name, defect = self.pod.spec.node_name, self.symptom.defect
-        if not name or defect is None:
+        if not name or defect is None or runs_on_windows(self.pod.spec):
             return
         node, certainty, advice = self.facts.nodes.get(name), finding.certainty, ""
         if node is None:
