@@ -6,7 +6,7 @@ Manifests are, for example, the output of `kubectl get pods,events -A -o json`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from webhook.cluster.reader import ClusterReader, path_of
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
 from webhook.core.pod import DECODE_ERRORS
+from webhook.core.preview.controller_fields import fill_in_nulls
 from webhook.core.printable import list_first
 from webhook.core.types import Json
 from webhook.inspect.findings import Area, Looked
@@ -275,9 +276,11 @@ class DumpReader:
     ) -> AsyncIterator[T]:
         """Yield the objects of a kind. Record in `areas` what could not be read.
 
-        Of the field selectors, only those with ABOUT are regarded.
+        Of the field selectors, only those with ABOUT are regarded. Of equal pods, the first counts:
+        files overlap, and `oc adm must-gather` writes each pod twice.
         """
         decode = msgspec.json.Decoder(resource.type).decode
+        pods: set[int] = set()
         stored = self.manifests.objects.get(resource.kind, ())
         about = [each for each in field_selectors if each.startswith(ABOUT)]
         indexes: Sequence[int] = range(len(stored))
@@ -286,12 +289,17 @@ class DumpReader:
         malformed = 0
         for count, index in enumerate(indexes, 1):
             try:
-                value: Any = decode(stored[index])
+                value: Any = _decoded(stored[index], decode)
             except DECODE_ERRORS as error:
                 malformed += 1
                 title = f"{resource.kind} {'/'.join(_names_of(stored[index]))}".rstrip()
                 self.problems.append(f"{title}: {error}")
                 continue
+            if isinstance(value, LivePod) and value.metadata.uid:
+                # The hash, because fifty thousand keys would take 15 MB.
+                if (key := hash(value.key)) in pods:
+                    continue
+                pods.add(key)
             if not (namespace and resource.namespaced) or value.metadata.namespace == namespace:
                 yield value
             self._on_progress(resource.name, count, len(indexes))
@@ -314,7 +322,9 @@ class DumpReader:
         """
         stored, here = self.manifests.objects.get(kind, ()), {None, "", namespace}
         indexes = self._numbers(group, kind).get(name, ()) if name else ()
-        found = (msgspec.json.decode(stored[index]) for index in indexes)
+        found = [msgspec.json.decode(stored[index]) for index in indexes]
+        for each in found:
+            fill_in_nulls(each)
         return [
             each for each in found if namespace is None or each["metadata"].get("namespace") in here
         ]
@@ -343,6 +353,20 @@ class DumpReader:
             with suppress(*DECODE_ERRORS):
                 found[f"{ABOUT}{decode(content).involved_object.uid}"].append(index)
         return found
+
+
+def _decoded(content: bytes, decode: Callable[[bytes], T]) -> T:
+    """Decode an object. A null in its labels is an empty text, as for the API server.
+
+    Raises one of DECODE_ERRORS.
+    """
+    try:
+        return decode(content)
+    except msgspec.ValidationError:
+        value = msgspec.json.decode(content)
+        if isinstance(value, dict):
+            fill_in_nulls(value)
+        return decode(msgspec.json.encode(value))
 
 
 def _names_of(content: bytes) -> list[str]:

@@ -33,7 +33,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first, *_ = (each for each in document["items"] if each["kind"] == "Pod")
     ordinary = {**first, "status": {"phase": "Running"}}
     annotations = {"text": "x" * COPY_BYTES}
-    ordinary["metadata"] = {**first["metadata"], "name": "copy", "annotations": annotations}
+    # Without a uid, they are not the same pod.
+    ordinary["metadata"] = {"name": "copy", "namespace": NAMESPACES[0], "annotations": annotations}
     document |= {"items": [*document["items"], ordinary], "metadata": {"resourceVersion": ""}}
     members = sorted(document.items())
     begin, copy, end = json.dumps(dict(members), indent=4).rpartition(

@@ -369,6 +369,23 @@ def test_names_are_those_of_pods_if_another_group_has_the_kind(report: ScanRepor
     assert all(line.startswith("pod/") for line in lines)
 
 
+def test_pod_that_a_dump_has_twice_counts_once(report: ScanReport, tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    again = [each for each in document["items"] if each["kind"] in ("Pod", "Event")]
+    twice = scan_dump(tmp_path, {**document, "items": [*document["items"], *again]})
+    assert twice == msgspec.structs.replace(report, scanned_at=twice.scanned_at)
+
+
+def test_null_in_the_labels_of_a_dump_is_an_empty_text(report: ScanReport, tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    for each in document["items"]:
+        if each["kind"] in ("Pod", "Node", "Namespace"):
+            each["metadata"].setdefault("labels", {})["team"] = None
+    found = scan_dump(tmp_path, document)
+    assert found.pods == report.pods
+    assert [each.verdict for each in found.symptoms] == [each.verdict for each in report.symptoms]
+
+
 def test_policies_are_exported_where_the_api_server_has_no_settle_policies(tmp_path: Path) -> None:
     right = Right("list", "podsettle.dev", "settlepolicies")
 
