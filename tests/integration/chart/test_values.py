@@ -169,6 +169,16 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"tolerations": [{"operator": "exists"}]}, "/tolerations/0/operator", "'Exists'"),
     ({"affinity.node": {}}, "/affinity", "'node' not allowed"),
     ({"podLabels": {"helm.sh/chart": "a"}}, "/podLabels/helm.sh~1chart", "false schema"),
+    (
+        {"podLabels": {"app.kubernetes.io/component": "a"}},
+        "/podLabels/app.kubernetes.io~1component",
+        "false schema",
+    ),
+    (
+        {"settlePolicies": [{"name": "a" * 64, "spec": {"remedies": {}}}]},
+        "/settlePolicies/0/name",
+        "maxLength",
+    ),
     ({"podAnnotations.a": 1}, "/podAnnotations/a", "want null or string"),
     (
         {"commonLabels": {"app.kubernetes.io/name": "a"}},
@@ -355,6 +365,18 @@ def test_wrong_value_is_rejected_with_its_path(values: Json, path: str, message:
         {"serviceMonitor.enabled": True, "serviceMonitor.interval": "1m"},
         {"serviceMonitor.enabled": True, "serviceMonitor.interval": "1m30s"},
         {"podLabels": {"example.com/team": "", "version": "1.0"}},
+        *(
+            {labels: {"app.kubernetes.io/part-of": "ci"}}
+            for labels in ("podLabels", "serviceMonitor.labels", "prometheusRule.labels")
+        ),
+        # Empty texts as the API server takes them: any effect, and the operator Equal.
+        {"tolerations": [{"key": "a", "operator": "", "value": "b", "effect": ""}]},
+        {"settlePolicies": [{"name": "team.ci", "spec": {"remedies": {}}}]},
+        # As OpenSSL writes it.
+        {
+            "certificates": {"source": "files", "files": {"secretName": "mine"}},
+            "webhook.caBundle": f"subject=CN = ca\n{FREE['webhook.caBundle']}",
+        },
     ],
     ids=str,
 )
