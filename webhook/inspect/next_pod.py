@@ -25,9 +25,10 @@ from webhook.inspect.objects import LivePod
 _RECORDS = OWN_ANNOTATIONS.difference(SKIP_RELABEL_ANNOTATIONS)
 _READ_ANNOTATIONS = READ_ANNOTATIONS.difference(_RECORDS) | {ANNOTATION_MIRROR}
 """The annotations of authors that decisions read."""
-_LATER_PREFIXES = ("topology.kubernetes.io/", "velero.io/")
+_LATER_PREFIXES = ("topology.kubernetes.io/", "topology.k8s.io/", "velero.io/")
 """The prefixes of labels that the API server copies from the node to the pod at its binding
-(kubernetes `plugin/pkg/admission/podtopologylabels`), and that Velero adds to what it restores
+(kubernetes `plugin/pkg/admission/podtopologylabels`, with the second one while it was alpha), and
+that Velero adds to what it restores
 (`pkg/restore/restore.go`)."""
 _LATER_LABELS = frozenset(
     {

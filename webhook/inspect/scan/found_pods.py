@@ -43,15 +43,18 @@ Job or a TaskRun has labels of a single run."""
 _encode = msgspec.json.Encoder().encode
 
 _CHANGING_KEY = re.compile(
-    r"(.*[-_./])?(branch|chart|commit|digest|event|generation|hash|index|(instance|run|build)[-_]id"
-    r"|ref|rev|revision|sha|uid|version|active|completed?|done|failed|finished|healthy|initialized"
-    r"|(instance-?)?role|leader|master|phase|primary|ready|sealed|standby|state|status|succeeded)"
+    r"(.*[-_./])?(branch|chart|checksum|commit|date|digest|event|generation|hash|index|number|tag"
+    r"|(instance|job|run|build)[-_]id|run[-_]name|ref|rev|revision|sha|timestamp|uid|version"
+    r"|active|completed?|done|failed|finished|healthy|initialized|role|leader|master|phase|primary"
+    r"|ready|sealed|standby|state|status|succeeded)"
     r"|(batch\.kubernetes\.io/)?job-name|statefulset\.kubernetes\.io/pod-name",
     re.ASCII | re.IGNORECASE,
 )
 """The keys of labels that controllers add, such as `pod-template-hash`, that change with a release
 or a run, or with what a pod does, as Vault's `vault-active` and CloudNativePG's
-`cnpg.io/instanceRole`. Later pods have other values, or none."""
+`cnpg.io/instanceRole`. Later pods have other values, or none. Words are separated as by `_WORD`."""
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])", re.ASCII)
+"""Where a word begins in a key such as `appVersion`."""
 _PREFERRED_LABELS = (
     "app.kubernetes.io/name",
     "app",
@@ -64,12 +67,12 @@ _TASK_RUN_LABEL = "tekton.dev/taskRun"
 """The label of all pods of Tekton's TaskRuns. Its value is the name of the TaskRun. The values of
 `tekton.dev/pipeline` and `tekton.dev/task` differ from pipeline to pipeline."""
 _UNIQUE = re.compile(
-    r"(.*[-_.])?[0-9a-f]{16,64}"
+    r"(.*[-_.])?([0-9a-f]{16,64}|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,15})"
     r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-    r"|.*\d{4}-\d\d-\d\d.*",
+    r"|.*20\d\d[-._]?[01]\d[-._]?[0-3]\d.*",
     re.ASCII,
 )
-"""A value that ends in a hash, or that is a UID or has a date."""
+"""A value that ends in a hash, such as a commit's short one, or that is a UID or has a date."""
 _OF_ONE_RUN = re.compile(r".*-(\d+|[bcdfghjklmnpqrstvwxz0-9]{5})", re.ASCII)
 """A value that ends in a number or in a generated suffix (k8s.io/apimachinery `util/rand`; that of
 Jenkins' plugins has all digits)."""
@@ -210,7 +213,8 @@ def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
     """
     labels = pod.labels or {}
     # A revision of Knative is the value of the label `app` too.
-    excluded = {value for key, value in labels.items() if _CHANGING_KEY.fullmatch(key)}
+    words = {key: _WORD.sub("-", key) for key in labels}
+    excluded = {value for key, value in labels.items() if _CHANGING_KEY.fullmatch(words[key])}
     of_run = _GROUPS.get(workload.kind) != "apps"
     if of_run:
         excluded |= {pod.name, workload.name}

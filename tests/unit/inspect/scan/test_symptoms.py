@@ -803,7 +803,7 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
         False,
     ),
     "topology": (
-        {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "eu"},
+        {"topology.kubernetes.io/zone": "a", "topology.k8s.io/region": "eu"},
         {},
         None,
         False,
@@ -827,6 +827,8 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
             *("my-operator/finished", "node-master", "example.com/phase", "example.com/healthy"),
             *("job.runner.gitlab.com/ref", "woodpecker-ci.org/branch", "ci.example/commit-branch"),
             *("woodpecker-ci.org/event", "run_id", "dagster/run-id", "app/build-id"),
+            *("appVersion", "gitCommit", "imageTag", "tag", "build-number", "ci/jobId"),
+            *("prefect.io/flow-run-name", "deploy-timestamp"),
         )
     },
     **{
@@ -839,6 +841,16 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
         "ci",
         False,
     ),
+    **{
+        value: ({"build": value, "team": "ci"}, {"build": later, "team": "ci"}, "ci", False)
+        for value, later in (
+            ("2026.11.22", "2026.11.23"),
+            ("20261122T101500Z", "20261123T101500Z"),
+            ("1a2b3c4", "9e8d7c6"),
+            ("main-1a2b3c4d", "main-9e8d7c6b"),
+        )
+    },
+    "words of the letters of a hash": ({"app": "facade"}, {"app": "facade"}, "facade", False),
     "later": ({"role": "primary", "z": "ci"}, {"z": "ci"}, "ci", True),
     "all later": ({"role": "primary"}, {}, None, True),
 }
