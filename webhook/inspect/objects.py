@@ -9,7 +9,7 @@ times, so these structs do: they cut long texts, and a time that cannot be one i
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +29,9 @@ WORKLOAD_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "ap
 same names, such as OpenKruise's."""
 _FIRST_TIME, _LAST_TIME = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 """The times that can be meant. Arithmetic with others can leave the range of `datetime`."""
+
+_MAX_GRACE_SECONDS = 365 * 86_400
+"""A tenant chooses the grace period of a pod."""
 
 
 class _Bounded(WireStruct):
@@ -86,6 +89,8 @@ class LiveMetadata(ObjectMeta):
     namespace: str = ""
     uid: str = ""
     creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     managed_fields: msgspec.Raw = UNSET
     """Undecoded, because it is a third of a pod, and read of few."""
 
@@ -93,6 +98,14 @@ class LiveMetadata(ObjectMeta):
         """Cut long texts, also those of owners, and discard an impossible time."""
         for each in (self, *(self.owner_references or ())):
             _bound(each)
+
+    @property
+    def deleted_at(self) -> datetime | None:
+        """When the deletion was requested, or None. The timestamp is that of its end."""
+        if self.deletion_timestamp is None:
+            return None
+        seconds = min(max(self.deletion_grace_period_seconds or 0, 0), _MAX_GRACE_SECONDS)
+        return self.deletion_timestamp - timedelta(seconds=seconds)
 
     @property
     def workload(self) -> WorkloadName:

@@ -132,6 +132,18 @@ def test_symptom_is_not_found_at_a_pod_that_differs_in_one_field(plant: Plant) -
     assert judge(plant) == []
 
 
+@pytest.mark.parametrize(("after", "is_found"), [(0, False), (1, False), (2, True)])
+@pytest.mark.parametrize("grace", [0, 30])
+def test_container_of_a_pod_that_was_deleted_before_its_end_was_stopped(
+    after: int, is_found: bool, grace: int
+) -> None:
+    plant = plant_named("init-255")  # It ended a second after its start.
+    ends = planted_symptoms.stamp(NOW + timedelta(seconds=after + grace))
+    deleted = {"deletionTimestamp": ends, "deletionGracePeriodSeconds": grace}
+    changed = replace(plant, metadata={**plant.metadata, **deleted})
+    assert bool(judge(changed)) is is_found
+
+
 @pytest.mark.parametrize("name", ["init-255", "umount", "relabel"])
 def test_pods_on_windows_have_no_symptom_of_a_runtime_for_linux(name: str) -> None:
     facts = facts_for(plant := plant_named(name))

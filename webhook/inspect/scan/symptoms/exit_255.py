@@ -89,7 +89,10 @@ def _ended(case: Case) -> Iterator[tuple[Container, str, datetime, datetime]]:
 
 
 def _was_stopped(case: Case, name: str, begin: datetime, end: datetime) -> bool:
-    """Return whether the pod was disrupted, or the kubelet stopped the container before its end."""
+    """Return whether the pod was disrupted or deleted, or the container stopped, before its end."""
+    deleted_at = case.pod.metadata.deleted_at
+    if deleted_at is not None and deleted_at <= end:
+        return True
     disrupted = case.pod.status.condition("DisruptionTarget")
     if disrupted and disrupted.status == "True" and (disrupted.last_transition_time or end) <= end:
         return True
