@@ -330,9 +330,9 @@ async def _pods_of(
         yield msgspec.json.decode(msgspec.json.encode(document), type=LivePod)
         return
     async for each in reader.objects(PODS, namespace):
-        kind, name, *_ = each.metadata.workload
+        kind, name, _, group = each.metadata.workload
         before, _, number = name.rpartition("-")
         if (target.kind, kind) == ("CronJob", "Job") and number.isdecimal():
             kind, name = target.kind, before
-        if (kind, name) == (target.kind, target.name):
+        if (kind, name, group) == (target.kind, target.name, target.group):
             yield each

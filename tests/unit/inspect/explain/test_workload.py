@@ -85,6 +85,15 @@ def test_pods_are_grouped_by_what_was_done_to_them() -> None:
     assert "  2 (such as web-0): a is fine.\n" in as_text(found)
 
 
+def test_pods_of_a_workload_of_another_group_are_not_counted() -> None:
+    other = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "web"}
+    metadata = {"name": "other", "namespace": "ci", "ownerReferences": [other]}
+    found = explain(
+        WRITTEN, known=cluster(), kind="Job", others=[{**WRITTEN, "metadata": metadata}]
+    )
+    assert [(each.count, each.examples) for each in found.pods] == [(1, ["web-0"])]
+
+
 def test_pods_that_lack_remedies_are_counted_with_the_command_that_replaces_them() -> None:
     gate = policy("gate", remedies={"kubeletGate": {}})
     found = unsettled(explain(SETTLED, WRITTEN, WRITTEN, known=cluster()))
