@@ -104,7 +104,8 @@ def scan(
         echo_message(str(problem))
     for path in view.manifests:
         if path.is_dir() and not manifest_files(path):
-            echo_message(f"{path}: the directory has no file {', '.join(SUFFIXES)}")
+            kinds = ", ".join(SUFFIXES)
+            echo_message(f"{path}: the directory has no file {kinds}; subdirectories are not read")
     if not _looked_at(report, "pods", "nodes"):
         limits = ", ".join(area.limit for area in report.areas)
         if known.is_live and namespace is None:

@@ -124,7 +124,11 @@ def test_advice_without_nodes_says_that_they_are_unknown(tmp_path: Path) -> None
     [
         ("some.yaml", "", ""),
         ("some.yaml", "kind: Namespace\nmetadata: {name: ci}\n", ""),
-        ("some.txt", "", "{path}: the directory has no file .yaml, .yml, .json\n"),
+        (
+            "some.txt",
+            "",
+            "{path}: the directory has no file .yaml, .yml, .json; subdirectories are not read\n",
+        ),
         ("some.json", "[5]", "{path}/some.json:1: is not a Kubernetes object: no kind\n"),
         ("some.json", '{"kind": "PodList", "items": [7]}', "Pod: Expected"),
     ],

@@ -8,6 +8,7 @@ limits of `yaml_composer` hold for each object.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -105,6 +106,7 @@ def iterate_objects(text: bytes, source: str) -> Iterator[TextObject]:
 
     `source` names the text in errors. Raises DocumentError, possibly after some objects.
     """
+    text = text.removeprefix(BOM_UTF8)  # PowerShell writes one. As YAML, a dump takes minutes.
     found = _json_list(text, source)
     if found is not None:
         yield from _items(source, _JsonList(text, found))

@@ -47,6 +47,11 @@ def test_items_of_a_list_are_objects(dump: Any, document: dict[str, Any]) -> Non
     ]
 
 
+def test_json_behind_a_byte_order_mark_is_not_read_as_yaml() -> None:
+    text = json.dumps({"kind": "List", "items": PODS})
+    assert [each.is_parsed for each in read(f"\ufeff{text}")] == [False] * 3
+
+
 @pytest.mark.parametrize("kind_first", [True, False])
 def test_objects_have_the_lines_and_paths_of_the_whole_text(kind_first: bool) -> None:
     document = {"items": PODS, "kind": "List"}
