@@ -136,6 +136,7 @@ class Nodes:
             for minimum in (IMAGE_VOLUMES_ON_BY_DEFAULT, IMAGE_VOLUMES_LOCKED_ON)
         )
         self._windows = [pool for pool in self._pools if pool.os == "windows"]
+        self._others = [pool for pool in self._pools if pool.os != "windows"]
         kubelets = (pool.kubelet for pool in self._pools if pool.kubelet is not None)
         self.newest_kubelet = max(kubelets, default=None)
         self._by_label: dict[tuple[str, str], tuple[Node, ...]] = {}
@@ -176,8 +177,11 @@ class Nodes:
 
         The pod may name a pool of such nodes, or one node. If no known node fits, return False.
         """
-        return self.any_fits(pod, self._windows) and not self.any_fits(
-            pod, [each for each in self._pools if each.os != "windows"]
+        # The first condition is for clusters without Windows: this is asked for each review.
+        return (
+            bool(self._windows)
+            and self.any_fits(pod, self._windows)
+            and not self.any_fits(pod, self._others)
         )
 
     def may_have_label(self, key: str, value: str, pod: SpecFields) -> bool:
