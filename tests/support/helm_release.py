@@ -128,9 +128,10 @@ class Installation:
         self.cluster.namespace(NAMESPACE)
 
     def start_ready(self, *mounted: str) -> Replica:
-        """Start a replica, and return it once it is ready."""
-        replica = self.start(*mounted)
+        """Start a replica. It is behind the Service once it is ready, as a pod is."""
+        replica = self.launch(*mounted)
         await_that(replica.is_ready, f"{replica.log} is ready")
+        self.admit(replica)
         return replica
 
     def get(self, path: str) -> Json:
@@ -182,7 +183,7 @@ class Installation:
         return ["/api/v1", *(f"/apis/{version}" for version in versions)]
 
     def start(self, *mounted: str) -> Replica:
-        """Another replica, with what the Deployment says; flags for certificates that it mounts."""
+        """Start a replica, behind the Service at once, with flags for certificates it mounts."""
         replica = self.launch(*mounted)
         self.admit(replica)
         return replica
