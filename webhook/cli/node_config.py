@@ -251,7 +251,7 @@ def crio(
         elif output == "runtimeclass":
             raise InputError("--mode workload needs no RuntimeClass")
     where = f"{crio_nodes.DROP_IN}, on each node that is not OpenShift's:"
-    comments = (*crio_nodes.caveats(chosen, role, oldest), "", where, "", drop_in)
+    comments = (*crio_nodes.caveats(chosen, role, other), "", where, "", drop_in)
     _print(comments if output == "all" else (), objects)
 
 

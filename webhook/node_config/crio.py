@@ -85,9 +85,9 @@ def parse_release(text: str) -> Version:
     return version
 
 
-def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
+def caveats(mode: Mode, role: str, node: NodeHandler) -> Iterator[str]:
     """Yield the warnings to read before an operator applies the configuration."""
-    if oldest is not None and oldest >= _NEW_SPELLING_SINCE:
+    if node.oldest is not None and node.oldest >= _NEW_SPELLING_SINCE:
         if mode is Mode.WORKLOAD:
             yield "CRI-O before 1.35 does not start with this drop-in."
         if mode is Mode.HANDLER:
@@ -118,11 +118,12 @@ def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
             f"mcp {role}` shows UPDATED True; apply the RuntimeClass (-o runtimeclass), and then "
             "the policy. With --node-selector KEY=VALUE, pods run only on nodes with that label."
         )
-        yield (
-            "The handler allows no annotation that the default handler of your nodes allows, such "
-            "as io.kubernetes.cri-o.Devices, and has none of its other settings. To copy them: "
-            "`crio status config > FILE` on a node, and --crio-config FILE here."
-        )
+        if node.default_handler is None:
+            yield (
+                "The handler allows no annotation that the default handler of your nodes allows, "
+                "such as io.kubernetes.cri-o.Devices, and has none of its other settings. To copy "
+                "them: `crio status config > FILE` on a node, and --crio-config FILE here."
+            )
     yield (
         "CRI-O compares only the label of a volume's top directory. Files deeper in the volume "
         "keep a wrong label."

@@ -120,6 +120,7 @@ def test_handler_copies_the_default_handler_of_a_node(
     # RHEL 10 has no runc, so the path of a node with RHEL 9 is not the last word on OpenShift.
     inherited = {"inherit_default_runtime": True}
     assert handler_of(machine_config_of(*copying)) == expected | inherited
+    assert "has none of its other settings" not in printed(*copying)
     defaults = (*CRIO, "--mode", "default-annotations", "--oldest", "1.33.12")
     found = handler_of(printed(*defaults, "--crio-config", str(file), "-o", "dropin"))
     assert found == SETTINGS | {
@@ -386,7 +387,8 @@ def test_containerd_output_explains_the_risks_of_volatile_mounts() -> None:
 
 def test_crio_output_explains_the_conditions_of_skipping_the_relabelling() -> None:
     text = printed(*CRIO, "--role", "infra", "--oldest", "1.35.0")
-    for caveat in ("before 1.35", "drains", "'infra'", "compact", "ContainerCreating", "deeper"):
+    caveats = ("before 1.35", "drains", "'infra'", "compact", "ContainerCreating", "deeper")
+    for caveat in (*caveats, "has none of its other settings"):
         assert caveat in text
     assert "before 1.35 starts" in text
     newer = (*CRIO, "--oldest", "1.35.0")
