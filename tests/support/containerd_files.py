@@ -114,24 +114,25 @@ SystemdCgroup = true
 [{_IMAGES}.registry]
 config_path = "/var/lib/rancher/k3s/agent/etc/containerd/certs.d"
 """
+# With the names of version 3 under `version = 2`.
 _AKS = f"""\
 version = 2
 {_IMPORTS}oom_score = -999
-[{_CRI}]
-sandbox_image = "example/pause"
-[{_CRI}.containerd]
+[{_IMAGES}.pinned_images]
+sandbox = "example/pause"
+[{_IMAGES}.registry]
+config_path = "/etc/containerd/certs.d"
+[{_RUNTIME}.containerd]
 default_runtime_name = "runc"
-[{_CRI}.containerd.runtimes.runc]
+[{_RUNTIME}.containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
-[{_CRI}.containerd.runtimes.runc.options]
+[{_RUNTIME}.containerd.runtimes.runc.options]
 BinaryName = "/usr/bin/runc"
 SystemdCgroup = true
-[{_CRI}.containerd.runtimes.untrusted]
+[{_RUNTIME}.containerd.runtimes.untrusted]
 runtime_type = "io.containerd.runc.v2"
-[{_CRI}.containerd.runtimes.untrusted.options]
+[{_RUNTIME}.containerd.runtimes.untrusted.options]
 BinaryName = "/usr/bin/runc"
-[{_CRI}.registry]
-config_path = "/etc/containerd/certs.d"
 [metrics]
 address = "0.0.0.0:10257"
 """

@@ -100,7 +100,7 @@ COMBINATIONS = [
 
 def outcome_of(line: str, name: str, version: str) -> str:
     """Return what docs/node-config.md says of a combination."""
-    file = {"unversioned": "none", "k3s-v3": "3"}.get(name, "2")
+    file = {"unversioned": "none", "k3s-v3": "3", "aks": "3"}.get(name, "2")
     if name == "default":
         file = {"1.7": "2", "2.0": "3", "2.1": "3", "2.2": "3"}.get(line, "4")
     if (line, file) == ("1.7", "none"):

@@ -26,8 +26,8 @@ base_runtime_spec = "/example/base-runtime-spec.json"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 SystemdCgroup = true
 """
-TALOS = """\
-version = 3
+# Without the line with its version, which is 3 up to Talos 1.14, and then 4.
+TALOS = """
 [plugins."io.containerd.cri.v1.images"]
 discard_unpacked_layers = true
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
@@ -65,14 +65,16 @@ def test_eks_text_adds_volatile_and_changes_nothing_else(tmp_path: Path, line: s
     assert_only_volatile_is_added(*map(tomllib.loads, dumps))
 
 
-@pytest.mark.parametrize("line", ["2.3", "2.4"])
-def test_talos_text_adds_volatile_and_changes_nothing_else(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(("line", "version"), [("2.3", "3"), ("2.4", "3"), ("2.4", "4")])
+def test_talos_text_adds_volatile_and_changes_nothing_else(
+    tmp_path: Path, line: str, version: str
+) -> None:
     # Talos merges its parts into one file, which the main file imports.
     path, merged = tmp_path / "config.toml", tmp_path / "cri.toml"
-    path.write_text(f"version = 3\nimports = ['{merged}']\n")
+    path.write_text(f"version = {version}\nimports = ['{merged}']\n")
     dumps = []
     for text in ("", document("talos")["machine"]["files"][0]["content"]):
-        merged.write_text(TALOS + text)
+        merged.write_text(f"version = {version}{TALOS}{text}")
         dumps.append(config(line, path, "dump"))
     assert all("/example/base-spec.json" in dump for dump in dumps)
     assert_only_volatile_is_added(*map(tomllib.loads, dumps))
