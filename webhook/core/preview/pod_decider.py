@@ -23,6 +23,11 @@ from webhook.core.preview.runtime_class_fields import class_fields, with_fields
 from webhook.core.reasons import Outcome, Reason
 
 DEFAULT_NAMESPACE = "default"
+_NEEDS_FS_GROUP = "fsGroupChangePolicy"
+_SCC_NOTE = (
+    "OpenShift's SCC admission may set fsGroup before the webhook is called, and "
+    f"{_NEEDS_FS_GROUP} then applies: preview a pod that was created to see it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,14 @@ class PodDecider:
             if plan and decision.policies:
                 outcomes = tuple(shown_outcomes(coverage, plan, request.pod, outcomes))
         notes = [of_class.note] if of_class.note else []
+        without_fs_group = (_NEEDS_FS_GROUP, Reason.NOT_APPLICABLE)
+        if (
+            namespace_seen is not None
+            and namespace_seen.fixed_selinux_level
+            and without_fs_group in [(each.remedy, each.reason) for each in outcomes]
+            and any(volume.is_persistent for volume in request.pod.spec.volumes or ())
+        ):
+            notes.append(_SCC_NOTE)
         is_known = self._namespace_labels is not None or self._view.contains_namespace(namespace)
         if not is_known:
             notes.append(self._namespace_note(namespace, assumed=namespace_seen is not None))

@@ -40,6 +40,27 @@ def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
     return found
 
 
+@pytest.mark.parametrize(
+    ("annotations", "fields", "expected"),
+    [
+        ({"openshift.io/sa.scc.mcs": "s0:c1,c0"}, {}, True),
+        ({"openshift.io/sa.scc.mcs": "s0:c1,c0"}, {"securityContext": {"fsGroup": 5}}, False),
+        ({"openshift.io/sa.scc.mcs": "s0:c1,c0"}, {"volumes": []}, False),
+        ({}, {}, False),
+    ],
+)
+def test_preview_says_that_an_scc_may_set_fs_group(
+    annotations: dict[str, Any], fields: dict[str, Any], expected: bool
+) -> None:
+    look = view(
+        policy(remedies={"fsGroupChangePolicy": "OnRootMismatch"}),
+        namespaces=[namespace("ci", annotations=annotations)],
+    )
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    found = preview(pod(**{"volumes": volumes, **fields}), look, namespace="ci")
+    assert any("SCC admission may set fsGroup" in note for note in found.notes) == expected
+
+
 def test_preview_leaves_the_caches_of_the_policies_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
