@@ -23,6 +23,7 @@ from webhook.core.constants import (
     ANNOTATION_ALLOWED_ANNOTATIONS,
     ANNOTATION_MIN_MEMORY,
     ANNOTATION_NAMESPACE_LEVEL,
+    ANNOTATION_NODE_SELECTOR,
     LABEL_NAMESPACE_NAME,
 )
 
@@ -95,9 +96,12 @@ def read_namespace(document: object) -> Namespace:
     """
     metadata = _read(document, _Namespace).metadata
     labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
-    return Namespace(
-        metadata.name, labels, ANNOTATION_NAMESPACE_LEVEL in (metadata.annotations or {})
-    )
+    annotations = metadata.annotations or {}
+    pairs = [
+        each.partition("=") for each in (annotations.get(ANNOTATION_NODE_SELECTOR) or "").split(",")
+    ]
+    selector = {key.strip(): value.strip() for key, equals, value in pairs if equals}
+    return Namespace(metadata.name, labels, ANNOTATION_NAMESPACE_LEVEL in annotations, selector)
 
 
 def read_node(document: object) -> Node:

@@ -42,6 +42,8 @@ ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 
 ANNOTATION_NAMESPACE_LEVEL = "openshift.io/sa.scc.mcs"
 """On each namespace of OpenShift: a range of SELinux levels. Its pods get the first level of it."""
+ANNOTATION_NODE_SELECTOR = "openshift.io/node-selector"
+"""On a namespace of OpenShift: labels that are added to the nodeSelector of its pods."""
 
 SKIP_RELABEL_ANNOTATIONS = (
     "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",

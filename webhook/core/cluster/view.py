@@ -25,6 +25,9 @@ class Namespace:
     fixed_selinux_level: bool = False
     """Whether OpenShift gives all pods of the namespace one SELinux level (annotation
     `openshift.io/sa.scc.mcs`)."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """What OpenShift adds to the nodeSelector of all pods of the namespace (annotation
+    `openshift.io/node-selector`)."""
 
 
 class ClusterFacts(NamedTuple):
@@ -71,9 +74,8 @@ class ClusterView:
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> Self:
         """Return a copy in which one namespace has other labels, for a preview."""
-        namespace = self.namespaces.get(name)
-        fixed_selinux_level = namespace.fixed_selinux_level if namespace else False
-        changed_namespace = Namespace(
-            name, {**labels, LABEL_NAMESPACE_NAME: name}, fixed_selinux_level
+        changed_namespace = replace(
+            self.namespaces.get(name) or Namespace(name, {}),
+            labels={**labels, LABEL_NAMESPACE_NAME: name},
         )
         return replace(self, namespaces={**self.namespaces, name: changed_namespace})

@@ -50,7 +50,7 @@ class PodDecision:
     namespace_known: bool
     """Whether the view contains the namespace, or the caller gave its labels."""
     class_fields: dict[str, Any]
-    """The fields of the pod's spec that the API server sets for its RuntimeClass."""
+    """The fields of the pod's spec that the API server sets for its RuntimeClass and project."""
     notes: tuple[str, ...]
     """What the decision assumes, for people."""
 
@@ -130,7 +130,9 @@ class PodDecider:
         `images` are the results of look-ups.
         """
         view = self._view_for(namespace)
-        of_class = class_fields(pod, view.runtime_classes)
+        namespace_seen = view.namespace(namespace)
+        project = namespace_seen.node_selector if namespace_seen else {}
+        of_class = class_fields(pod, view.runtime_classes, project)
         review = encode_creation(with_fields(pod, of_class.spec), namespace)
         request = decode_review(review).request
         if of_class.refusal:
@@ -140,7 +142,6 @@ class PodDecider:
             decision = within_etcd_limit(self._decider.decide(request, view, images), review)
         settings = self._decider.settings
         outcomes = decision.outcomes
-        namespace_seen = view.namespace(namespace)
         labels = _labels_of(request)
         plan = None
         if namespace_seen is not None and labels is not None:

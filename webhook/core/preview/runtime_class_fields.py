@@ -1,10 +1,12 @@
-"""The fields that the API server's RuntimeClass plugin sets in a pod before it calls webhooks.
+"""The fields that the API server's plugins set in a pod before it calls webhooks.
 
 A pod that names a RuntimeClass reaches podsettle with the nodeSelector, the tolerations and the
-overhead of the class. A decision may depend on them: a class can restrict its pods to Windows.
+overhead of the class. A decision may depend on them: a class can restrict its pods to Windows. On
+OpenShift, the node selector of the project is added too.
 
 Sources: kubernetes `plugin/pkg/admission/runtimeclass/admission.go`, and `MergeTolerations` of
-`pkg/util/tolerations`, the same in 1.33 to 1.37.
+`pkg/util/tolerations`, the same in 1.33 to 1.37; openshift/kubernetes
+`openshift-kube-apiserver/admission/scheduler/nodeenv/admission.go`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ number. More of them are kept all."""
 
 
 class ClassFields(NamedTuple):
-    """What the API server does to a pod because it names a RuntimeClass."""
+    """What the API server does to a pod because of its RuntimeClass and its project."""
 
     spec: dict[str, Any] = {}  # noqa: RUF012 (never changed)
     """The fields of `spec` that it changes, with their new values."""
@@ -31,6 +33,9 @@ class ClassFields(NamedTuple):
     """Why it refuses the pod. Empty if it does not."""
     note: str = ""
     """What a preview assumes, for people. Empty if it assumes nothing."""
+
+
+_NO_SELECTOR: Mapping[str, str] = {}
 
 
 class _Toleration(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,17 +79,20 @@ _decode_pod = msgspec.json.Decoder(_Pod).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def class_fields(pod: object, classes: Mapping[str, RuntimeClassInfo]) -> ClassFields:
-    """Return the fields that the API server sets in a pod for its RuntimeClass.
+def class_fields(
+    pod: object, classes: Mapping[str, RuntimeClassInfo], project: Mapping[str, str] = _NO_SELECTOR
+) -> ClassFields:
+    """Return the fields that the API server sets in a pod for its RuntimeClass and its project.
 
-    `pod` is an object, or its JSON as `msgspec.Raw`. Raises nothing: the API server cannot decode a
-    malformed pod, so it sets nothing.
+    `pod` is an object, or its JSON as `msgspec.Raw`. `project` is the project's node selector.
+    Raises nothing: the API server cannot decode a malformed pod, so it sets nothing.
     """
     try:
         spec = (
             _decode_pod(pod) if isinstance(pod, msgspec.Raw) else msgspec.convert(pod, _Pod)
         ).spec
-        return _class_fields(spec, classes) if spec.runtime_class_name else ClassFields()
+        fields = _class_fields(spec, classes) if spec.runtime_class_name else ClassFields()
+        return _with_project(spec, fields, project) if project and not fields.refusal else fields
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ClassFields()
 
@@ -106,6 +114,21 @@ def _class_fields(spec: _Spec, classes: Mapping[str, RuntimeClassInfo]) -> Class
     fields = dict(_changed_fields(found, selector, tolerations, overhead))
     note = f"RuntimeClass {name!r} adds {', '.join(fields)} before the webhook is called"
     return ClassFields(fields, note=note if fields else "")
+
+
+def _with_project(spec: _Spec, fields: ClassFields, project: Mapping[str, str]) -> ClassFields:
+    """Return the fields of a class with the node selector of the pod's project."""
+    selector = fields.spec.get("nodeSelector", spec.node_selector or {})
+    if project.items() <= selector.items():
+        return fields
+    changed = {**fields.spec, "nodeSelector": {**selector, **project}}
+    note = "the project's node selector is added before the webhook is called"
+    if any(selector.get(key, value) != value for key, value in project.items()):
+        changed, note = (
+            fields.spec,
+            "the API server refuses the pod: its nodeSelector contradicts the project's",
+        )
+    return ClassFields(changed, note="; ".join(filter(None, (fields.note, note))))
 
 
 def with_fields(pod: Any, fields: Mapping[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
+    namespace,
+    node,
     pod,
     policy,
     reasons,
@@ -19,6 +22,7 @@ from tests.support.factories import (
     view,
 )
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.preview.runtime_class_fields import ClassFields, class_fields
 
@@ -35,8 +39,8 @@ QUICK = container("prepare", "/entrypoint")
 REFUSED = "the API server refuses the pod: "
 
 
-def preview(document: object) -> Preview:
-    (found,) = preview_all(document, SEEN, SETTINGS, namespace="ci")
+def preview(document: object, seen: Snapshot = SEEN) -> Preview:
+    (found,) = preview_all(document, seen, SETTINGS, namespace="ci")
     assert isinstance(found, Preview)
     return found
 
@@ -56,6 +60,45 @@ def test_class_that_restricts_pods_to_windows_counts(kind: str) -> None:
     assert found.after["spec"]["nodeSelector"] == WINDOWS
     expected = "RuntimeClass 'windows' adds nodeSelector before the webhook is called"
     assert found.notes[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "selector", "reason", "note"),
+    [
+        ({}, {"pool": "new", "zone": "a"}, "NotNeeded", "the project's node selector is added"),
+        (
+            {"nodeSelector": {"zone": "a"}},
+            {"pool": "new", "zone": "a"},
+            "NotNeeded",
+            "the project's",
+        ),
+        ({"nodeSelector": {"pool": "old"}}, {"pool": "old"}, "Applied", "the API server refuses"),
+        (
+            {"runtimeClassName": "windows"},
+            {"pool": "new", "zone": "a", **WINDOWS},
+            "WindowsPod",
+            "RuntimeClass 'windows' adds nodeSelector before the webhook is called; the project's",
+        ),
+    ],
+)
+def test_node_selector_of_an_openshift_project_counts(
+    fields: Json, selector: Json, reason: str, note: str
+) -> None:
+    project = {"openshift.io/node-selector": "pool=new, zone=a"}
+    look = replace(
+        SEEN,
+        namespaces=view(namespaces=[namespace("ci", annotations=project)]).namespaces,
+        nodes=view(
+            nodes=[
+                node("old", labels={"pool": "old"}),
+                node("new", "cri-o://1.36.0", "v1.36.0", labels={"pool": "new", "zone": "a"}),
+            ]
+        ).nodes,
+    )
+    found = preview(pod(QUICK, **fields), look)
+    assert [outcome.reason for outcome in found.decided.decision.outcomes] == [reason]
+    assert found.after["spec"]["nodeSelector"] == selector
+    assert found.notes[0].startswith(note)
 
 
 @pytest.mark.parametrize(
