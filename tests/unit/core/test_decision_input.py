@@ -156,8 +156,11 @@ def test_the_image_of_a_container_is_a_fact_if_the_container_has_no_command() ->
 @pytest.mark.parametrize("fields", [{"restartPolicy": "Always"}, {"name": "sidecar-db"}])
 def test_of_the_command_of_a_sidecar_only_the_helper_is_a_fact(fields: Json) -> None:
     mounts = [{"name": "v", "mountPath": "/podsettle"}]
-    wrapped = container_facts(command=["/podsettle/linger"], volumeMounts=mounts, **fields)
-    plain = container_facts(image="i", args=["a"], **fields)
+    starts_helper = {"name": "a", "command": ["/podsettle/linger"], "volumeMounts": mounts}
+    received = pod(
+        {**starts_helper, **fields}, {"name": "b", "image": "i", "args": ["a"], **fields}
+    )
+    wrapped, plain = facts(received).init_containers or ()
     assert (wrapped.command, wrapped.starts_helper, wrapped.has_mounts) == (None, True, False)
     assert (plain.starts_helper, plain.entrypoint_image) == (False, None)
 
