@@ -197,6 +197,8 @@ class _Explainer:
             audits = [each for each in self._outcomes if each.reason is Reason.WOULD_APPLY]
             names = ", ".join(dict.fromkeys(each.policy for each in audits))
             end = f", because only `action: Audit` covers it: {names}." if audits else "."
+            if not (self._cluster.is_live or len(self._cluster.view.policies)):
+                end = ": the manifests contain no policy."
         would = "would" if self._changing and self._called is not Called.NO else "would not"
         return f"{sentence} {subject} {would} change {new}{end}".strip()
 

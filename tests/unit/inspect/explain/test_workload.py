@@ -85,6 +85,13 @@ def test_pods_are_grouped_by_what_was_done_to_them() -> None:
     assert "  2 (such as web-0): a is fine.\n" in as_text(found)
 
 
+def test_verdict_says_that_manifests_contain_no_policy() -> None:
+    found = explain(WRITTEN, known=KnownCluster(view(namespaces=[namespace("ci")])))
+    assert found.verdict == (
+        "podsettle would not change the next pod of this workload: the manifests contain no policy."
+    )
+
+
 def test_pods_of_a_workload_of_another_group_are_not_counted() -> None:
     other = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "web"}
     metadata = {"name": "other", "namespace": "ci", "ownerReferences": [other]}
