@@ -356,9 +356,9 @@ class DumpReader:
 
 
 def _decoded(content: bytes, decode: Callable[[bytes], T]) -> T:
-    """Decode an object. A null in its labels is an empty text, as for the API server.
+    """Decode an object as the API server does. Raises one of DECODE_ERRORS.
 
-    Raises one of DECODE_ERRORS.
+    A null in labels is an empty text, and every other one is an absent field.
     """
     try:
         return decode(content)
@@ -366,7 +366,13 @@ def _decoded(content: bytes, decode: Callable[[bytes], T]) -> T:
         value = msgspec.json.decode(content)
         if isinstance(value, dict):
             fill_in_nulls(value)
-        return decode(msgspec.json.encode(value))
+        return decode(msgspec.json.encode(_without_nulls(value)))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _names_of(content: bytes) -> list[str]:

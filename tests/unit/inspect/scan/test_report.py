@@ -376,11 +376,20 @@ def test_pod_that_a_dump_has_twice_counts_once(report: ScanReport, tmp_path: Pat
     assert twice == msgspec.structs.replace(report, scanned_at=twice.scanned_at)
 
 
-def test_null_in_the_labels_of_a_dump_is_an_empty_text(report: ScanReport, tmp_path: Path) -> None:
+def test_nulls_of_a_dump_are_empty_texts_in_labels_and_else_absent_fields(
+    report: ScanReport, tmp_path: Path
+) -> None:
     document = dump("ci", NOW)
     for each in document["items"]:
         if each["kind"] in ("Pod", "Node", "Namespace"):
             each["metadata"].setdefault("labels", {})["team"] = None
+        if each["kind"] == "Pod":
+            each["metadata"]["generateName"] = each["status"]["message"] = None
+            for status in each["status"].get("initContainerStatuses", ()):
+                status["state"]["terminated"].setdefault("reason", None)
+        if each["kind"] == "Event":
+            each["metadata"]["creationTimestamp"] = each["series"] = None
+            each["involvedObject"].setdefault("fieldPath", None)
     found = scan_dump(tmp_path, document)
     assert found.pods == report.pods
     assert [each.verdict for each in found.symptoms] == [each.verdict for each in report.symptoms]
