@@ -101,12 +101,15 @@ def view_of(objects: Iterable[ManifestObject]) -> Snapshot:
 
 
 def duplicates(objects: Iterable[ManifestObject]) -> tuple[ManifestProblem, ...]:
-    """Return a problem for each object that has the kind and name of an earlier object."""
+    """Return a problem for each object that has the kind and name of an earlier object.
+
+    Dumps of several namespaces have the same nodes, so only an equal policy is one.
+    """
     first_objects: dict[tuple[str, str], ManifestObject] = {}
     problems = []
     for item in objects:
         first = first_objects.setdefault((item.kind, item.name), item)
-        if first is not item:
+        if first is not item and (item.kind == KIND or first.model != item.model):
             position = f"{first.source}:{first.line}"
             message = f"a second {item.kind} named {item.name!r}; the one at {position} counts"
             problems.append(ManifestProblem(item.source, item.line, message))

@@ -55,6 +55,18 @@ def names(found: Manifests, kind: str) -> list[str]:
     return [each["metadata"].get("name", "") for each in decoded]
 
 
+def test_second_object_is_a_problem_if_it_differs_or_is_a_policy(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_bytes(printed(NODE, POLICY))
+    labelled = {**NODE, "metadata": {"name": "worker-1", "labels": {"disk": "ssd"}}}
+    (tmp_path / "c.json").write_bytes(printed(labelled))
+    problems = read_manifests([tmp_path], BytesIO()).problems
+    assert [each.message.partition(";")[0] for each in problems] == [
+        "a second SettlePolicy named 'ci'",
+        "a second Node named 'worker-1'",
+    ]
+
+
 @pytest.mark.usefixtures("limit")
 def test_objects_of_a_list_are_found_wherever_they_are_kept(tmp_path: Path) -> None:
     pods = [pod(number) for number in range(20)]
