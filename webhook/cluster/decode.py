@@ -18,7 +18,7 @@ import msgspec
 
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.cluster.view import Namespace
+from webhook.core.cluster.view import NO_SELECTOR, Namespace
 from webhook.core.constants import (
     ANNOTATION_ALLOWED_ANNOTATIONS,
     ANNOTATION_MIN_MEMORY,
@@ -31,6 +31,8 @@ from webhook.core.constants import (
 # handler is a DNS label, so it has at most 63 characters.
 _MAX_HANDLERS = 100
 _MAX_HANDLER_CHARACTERS = 63
+# Whoever may edit a namespace writes its annotations. Of a longer selector, nothing is used.
+_MAX_SELECTOR_CHARACTERS = 2_048
 
 T = TypeVar("T")
 
@@ -97,11 +99,12 @@ def read_namespace(document: object) -> Namespace:
     metadata = _read(document, _Namespace).metadata
     labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     annotations = metadata.annotations or {}
-    pairs = [
-        each.partition("=") for each in (annotations.get(ANNOTATION_NODE_SELECTOR) or "").split(",")
-    ]
+    text = annotations.get(ANNOTATION_NODE_SELECTOR) or ""
+    terms = text.split(",") if len(text) <= _MAX_SELECTOR_CHARACTERS else ()
+    pairs = (each.partition("=") for each in terms)
     selector = {key.strip(): value.strip() for key, equals, value in pairs if equals}
-    return Namespace(metadata.name, labels, ANNOTATION_NAMESPACE_LEVEL in annotations, selector)
+    has_level = ANNOTATION_NAMESPACE_LEVEL in annotations
+    return Namespace(metadata.name, labels, has_level, selector or NO_SELECTOR)
 
 
 def read_node(document: object) -> Node:

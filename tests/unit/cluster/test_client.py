@@ -347,7 +347,7 @@ class SlowCredentials(StoredCredentials):
     """Credentials of a plugin that takes longer than the time limit of a request."""
 
     async def current(self) -> Credential:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.6)
         return Credential(f"Bearer {time.monotonic_ns()}")
 
 
@@ -362,7 +362,7 @@ async def test_time_of_a_credential_plugin_is_none_of_the_request() -> None:
     async with TestServer(app) as served:
         access = Access(f"http://127.0.0.1:{served.port}", credentials=SlowCredentials())
         async with ApiServer(access) as server:
-            assert await server.request("GET", "/things", timeout=0.5) == {"kind": "Status"}
+            assert await server.request("GET", "/things", timeout=1.5) == {"kind": "Status"}
 
 
 async def test_redirects_without_an_end_are_named() -> None:

@@ -88,3 +88,20 @@ def test_runtime_handlers_of_another_type_are_an_error() -> None:
     for source in (document, msgspec.Raw(json.dumps(document).encode())):
         with pytest.raises(msgspec.ValidationError, match=r"runtimeHandlers\[0\]\.name"):
             read_node(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pool=new, zone = a,gpu=", {"pool": "new", "zone": "a", "gpu": ""}),
+        ("pool", {}),
+        (None, {}),
+        (",".join(f"key-{number}=" for number in range(10_000)), {}),
+    ],
+    ids=["of a project", "no selector", "null", "too long"],
+)
+def test_node_selector_of_a_namespace_is_read_and_bounded(
+    text: str | None, expected: dict[str, str]
+) -> None:
+    metadata = {"name": "ci", "annotations": {"openshift.io/node-selector": text}}
+    assert read_namespace({"metadata": metadata}).node_selector == expected

@@ -15,6 +15,9 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.defects.versions import Version
 
+NO_SELECTOR: Mapping[str, str] = {}
+"""One for all namespaces, because a cluster can have ten thousand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
@@ -25,7 +28,7 @@ class Namespace:
     fixed_selinux_level: bool = False
     """Whether OpenShift gives all pods of the namespace one SELinux level (annotation
     `openshift.io/sa.scc.mcs`)."""
-    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=lambda: NO_SELECTOR)
     """What OpenShift adds to the nodeSelector of all pods of the namespace (annotation
     `openshift.io/node-selector`)."""
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.cluster.view import NO_SELECTOR
 from webhook.core.remedies.runtime_class_rejection import conflict_with
 
 _MAX_TOLERATIONS = 100
@@ -33,9 +34,6 @@ class ClassFields(NamedTuple):
     """Why it refuses the pod. Empty if it does not."""
     note: str = ""
     """What a preview assumes, for people. Empty if it assumes nothing."""
-
-
-_NO_SELECTOR: Mapping[str, str] = {}
 
 
 class _Toleration(msgspec.Struct, frozen=True, rename="camel"):
@@ -80,7 +78,7 @@ _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def class_fields(
-    pod: object, classes: Mapping[str, RuntimeClassInfo], project: Mapping[str, str] = _NO_SELECTOR
+    pod: object, classes: Mapping[str, RuntimeClassInfo], project: Mapping[str, str] = NO_SELECTOR
 ) -> ClassFields:
     """Return the fields that the API server sets in a pod for its RuntimeClass and its project.
 
