@@ -31,7 +31,7 @@ from webhook.core.constants import (
 # handler is a DNS label, so it has at most 63 characters.
 _MAX_HANDLERS = 100
 _MAX_HANDLER_CHARACTERS = 63
-# Whoever may edit a namespace writes its annotations. Of a longer selector, nothing is used.
+# An editor of a namespace writes its annotations. Of a longer selector, nothing is used.
 _MAX_SELECTOR_CHARACTERS = 2_048
 
 T = TypeVar("T")
