@@ -33,6 +33,8 @@ _MAX_HANDLERS = 100
 _MAX_HANDLER_CHARACTERS = 63
 # An editor of a namespace writes its annotations. Of a longer selector, nothing is used.
 _MAX_SELECTOR_CHARACTERS = 2_048
+_OTHER_NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"
+"""With it, OpenShift does not add the selector of the project."""
 
 T = TypeVar("T")
 
@@ -100,6 +102,8 @@ def read_namespace(document: object) -> Namespace:
     labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     annotations = metadata.annotations or {}
     text = annotations.get(ANNOTATION_NODE_SELECTOR) or ""
+    if _OTHER_NODE_SELECTOR in annotations:
+        text = ""
     terms = text.split(",") if len(text) <= _MAX_SELECTOR_CHARACTERS else ()
     pairs = (each.partition("=") for each in terms)
     selector = {key.strip(): value.strip() for key, equals, value in pairs if equals}

@@ -103,7 +103,8 @@ def view_of(objects: Iterable[ManifestObject]) -> Snapshot:
 def duplicates(objects: Iterable[ManifestObject]) -> tuple[ManifestProblem, ...]:
     """Return a problem for each object that has the kind and name of an earlier object.
 
-    Dumps of several namespaces have the same nodes, so only an equal policy is one.
+    An equal second object is a problem only if it is a policy: dumps of several namespaces have the
+    same nodes.
     """
     first_objects: dict[tuple[str, str], ManifestObject] = {}
     problems = []

@@ -205,7 +205,7 @@ class Reason(StrEnum):
     MESH_TRAFFIC = (
         "MeshTraffic",
         "The CNI plugin of a service mesh redirects the pod's connections to the mesh's proxy, so "
-        "a gate cannot reach what it waits for.",
+        "a gate cannot see what it waits for.",
         True,
     )
 

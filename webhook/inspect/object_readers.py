@@ -276,8 +276,8 @@ class DumpReader:
     ) -> AsyncIterator[T]:
         """Yield the objects of a kind. Record in `areas` what could not be read.
 
-        Of the field selectors, only those with ABOUT are regarded. Of equal pods, the first counts:
-        files overlap, and `oc adm must-gather` writes each pod twice.
+        Of the field selectors, only those with ABOUT are regarded. An equal second pod does not
+        count: files overlap, and `oc adm must-gather` writes each pod twice.
         """
         decode = msgspec.json.Decoder(resource.type).decode
         pods: set[int] = set()
@@ -297,7 +297,7 @@ class DumpReader:
                 continue
             if isinstance(value, LivePod) and value.metadata.uid:
                 # The hash, because fifty thousand keys would take 15 MB.
-                if (key := hash(value.key)) in pods:
+                if (key := hash((value.key, value.metadata.resource_version))) in pods:
                     continue
                 pods.add(key)
             if not (namespace and resource.namespaced) or value.metadata.namespace == namespace:
@@ -358,7 +358,7 @@ class DumpReader:
 def _decoded(content: bytes, decode: Callable[[bytes], T]) -> T:
     """Decode an object as the API server does. Raises one of DECODE_ERRORS.
 
-    A null in labels is an empty text, and every other one is an absent field.
+    A null among texts is an empty text, and every other one is an absent field.
     """
     try:
         return decode(content)

@@ -88,6 +88,7 @@ class LiveMetadata(ObjectMeta):
 
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None

@@ -117,7 +117,7 @@ def test_handler_copies_the_default_handler_of_a_node(
         "allowed_annotations": [*([V2] if oldest else []), V1, "devices.crio.io"]
     }
     assert handler_of(printed(*copying, "-o", "dropin")) == expected
-    # RHEL 10 has no runc, so the path of a node with RHEL 9 is not the last word on OpenShift.
+    # RHEL 10 has no runc, so the path of RHEL 9 may be gone after an upgrade of OpenShift.
     inherited = {"inherit_default_runtime": True}
     assert handler_of(machine_config_of(*copying)) == expected | inherited
     assert "has none of its other settings" not in printed(*copying)

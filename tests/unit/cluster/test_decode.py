@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tests.support.factories import namespace, node
+from tests.support.factories import Json, namespace, node
 from webhook.cluster.decode import read_namespace, read_node
 
 
@@ -103,5 +103,7 @@ def test_runtime_handlers_of_another_type_are_an_error() -> None:
 def test_node_selector_of_a_namespace_is_read_and_bounded(
     text: str | None, expected: dict[str, str]
 ) -> None:
-    metadata = {"name": "ci", "annotations": {"openshift.io/node-selector": text}}
+    metadata: Json = {"name": "ci", "annotations": {"openshift.io/node-selector": text}}
     assert read_namespace({"metadata": metadata}).node_selector == expected
+    metadata["annotations"]["scheduler.alpha.kubernetes.io/node-selector"] = "zone=b"
+    assert read_namespace({"metadata": metadata}).node_selector == {}

@@ -175,11 +175,12 @@ class Nodes:
     def are_windows(self, pod: SpecFields) -> bool:
         """Return whether every known node that the pod could land on runs Windows.
 
-        The pod may name a pool of such nodes, or one node. If no known node fits, return False.
+        The pod may name a pool of such nodes, or one node. If no known node fits, or if no other
+        node is known at all, return False.
         """
         # The first condition is for clusters without Windows: this is asked for each review.
         return (
-            bool(self._windows)
+            bool(self._windows and self._others)
             and self.any_fits(pod, self._windows)
             and not self.any_fits(pod, self._others)
         )

@@ -198,7 +198,7 @@ class _Explainer:
             names = ", ".join(dict.fromkeys(each.policy for each in audits))
             end = f", because only `action: Audit` covers it: {names}." if audits else "."
             if not (self._cluster.is_live or len(self._cluster.view.policies)):
-                end = ": the manifests contain no policy."
+                end = ": the manifests contain no valid policy."
         would = "would" if self._changing and self._called is not Called.NO else "would not"
         return f"{sentence} {subject} {would} change {new}{end}".strip()
 

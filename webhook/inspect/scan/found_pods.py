@@ -67,12 +67,14 @@ _TASK_RUN_LABEL = "tekton.dev/taskRun"
 """The label of all pods of Tekton's TaskRuns. Its value is the name of the TaskRun. The values of
 `tekton.dev/pipeline` and `tekton.dev/task` differ from pipeline to pipeline."""
 _UNIQUE = re.compile(
-    r"(.*[-_.])?([0-9a-f]{16,64}|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,15})"
+    r"(.*[-_.])?[0-9a-f]{16,64}"
     r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-    r"|.*20\d\d[-._]?[01]\d[-._]?[0-3]\d.*",
+    r"|(.*\D)?20\d\d([-._]?)[01]\d\4[0-3]\d(\d{4}|\d{6})?(\D.*)?",
     re.ASCII,
 )
-"""A value that ends in a hash, such as a commit's short one, or that is a UID or has a date."""
+"""A value that ends in a hash, or that is a UID or has a date."""
+_SHORT_HASH = re.compile(r"(.*[-_.])?(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,15}", re.ASCII)
+"""A value that ends in the short hash of a commit. The name of an application can look like one."""
 _OF_ONE_RUN = re.compile(r".*-(\d+|[bcdfghjklmnpqrstvwxz0-9]{5})", re.ASCII)
 """A value that ends in a number or in a generated suffix (k8s.io/apimachinery `util/rand`; that of
 Jenkins' plugins has all digits)."""
@@ -212,9 +214,9 @@ def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
     A number alone counts something, such as the runs of a task.
     """
     labels = pod.labels or {}
+    changing = {key for key in labels if _CHANGING_KEY.fullmatch(_WORD.sub("-", key))}
     # A revision of Knative is the value of the label `app` too.
-    words = {key: _WORD.sub("-", key) for key in labels}
-    excluded = {value for key, value in labels.items() if _CHANGING_KEY.fullmatch(words[key])}
+    excluded = {labels[key] for key in changing if key.endswith(("revision", "-name"))}
     of_run = _GROUPS.get(workload.kind) != "apps"
     if of_run:
         excluded |= {pod.name, workload.name}
@@ -222,8 +224,10 @@ def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
         key: value
         for key, value in labels.items()
         if value
+        and key not in changing
         and value not in excluded
         and not value.isdecimal()
         and not _UNIQUE.fullmatch(value)
+        and (key in _PREFERRED_LABELS or not _SHORT_HASH.fullmatch(value))
         and not (of_run and _OF_ONE_RUN.fullmatch(value))
     }

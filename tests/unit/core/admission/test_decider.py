@@ -110,6 +110,7 @@ def test_an_excluded_pod_is_unchanged(
         ({"nodeName": "w"}, "WindowsPod"),
         ({"nodeSelector": {"pool": "linux"}}, "Applied"),
         ({"nodeSelector": {"pool": "new"}}, "Applied"),
+        ({"nodeSelector": {"pool": "win"}, "os": {"name": "linux"}}, "Applied"),
         ({}, "Applied"),
     ],
 )

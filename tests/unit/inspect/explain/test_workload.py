@@ -88,7 +88,8 @@ def test_pods_are_grouped_by_what_was_done_to_them() -> None:
 def test_verdict_says_that_manifests_contain_no_policy() -> None:
     found = explain(WRITTEN, known=KnownCluster(view(namespaces=[namespace("ci")])))
     assert found.verdict == (
-        "podsettle would not change the next pod of this workload: the manifests contain no policy."
+        "podsettle would not change the next pod of this workload: "
+        "the manifests contain no valid policy."
     )
 
 

@@ -376,6 +376,19 @@ def test_pod_that_a_dump_has_twice_counts_once(report: ScanReport, tmp_path: Pat
     assert twice == msgspec.structs.replace(report, scanned_at=twice.scanned_at)
 
 
+def test_older_copy_of_a_pod_in_a_dump_hides_no_symptom(report: ScanReport, tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    pods = [each for each in document["items"] if each["kind"] == "Pod"]
+    older = [
+        {**each, "metadata": {**each["metadata"], "resourceVersion": "1"}, "status": {}}
+        for each in pods
+    ]
+    found = scan_dump(tmp_path, {**document, "items": [*older, *document["items"]]})
+    assert [each.id for each in found.symptoms if each.findings] == [
+        each.id for each in report.symptoms if each.findings
+    ]
+
+
 def test_nulls_of_a_dump_are_empty_texts_in_labels_and_else_absent_fields(
     report: ScanReport, tmp_path: Path
 ) -> None:

@@ -862,7 +862,10 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
             ("main-1a2b3c4d", "main-9e8d7c6b"),
         )
     },
-    "words of the letters of a hash": ({"app": "facade"}, {"app": "facade"}, "facade", False),
+    **{
+        name: ({"app": name, "tag": name}, {"app": name, "tag": "new"}, name, False)
+        for name in ("facade", "decade1", "web", "ubuntu2004.1130", "acct820190112345")
+    },
     "later": ({"role": "primary", "z": "ci"}, {"z": "ci"}, "ci", True),
     "all later": ({"role": "primary"}, {}, None, True),
 }
