@@ -102,9 +102,8 @@ def read_namespace(document: object) -> Namespace:
     labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     annotations = metadata.annotations or {}
     text = annotations.get(ANNOTATION_NODE_SELECTOR) or ""
-    if _OTHER_NODE_SELECTOR in annotations:
-        text = ""
-    terms = text.split(",") if len(text) <= _MAX_SELECTOR_CHARACTERS else ()
+    is_used = len(text) <= _MAX_SELECTOR_CHARACTERS and _OTHER_NODE_SELECTOR not in annotations
+    terms = text.split(",") if is_used else ()
     pairs = (each.partition("=") for each in terms)
     selector = {key.strip(): value.strip() for key, equals, value in pairs if equals}
     has_level = ANNOTATION_NAMESPACE_LEVEL in annotations

@@ -190,8 +190,8 @@ def _exclusion_reason(pod: Pod, nodes: Nodes) -> Reason | None:
     spec = pod.spec
     if len(spec.init_containers or ()) + len(spec.containers or ()) > _MAX_CONTAINERS:
         return Reason.POD_TOO_LARGE
-    is_open = spec.os is None or not spec.os.name
-    is_windows = runs_on_windows(spec) or (is_open and nodes.are_windows(spec))
+    names_os = spec.os is not None and bool(spec.os.name)
+    is_windows = runs_on_windows(spec) or (not names_os and nodes.are_windows(spec))
     return Reason.WINDOWS_POD if is_windows else None
 
 

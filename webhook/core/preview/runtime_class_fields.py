@@ -119,13 +119,12 @@ def _with_project(spec: _Spec, fields: ClassFields, project: Mapping[str, str]) 
     selector = fields.spec.get("nodeSelector", spec.node_selector or {})
     if project.items() <= selector.items():
         return fields
-    changed = {**fields.spec, "nodeSelector": {**selector, **project}}
-    note = "the project's node selector is added before the webhook is called"
     if any(selector.get(key, value) != value for key, value in project.items()):
-        changed, note = (
-            fields.spec,
-            "the API server refuses the pod: its nodeSelector contradicts the project's",
-        )
+        changed = fields.spec
+        note = "the API server refuses the pod: its nodeSelector contradicts the project's"
+    else:
+        changed = {**fields.spec, "nodeSelector": {**selector, **project}}
+        note = "the project's node selector is added before the webhook is called"
     return ClassFields(changed, note="; ".join(filter(None, (fields.note, note))))
 
 
