@@ -288,6 +288,11 @@ tolerations:
 {{- if eq (int .Values.port) (int .Values.webPort) -}}
 {{- fail (printf "at '/webPort': %v is the value of port, too; choose another port" .Values.webPort) -}}
 {{- end -}}
+{{- range $name, $port := pick .Values "port" "webPort" -}}
+{{- if and $.Values.hostNetwork (eq (int $port) 10250) -}}
+{{- fail (printf "at '/%s': with hostNetwork, 10250 is the port of the node's kubelet; choose a port that is free on the nodes" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.webhook -}}
 {{- if and (eq .failurePolicy "Fail") (not (has "kube-system" .excludedNamespaces)) -}}
 {{- fail "at '/webhook/excludedNamespaces': with failurePolicy Fail, excludedNamespaces must contain kube-system; otherwise an outage of podsettle prevents the cluster from recovering" -}}

@@ -308,6 +308,10 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"port": 80}, "/port", "minimum"),
     ({"hostNetwork": 1}, "/hostNetwork", "want boolean"),
     # podsettle would not start with these.
+    *(
+        ({"hostNetwork": True, name: 10250}, f"/{name}", "is the port of the node's kubelet")
+        for name in ("port", "webPort")
+    ),
     ({"drain.limit": "9s"}, "/drain/quiet", "10s is longer than limit, which is 9s"),
     *(
         ({"lingerImage": image}, "/lingerImage", "is not the name of an image")
