@@ -8,7 +8,6 @@ limits of `yaml_composer` hold for each object.
 from __future__ import annotations
 
 import re
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -22,6 +21,7 @@ from webhook.core.preview.document import Document, DocumentError, ValuePath
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.yaml_documents import (
     SEVERAL_DOCUMENTS,
+    in_utf8,
     iterate_items,
     load_documents,
 )
@@ -106,7 +106,7 @@ def iterate_objects(text: bytes, source: str) -> Iterator[TextObject]:
 
     `source` names the text in errors. Raises DocumentError, possibly after some objects.
     """
-    text = text.removeprefix(BOM_UTF8)  # PowerShell writes one. As YAML, a dump takes minutes.
+    text = in_utf8(text, source)  # With a mark, JSON would be read as YAML, which takes minutes.
     found = _json_list(text, source)
     if found is not None:
         yield from _items(source, _JsonList(text, found))

@@ -8,6 +8,7 @@ are errors. The size of a document, its nesting and the copies that aliases make
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from itertools import islice
 
@@ -47,7 +48,7 @@ def iterate_items(
     whole. Raises DocumentError, possibly after some items.
     """
     try:
-        decoded = _decode(text)
+        decoded = _decode(text, source)
         if len(list(islice(_DIRECTIVE.finditer(decoded), _MAX_DIRECTIVES + 1))) > _MAX_DIRECTIVES:
             raise DocumentError(source, 0, f"more than {_MAX_DIRECTIVES} lines begin with '%'")
         events = yaml.parse(decoded, Loader=yaml.CSafeLoader)
@@ -60,8 +61,22 @@ def iterate_items(
         raise _parse_error(error, source) from None
 
 
-def _decode(text: str | bytes) -> str:
-    decoded = text.decode() if isinstance(text, bytes) else text
+def in_utf8(text: bytes, source: str) -> bytes:
+    """Return a text in UTF-8 without a byte order mark. Raises DocumentError.
+
+    PowerShell writes files in UTF-16 with such a mark, and kubectl reads them (k8s.io/cli-runtime
+    `pkg/resource/visitor.go`).
+    """
+    if text.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        try:
+            text = text.decode("utf-16").encode()
+        except UnicodeDecodeError as error:
+            raise DocumentError(source, 0, f"not UTF-16 text ({error.reason})") from None
+    return text.removeprefix(BOM_UTF8)
+
+
+def _decode(text: str | bytes, source: str) -> str:
+    decoded = in_utf8(text, source).decode() if isinstance(text, bytes) else text
     # JSON escapes characters beyond 16 bits as surrogate pairs, which libyaml refuses. Texts that
     # do not begin as JSON stay unchanged, because YAML strings without double quotes have no
     # escapes.

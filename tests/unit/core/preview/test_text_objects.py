@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from webhook.core.preview.document import DocumentError
 from webhook.core.preview.text_objects import TextObject, iterate_objects
+from webhook.core.preview.yaml_documents import iterate_items
 
 PODS: list[dict[str, Any]] = [
     {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}"}} for number in range(3)
@@ -47,9 +48,21 @@ def test_items_of_a_list_are_objects(dump: Any, document: dict[str, Any]) -> Non
     ]
 
 
-def test_json_behind_a_byte_order_mark_is_not_read_as_yaml() -> None:
-    text = json.dumps({"kind": "List", "items": PODS})
-    assert [each.is_parsed for each in read(f"\ufeff{text}")] == [False] * 3
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(("dump", "is_parsed"), [(json.dumps, False), (yaml.safe_dump, True)])
+def test_text_behind_a_byte_order_mark_is_read_as_kubectl_reads_it(
+    dump: Any, is_parsed: bool, encoding: str
+) -> None:
+    text = "\ufeff" + dump({"kind": "List", "items": PODS}).replace("\n", "\r\n")
+    found = list(iterate_objects(text.encode(encoding), "f"))
+    assert [each.document.value for each in found] == PODS
+    assert [each.is_parsed for each in found] == [is_parsed] * 3
+
+
+def test_utf_16_that_is_cut_off_is_an_error() -> None:
+    for read_all in (iterate_objects, iterate_items):
+        with pytest.raises(DocumentError, match=r"^f: not UTF-16 text \(truncated data\)$"):
+            list(read_all("\ufeffa: 1\n".encode("utf-16-le")[:-1], "f"))
 
 
 @pytest.mark.parametrize("kind_first", [True, False])

@@ -31,7 +31,8 @@ from webhook.core.preview.yaml_documents import iterate_items, load_documents
 )
 def test_every_document_that_is_not_empty_is_read(text: str, values: list[Any]) -> None:
     assert [document.value for document in load_documents(text, "f")] == values
-    assert [document.value for document in load_documents(text.encode(), "f")] == values
+    for encoded in (text.encode(), text.encode("utf-16")):
+        assert [document.value for document in load_documents(encoded, "f")] == values
 
 
 def test_document_is_yielded_before_the_next_one_is_read() -> None:
@@ -208,7 +209,7 @@ def test_only_double_quoted_strings_have_escapes(quoted: str) -> None:
     assert load("a: " + quoted.format("\\ud83d\\ude00 \\n")) == {"a": "\\ud83d\\ude00 \\n"}
 
 
-@pytest.mark.parametrize("text", [b"a: \xff\n", b"\xff\xfe\x00", b"a: \x00", b"a: \x07"])
+@pytest.mark.parametrize("text", [b"a: \xff\n", b"\xfe\xff\0\0", b"a: \x00", b"a: \x07"])
 def test_invalid_text_is_an_error(text: bytes) -> None:
     assert refused(text).message.startswith("not YAML: ")
 
