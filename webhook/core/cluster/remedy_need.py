@@ -48,12 +48,13 @@ def remedy_need(
     catalogue, because its purpose is not known. Remedies that cure the same defects get equal
     results. Nodes with Windows do not count.
     """
+    with_linux = " with Linux" if any(node.is_windows for node in nodes) else ""
     nodes = [node for node in nodes if not node.is_windows]
     cured = [defect for defect in defects if remedy in defect.remedies]
     if not cured or not all(defect.can_end for defect in cured):
         return None
     if not nodes:
-        return Need("Unknown", "NoNodes", f"no node{description} is known")
+        return Need("Unknown", "NoNodes", f"no node{description}{with_linux} is known")
     surveys = [(defect, survey(nodes, defect)) for defect in cured]
     total = f"{len(nodes)} nodes{description}"
     affected = [

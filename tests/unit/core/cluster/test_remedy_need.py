@@ -69,6 +69,9 @@ def test_nodes_with_windows_do_not_count() -> None:
     need = remedy_need("postInitSleep", (*nodes(NEW), windows), [crio(), CONTAINERD])
     message = "none of 1 nodes runs an affected CRI-O or an affected containerd"
     assert need == Need("False", "NodesAreFixed", message)
+    need = remedy_need("postInitSleep", [windows], [crio()], " of RuntimeClass fast")
+    message = "no node of RuntimeClass fast with Linux is known"
+    assert need == Need("Unknown", "NoNodes", message)
 
 
 def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:

@@ -517,6 +517,8 @@ def windows_node(handlers: list[str] | None) -> Node:
         ([node("a", ["kata"], pool="x"), node("b", None, pool="x")], None),
         ([node("a", ["runc"], pool="x"), windows_node(None)], State.FAULT),
         ([node("a", ["runc"], pool="x"), windows_node(["kata"])], State.FAULT),
+        ([node("a", None, pool="x"), windows_node(["kata"])], State.UNKNOWN),
+        ([windows_node(["kata"])], State.UNKNOWN),
     ],
 )
 def test_handler_is_missing_only_if_every_node_of_the_class_lists_others(

@@ -65,15 +65,17 @@ def judge_handler(
 ) -> Finding | None:
     """Return None if a node that pods of the class can land on has its handler.
 
-    It is a fault exactly if the webhook skips the RuntimeClass for a pod without a selector.
+    Nodes with Windows do not count. It is a fault exactly if the webhook skips the RuntimeClass for
+    a pod without a selector.
     """
     selector = runtime_class.node_selector.items()
-    fitting = [node for node in nodes if selector <= node.labels.items()]
+    linux = (node for node in nodes if not node.is_windows)
+    fitting = [node for node in linux if selector <= node.labels.items()]
     name, handler = runtime_class.name, runtime_class.handler
     if Nodes(fitting).lacks_handler(handler, SpecFields()):
         return State.FAULT(f"{policy} names RuntimeClass {name}, and no node has handler {handler}")
     if not fitting:
-        return State.UNKNOWN(f"no known node has the labels of RuntimeClass {name}")
+        return State.UNKNOWN(f"no known node with Linux has the labels of RuntimeClass {name}")
     if any(node.handlers is not None and handler in node.handlers for node in fitting):
         return None
     return State.UNKNOWN(f"not all nodes of RuntimeClass {name} list handlers, such as {handler}")
