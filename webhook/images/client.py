@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -29,7 +30,7 @@ from webhook.images.www_authenticate import Challenge, parse_challenges
 _MAX_TOKEN_BYTES = 64 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 3
-_TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
+_VISIBLE = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 _Origin: TypeAlias = tuple[str, str | None, int | None]
 
@@ -124,6 +125,8 @@ class RepositoryClient:
                         f"the registry redirects more than {_MAX_REDIRECTS} times"
                     )
                 url = _redirected(url, location)
+            elif status == 405 and method == "HEAD":
+                method = "GET"  # As containerd does (core/remotes/docker `retryRequest`).
             else:
                 raise RefusedError(f"the registry answers {status}")
 
@@ -185,7 +188,7 @@ class RepositoryClient:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise LookupFailedError("the registry's token server sends no token") from None
         token = answer.token or answer.access_token or ""
-        if not _TOKEN.fullmatch(token):
+        if not _VISIBLE.fullmatch(token):
             raise LookupFailedError("the registry's token server sends no token")
         return token
 
@@ -193,7 +196,18 @@ class RepositoryClient:
 def _redirected(url: URL, location: str) -> URL:
     """Return the URL to which `url` redirects. Raises LookupFailedError."""
     try:
-        return url.join(_url(location))
+        target, given = url.join(_url(location)), urlsplit(location)
+        if not _VISIBLE.fullmatch(location):
+            return target
+        # A signature can cover the path and the query as they are written, as CloudFront's does.
+        # yarl would decode characters that need no escape there.
+        return URL.build(
+            scheme=target.scheme,
+            authority=target.raw_authority,
+            path=given.path if given.path.startswith("/") else target.raw_path,
+            query_string=given.query,
+            encoded=True,
+        )
     except ValueError:
         raise LookupFailedError("the registry redirects to an invalid URL") from None
 

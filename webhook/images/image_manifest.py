@@ -36,6 +36,8 @@ _CONFIGS = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
 )
+# Docker wrote it until 2016 (docker/distribution#1622).
+_LEGACY_CONFIG = "application/octet-stream"
 
 # BuildKit sets this annotation on index entries that are attestations of an image, not images.
 _REFERENCE_TYPE = "vnd.docker.reference.type"
@@ -161,7 +163,8 @@ def config_descriptor(manifest: bytes) -> Descriptor | None:
     config = document.config
     if config is None:
         raise LookupFailedError("podsettle does not support this kind of manifest")
-    if config.media_type not in _CONFIGS:
+    is_legacy = (document.media_type, config.media_type) == (_MANIFESTS[1], _LEGACY_CONFIG)
+    if config.media_type not in _CONFIGS and not is_legacy:
         raise NotAnImageError("the manifest does not describe a container image")
     return config
 
@@ -176,17 +179,19 @@ def index_entries(index: bytes, architectures: frozenset[str]) -> IndexEntries:
     `internal/manifest/oci_index.go`). Raises LookupFailedError if there are no entries, or too
     many.
     """
-    with_platform: dict[str, Descriptor] = {}
+    # Some indexes name one image under several platforms.
+    with_platform: dict[tuple[str, str], Descriptor] = {}
     without_platform: dict[str, Descriptor] = {}
     for entry in _decode_manifest(index).manifests or ():
-        if _REFERENCE_TYPE in (entry.annotations or {}) or entry.artifact_type:
+        is_artifact = entry.artifact_type not in ("", *_CONFIGS)
+        if _REFERENCE_TYPE in (entry.annotations or {}) or is_artifact:
             continue
         if entry.platform is None:
             without_platform[entry.digest] = entry
             continue
         platform = _normalized(entry.platform)
         if platform.os == "linux" and platform.architecture not in ("", "unknown"):
-            with_platform[entry.digest] = replace(entry, platform=platform)
+            with_platform[entry.digest, platform.architecture] = replace(entry, platform=platform)
     if architectures:
         lacking = architectures - {each.architecture for each in with_platform.values()}
         wanted = architectures | {each for each, of_64 in _OF_64_BITS.items() if of_64 in lacking}

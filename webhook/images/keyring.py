@@ -163,7 +163,9 @@ def _read_entries(secret: PullSecret) -> Iterator[_KeyringEntry | None]:
         credential = _parse_credential(entry or _Entry())
         key = _key_of_url(text)
         location = None if key is None or len(key) > MAX_KEY_CHARACTERS else _parse_location(key)
-        if key is None or location is None or not any(credential):
+        # The runtimes send no user name without a password. `az acr login` writes one beside an
+        # `identitytoken`, which the kubelet ignores.
+        if key is None or location is None or not credential.password:
             yield None
         else:
             yield _KeyringEntry(key, location, credential)

@@ -95,12 +95,15 @@ async def test_content_with_another_digest_is_refused(
         assert await unavailable_reason(lookup, server) == expected
 
 
-async def test_image_is_found_without_a_digest_header(
-    ca: trustme.CA, image: Image, lookup: ImageLookup
+@pytest.mark.parametrize("status", [200, 405])
+async def test_image_is_found_without_a_digest_header_or_the_method_head(
+    status: int, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     serve = serving(image)
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        if request.method == "HEAD" and status != 200:
+            return web.Response(status=status)
         response = await serve(request)
         response.headers.pop("Docker-Content-Digest", None)
         return response

@@ -11,6 +11,7 @@ import trustme
 from tests.support.image_factories import unavailable_reason
 from tests.support.registry import (
     DOCKER_LIST,
+    DOCKER_MANIFEST,
     OCI_CONFIG,
     OCI_INDEX,
     OCI_MANIFEST,
@@ -31,7 +32,11 @@ NO_PLATFORM: dict[str, Any] = {}
 
 
 def image_for(
-    command: str, architecture: str = "", os: str = "linux", media_type: str = OCI_CONFIG
+    command: str,
+    architecture: str = "",
+    os: str = "linux",
+    media_type: str = OCI_CONFIG,
+    manifest_type: str = OCI_MANIFEST,
 ) -> Image:
     """Return an image. Its configuration names an architecture, unless that is empty."""
     config: dict[str, Any] = {"os": os, "config": {"Entrypoint": [command]}}
@@ -39,8 +44,8 @@ def image_for(
         config["architecture"] = architecture
     blob = json.dumps(config).encode()
     descriptor = {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
-    manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": descriptor, "layers": []}
-    return Image(json.dumps(manifest).encode(), OCI_MANIFEST, (blob,))
+    manifest = {"schemaVersion": 2, "mediaType": manifest_type, "config": descriptor, "layers": []}
+    return Image(json.dumps(manifest).encode(), manifest_type, (blob,))
 
 
 AMD64, ARM64 = image_for("/amd", "amd64"), image_for("/arm", "arm64")
@@ -48,6 +53,7 @@ I386, ARM = image_for("/i386", "386"), image_for("/arm32", "arm")
 WINDOWS = image_for("/win", "amd64", "windows")
 ARTIFACT = image_for("/none", media_type="application/vnd.example.config+json")
 NAMELESS = image_for("/any")
+LEGACY = image_for("/old", "amd64", "linux", "application/octet-stream", DOCKER_MANIFEST)
 
 
 @pytest.mark.parametrize("media_type", [OCI_INDEX, DOCKER_LIST])
@@ -62,6 +68,12 @@ NAMELESS = image_for("/any")
         ([(WINDOWS, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
         ([(ARTIFACT, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
         ([(NAMELESS, NO_PLATFORM)], ["s390x"], "/any"),
+        # One image for several platforms.
+        ([(AMD64, platform(each)) for each in ("amd64", "arm64")], ["amd64"], "/amd"),
+        ([(AMD64, platform(each)) for each in ("amd64", "arm64")], ["arm64", "amd64"], "/amd"),
+        # An image may name its kind twice (image-spec `descriptor.md`).
+        ([(AMD64, {**platform("amd64"), "artifactType": OCI_CONFIG})], ["amd64"], "/amd"),
+        ([(LEGACY, platform("amd64"))], ["amd64"], "/old"),
         # containerd knows other names, and takes an entry without a system for one of its own.
         ([(AMD64, platform("x86_64"))], ["amd64"], "/amd"),
         ([(ARM64, {"platform": {"os": "Linux", "architecture": "aarch64"}})], ["arm64"], "/arm"),

@@ -19,6 +19,7 @@ from tests.support.registry import (
     Image,
     Server,
     basic,
+    digest_of,
     look_up,
     query,
     serving,
@@ -91,6 +92,36 @@ async def test_redirect_to_another_host_carries_no_credentials(
             (request,) = storage.seen
             assert "Authorization" not in request.headers
             assert "Cookie" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("https://SERVER/b/x?a=%2F%3A%24%40%2c%7E&b=+", "/b/x?a=%2F%3A%24%40%2c%7E&b=+"),
+        ("/b/a%2Fb%7e?Signature=fW~_&Key-Pair-Id=K", "/b/a%2Fb%7e?Signature=fW~_&Key-Pair-Id=K"),
+        ("?a=%2F", "/v2/a/blobs/DIGEST?a=%2F"),
+        ("https://SERVER/b/é?a=ü b", "/b/%C3%A9?a=%C3%BC+b"),
+    ],
+)
+async def test_redirect_is_followed_as_it_is_written_because_it_can_be_signed(
+    location: str, target: str, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    serve = serving(image)
+    server = Server()
+    digest = digest_of(image.blobs[0])
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.path.startswith("/b/") or request.query_string:
+            return web.Response(body=image.blobs[0])
+        if "/blobs/" in request.path:
+            to = location.replace("SERVER", server.host)
+            return web.Response(status=307, headers={"Location": to})
+        return await serve(request)
+
+    async with start_server(ca, handle) as started:
+        server.host = started.host
+        assert await look_up(lookup, query(f"{started.host}/a:1")) == APP
+        assert started.seen[-1].raw_path == target.replace("DIGEST", digest)
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ def test_credential_matches_image_names_as_in_the_kubelet(
 
 
 def test_credentials_are_ordered_by_specificity_then_by_secret() -> None:
-    first = {"quay.io": ("a", ""), "quay.io/team": ("b", ""), "*.io": ("c", "")}
-    second = {"quay.io/team/app": ("d", ""), "https://quay.io/v1/": ("e", "")}
+    first = {"quay.io": ("a", "p"), "quay.io/team": ("b", "p"), "*.io": ("c", "p")}
+    second = {"quay.io/team/app": ("d", "p"), "https://quay.io/v1/": ("e", "p")}
     ring = read_keyring([docker_config(first), docker_config(second)])
     assert [c.username for c in ring.matching("quay.io/team/app")] == ["d", "b", "a", "e", "c"]
     assert [c.username for c in ring.matching("quay.io/other")] == ["a", "e", "c"]
@@ -87,7 +87,7 @@ def test_credentials_are_ordered_by_specificity_then_by_secret() -> None:
 
 def test_docker_hub_credential_applies_where_no_other_matches() -> None:
     ring = read_keyring(
-        [docker_config({"https://index.docker.io/v1/": ONE, "docker.io/a": ("b", "")})]
+        [docker_config({"https://index.docker.io/v1/": ONE, "docker.io/a": ("b", "p")})]
     )
     assert [c.username for c in ring.matching("docker.io/a/x")] == ["b"]
     assert [c.username for c in ring.matching("docker.io/c/x")] == ["me"]
@@ -104,7 +104,6 @@ def auth(text: str) -> str:
         ({"auth": auth("me:pä").rstrip("=")}, ("me", "pä")),
         ({"auth": auth("me:x"), "username": "other", "password": "y"}, ("me", "x")),
         ({"username": "me", "password": "x", "email": 5}, ("me", "x")),
-        ({"auth": "", "username": "me"}, ("me", "")),
         ({"auth": auth(":x")}, ("", "x")),
         # As `base64` without `-w0`, Terraform, and programs of .NET write it.
         ({"auth": f"{auth('me:x')[:4]}\r\n{auth('me:x')[4:]}\n"}, ("me", "x")),
@@ -121,6 +120,14 @@ def test_entry_gives_user_name_and_password(
     ring = read_keyring([PullSecret("s", kind, json.dumps(document).encode())])
     assert ring.matching("quay.io/a") == (Credential(*expected),)
     assert ring.problems == ()
+
+
+def test_user_name_without_a_password_is_no_credential() -> None:
+    entries = ({"auth": auth("me:"), "identitytoken": "t"}, {"auth": "", "username": "me"})
+    for entry in entries:
+        auths = {"auths": {"quay.io": entry}}
+        ring = read_keyring([PullSecret("s", DOCKER_CONFIG_JSON, json.dumps(auths).encode())])
+        assert ring == Keyring(bytes=ring.bytes)
 
 
 @pytest.mark.parametrize(
