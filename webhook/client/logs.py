@@ -210,8 +210,8 @@ class _Copy:
             query["tailLines"] = str(self._selection.tail_lines)
         if self._selection.since_seconds is not None:
             # The time that has passed since the first request counts too.
-            passed = time.monotonic() - self._opened_at
-            query["sinceSeconds"] = str(math.ceil(self._selection.since_seconds + passed) or 1)
+            passed = int(time.monotonic() - self._opened_at)
+            query["sinceSeconds"] = str(math.ceil(self._selection.since_seconds) + passed or 1)
         return query
 
     async def _read_pod(self, stream_error: Exception | None) -> Json | None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Self
 from urllib.parse import urlencode
 
@@ -329,15 +330,18 @@ class ApiServer:
         headers = CIMultiDict(self._access.headers)
         headers.extend({"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"})
         limits = filter(None, (_TIMEOUT_SECONDS, timeout.total, answer_seconds))
-        began = time.monotonic()
-        last_retry = began + min(limits)
         try:
+            # A plugin has a time limit of its own, so those of the request begin after it.
+            credential = await self._access.credentials.current()
+            began = time.monotonic()
+            last_retry = began + min(limits)
             async with asyncio.timeout(answer_seconds):
-                response = await self._send(method, path, body, headers, timeout, began)
+                send = partial(self._send, method, path, body, headers, timeout, began, credential)
+                response = await send()
                 while time.monotonic() + (pause := _retry_after(response)) < last_retry:
                     response.release()
                     await asyncio.sleep(pause)
-                    response = await self._send(method, path, body, headers, timeout, began)
+                    response = await send()
             async with response:
                 try:
                     yield response
@@ -350,6 +354,8 @@ class ApiServer:
             raise self._too_large(f"{method} {path}", "a line that is too long") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {path}: {describe(error)}") from None
+        except CredentialsError as error:
+            raise Unreachable(str(error)) from None
 
     async def _send(
         self,
@@ -359,8 +365,9 @@ class ApiServer:
         headers: CIMultiDict[str],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
         limited_since: float,
+        credential: Credential,
     ) -> aiohttp.ClientResponse:
-        """Send one request with credentials, and again with renewed ones after a 401.
+        """Send one request with a credential, and again with a renewed one after a 401.
 
         `timeout.total` counts from the time `limited_since` on, which is that of the first attempt.
         """
@@ -368,9 +375,6 @@ class ApiServer:
         is_repeated = False
         try:
             while True:
-                asked = time.monotonic()
-                credential = await credentials.current()
-                limited_since += time.monotonic() - asked  # A plugin has a time limit of its own.
                 sent = headers.copy()
                 if credential.authorization:
                     sent["Authorization"] = credential.authorization
@@ -392,10 +396,11 @@ class ApiServer:
                 # kubectl also asks its plugin after a 401, but fails this request.
                 if response.status != 401 or is_repeated or not await credentials.renew(credential):
                     return response
-                limited_since += time.monotonic() - asked
                 response.release()
+                credential = await credentials.current()
+                limited_since += time.monotonic() - asked
                 is_repeated = True
-        except (CredentialsError, ValueError) as error:
+        except ValueError as error:
             # aiohttp and ssl raise ValueError for names that no server can have.
             raise Unreachable(str(error)) from None
 

@@ -175,10 +175,12 @@ def _proxy(entry: Entry[Cluster], url: str) -> str:
         # aiohttp would speak HTTP to other proxies.
         parts = urlsplit(proxy)
         if proxy and (parts.scheme not in ("http", "https") or parts.port == 0):
-            raise ValueError("only proxies with http:// or https:// are supported")
-    except ValueError as error:
+            raise ValueError
+    except ValueError:
         where = "the proxy of the environment: " if key == "server" else ""
-        raise entry.error(key, f"{where}{proxy!r}: {error}") from None
+        # The message does not repeat the value, because that may contain a password.
+        text = "only the URL of an http:// or https:// proxy is supported, and not socks5://"
+        raise entry.error(key, f"{where}{text}") from None
     return proxy
 
 

@@ -57,6 +57,10 @@ class ExecPlugin:
         if config.interactive_mode == "Always" and not is_terminal:
             raise self._error("it needs a terminal (interactiveMode), and standard input is none")
         self._interactive = config.interactive_mode != "Never" and is_terminal
+        # Also if standard input is no terminal, a plugin can ask a person at /dev/tty.
+        self._in_own_group = not self._interactive and (
+            config.interactive_mode == "Never" or not _has_terminal()
+        )
         spec = {"interactive": self._interactive}
         self._spec = {**spec, "cluster": cluster} if config.provide_cluster_info else spec
         self._lock = asyncio.Lock()
@@ -116,7 +120,7 @@ class ExecPlugin:
                 stdout=asyncio.subprocess.PIPE,
                 # In a process group of its own, its children end with it. One that reads from the
                 # terminal has to stay in the foreground group.
-                process_group=None if self._interactive else 0,
+                process_group=0 if self._in_own_group else None,
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -128,11 +132,11 @@ class ExecPlugin:
         except BaseException as error:
             # The children may hold the pipe when the plugin itself has ended.
             with suppress(ProcessLookupError):
-                if self._interactive:
-                    process.kill()
-                else:
+                if self._in_own_group:
                     os.killpg(process.pid, signal.SIGKILL)
                     await process.communicate()  # To the end of the pipe, which closes it.
+                else:
+                    process.kill()
             if isinstance(error, TimeoutError):
                 raise self._error(f"it did not end in {_LIMIT_SECONDS:g} s") from None
             raise
@@ -143,6 +147,15 @@ class ExecPlugin:
     def _error(self, problem: str) -> CredentialsError:
         plugin = f"the credential plugin {self._config.command}"
         return CredentialsError(f"{self._name}: getting credentials: {plugin}: {problem}")
+
+
+def _has_terminal() -> bool:
+    """Return whether this process has a controlling terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:
+        return False
+    return True
 
 
 def _executable(command: str) -> str:

@@ -322,6 +322,7 @@ def test_since_leaves_out_older_lines(kubelet: Kubelet, run: Run) -> None:
     with run("logs", "step-1", "--since", "1h") as command:
         assert command.end() == 0
         assert command.stdout == b"new\n"
+    assert kubelet.queries[-1]["sinceSeconds"] == "3600"
 
 
 def test_previous_reads_the_run_before_the_last_restart(

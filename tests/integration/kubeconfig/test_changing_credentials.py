@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +15,11 @@ import trustme
 import yaml
 
 from tests.support.kubeconfig_oracle import World, credential, document
-from tests.support.waiting import eventually
+from tests.support.process import PODSETTLE
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, NoClusterError, Unreachable
+from webhook.cluster.watch import WatchLimits
 from webhook.kubeconfig import credentials, exec_plugin
 
 HOUR = timedelta(hours=1)
@@ -189,6 +193,32 @@ async def test_plugin_that_does_not_end_is_an_error_that_names_it(
     await eventually(lambda: not is_running(int(child.read_text())))
 
 
+async def test_time_of_a_plugin_does_not_count_as_that_of_a_watch(world: World) -> None:
+    status = {"token": "t", "expirationTimestamp": (datetime.now(UTC) - HOUR).isoformat()}
+    async with await connect(world, world.plugin(credential(status))) as server:
+        world.plugin(f"sleep 2.5\n{credential(status)}")
+        async with server.watch("/w", "*/*", 30, WatchLimits(answer_seconds=2.0)):
+            pass
+    assert tokens(world) == ["t"]
+
+
+def test_plugin_asks_at_the_terminal_also_if_standard_input_is_another(world: World) -> None:
+    script = "read code </dev/tty\n" + credential({"token": "CODE"}).replace("<<'END'", "<<END")
+    user = world.plugin(script.replace("CODE", "$code"), interactiveMode="IfAvailable")
+    path = world.directory / "config"
+    path.write_text(yaml.safe_dump(document(world.cluster(), user)))
+    in_terminal = "import pty, sys; pty.spawn(['sh', '-c', 'exec \"$@\" </dev/null', *sys.argv])"
+    command = [PODSETTLE, "scan", "--kubeconfig", str(path)]
+    subprocess.run(
+        [sys.executable, "-c", in_terminal, *command],
+        input=b"123\n",
+        stdout=subprocess.DEVNULL,
+        timeout=TIMEOUT_SECONDS,
+        check=True,
+    )
+    assert tokens(world)[0] == "123"
+
+
 def is_running(process: int) -> bool:
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
@@ -197,16 +227,17 @@ def is_running(process: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "socks5h://u:p@127.0.0.1:1"])
-async def test_proxy_that_is_not_supported_is_refused_by_name(
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "socks5h://u:p@h:1", "http://u:p@h:p"])
+async def test_proxy_that_is_not_supported_is_refused_without_its_password(
     world: World, proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NoClusterError, match=r"clusters\[c\]\.proxy-url: 'socks5.* only proxies"):
+    unsupported = "only the URL of an http:// or https:// proxy is supported, and not socks5://"
+    with pytest.raises(NoClusterError) as caught:
         await connect(world, {"token": "t"}, **{"proxy-url": proxy})
+    assert str(caught.value).endswith(f"config: clusters[c].proxy-url: {unsupported}")
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    with pytest.raises(
-        NoClusterError, match=r"clusters\[c\]\.server: the proxy of the environment"
-    ):
+    with pytest.raises(NoClusterError) as caught:
         await connect(world, {"token": "t"}, server="https://api.example:6443")
+    assert str(caught.value).endswith(f"server: the proxy of the environment: {unsupported}")
     assert not world.seen
