@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NODE_TERMS = f"object.spec.?affinity.?nodeAffinity.?{_REQUIRED}.?nodeSelectorTerms.orValue([])"
+"""The terms of a pod's required node affinity."""
+
 
 def quote(text: str) -> str:
     """Return a text as a CEL string. The escapes of JSON are also those of CEL."""

@@ -25,6 +25,7 @@ from webhook.core.pod import NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
 
 _ARCHITECTURE_LABEL = "kubernetes.io/arch"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
+HOSTNAME_LABEL = "kubernetes.io/hostname"
 WINDOWS_LABEL = "node.kubernetes.io/windows-build"
 """A label that the kubelet sets only on Windows."""
 
@@ -160,6 +161,12 @@ class Nodes:
         take too long to evaluate is ignored too.
         """
         return any(map(self._search_for(pod).finds, self._pools if pools is None else pools))
+
+    def all_fit(self, pod: SpecFields, narrowed: SpecFields) -> bool:
+        """Return whether each known node that fits a pod also fits another one, and one does."""
+        fits, also_fits = (_matcher(_placement(each, len(self.all))) for each in (pod, narrowed))
+        fitting = [node for node in self.all if fits(node)]
+        return bool(fitting) and all(map(also_fits, fitting))
 
     def need(self, remedy: str, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node with a defect that the remedy cures.
@@ -301,6 +308,20 @@ class _Search:
         if found is None:
             found = self._found[pool] = any(map(self._matches, pool.nodes))
         return found
+
+
+def names_nodes(pod: SpecFields) -> bool:
+    """Return whether a pod chooses its nodes by their names, as that of a DaemonSet does."""
+    if HOSTNAME_LABEL in (pod.node_selector or ()):
+        return True
+    terms = _placement(pod, 0).terms or ()
+    return bool(terms) and all(
+        any(
+            each.operator == "In" and each.key in ("metadata.name", HOSTNAME_LABEL)
+            for each in (*(term.match_fields or ()), *(term.match_expressions or ()))
+        )
+        for term in terms
+    )
 
 
 def runs_on_windows(pod: PodSpec) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from webhook.core.cel import any_of, quote, quoted_list
+from webhook.core.cel import NODE_TERMS, any_of, quote, quoted_list
 from webhook.core.cluster.nodes import WINDOWS_LABEL
 from webhook.core.constants import (
     ANNOTATION_MIRROR,
@@ -25,8 +25,6 @@ _MAX_ANNOTATIONS_BYTES = 252 * 1024
 """The size of a pod's annotations up to which podsettle's own still fit: the API server accepts 256
 KiB, and podsettle writes less than 4 KiB."""
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_TERMS = f"object.spec.?affinity.?nodeAffinity.?{_REQUIRED}.?nodeSelectorTerms.orValue([])"
 _LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _LABEL_OF_OS = ".or(".join(f'object.spec.?nodeSelector[?"{label}"]' for label in _LABELS) + ")"
 _NOT_WINDOWS = f"""\
@@ -36,8 +34,8 @@ has(object.spec.os) ? object.spec.os.name != "windows"
     .exists(c, c.?securityContext.?windowsOptions.hasValue()) ? false
 : {_LABEL_OF_OS}.hasValue()
   ? {_LABEL_OF_OS}.orValue("") != "windows"
-: !object.spec.?nodeSelector[?"{WINDOWS_LABEL}"].hasValue() && (size({_TERMS}) == 0
-  || {_TERMS}
+: !object.spec.?nodeSelector[?"{WINDOWS_LABEL}"].hasValue() && (size({NODE_TERMS}) == 0
+  || {NODE_TERMS}
     .exists(term, !term.?matchExpressions.orValue([]).exists(label,
       label.key == "{WINDOWS_LABEL}" ? label.operator in ["In", "Exists"]
       : label.key in {quoted_list(_LABELS)} && has(label.values)

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from webhook.core.cel import all_of
+from webhook.core.cel import NODE_TERMS, all_of
+from webhook.core.cluster.nodes import HOSTNAME_LABEL, names_nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import ClusterView
 from webhook.core.decision_input import PodFacts
@@ -65,7 +66,18 @@ def rejection_reason(
         )
         return Reason.RUNTIME_CLASS_CONFLICT, message
     handler, spec = runtime_class.handler, context.spec_with_runtime_class(pod, patch, class_name)
-    if context.cluster.nodes.lacks_handler(handler, spec):
+    nodes = context.cluster.nodes
+    if spec is not pod and nodes.all:
+        # A DaemonSet does not look at the nodes of a class, so pods for the other nodes would stay
+        # Pending (kubernetes/kubernetes#111590). So would a pod that names its node.
+        is_of_daemon_set = "DaemonSet" in pod.owner_kinds
+        if is_of_daemon_set and not nodes.all_fit(pod, spec):
+            message = f"the pod's DaemonSet chooses nodes that RuntimeClass {class_name!r} does not"
+            return Reason.RUNTIME_CLASS_CONFLICT, message
+        if names_nodes(pod) and not nodes.any_fits(spec):
+            message = f"the pod names a node that RuntimeClass {class_name!r} does not choose"
+            return Reason.RUNTIME_CLASS_CONFLICT, message
+    if nodes.lacks_handler(handler, spec):
         message = (
             f"no node that the pod could land on lists the handler {handler!r} of RuntimeClass "
             f"{class_name!r}"
@@ -74,12 +86,22 @@ def rejection_reason(
     return handler_loss(pod, runtime_class, is_crio=is_crio)
 
 
+_BY_NAME = f'label.operator == "In" && label.key in ["metadata.name", "{HOSTNAME_LABEL}"]'
+_CHOOSES_NODES = f"""\
+object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind == "DaemonSet")
+      || object.spec.?nodeSelector[?"{HOSTNAME_LABEL}"].hasValue()
+      || size({NODE_TERMS}) > 0 && {NODE_TERMS}.all(term,
+        term.?matchFields.orValue([]).exists(label, {_BY_NAME})
+        || term.?matchExpressions.orValue([]).exists(label, {_BY_NAME}))"""
+"""Whether a pod is of a DaemonSet or names its nodes, in CEL, which knows no labels of nodes."""
+
 NATIVE_CONDITION = all_of(
     "!has(object.spec.runtimeClassName)",
     "!has(object.spec.overhead)",
     "params.?scheduling.?nodeSelector.orValue({}).all(key, !has(object.spec.nodeName)\n"
-    "  && object.spec.?nodeSelector[?key].orValue(params.scheduling.nodeSelector[key])\n"
-    "    == params.scheduling.nodeSelector[key])",
+    "  && (object.spec.?nodeSelector[?key].hasValue()\n"
+    "    ? object.spec.nodeSelector[key] == params.scheduling.nodeSelector[key]\n"
+    f"    : !({_CHOOSES_NODES})))",
 )
 """Whether a pod can get the RuntimeClass `params`, in CEL.
 
@@ -89,7 +111,8 @@ leaves such a pod as it is, even if the overhead is that of the class."""
 
 CLASS_LIMITS = (
     "while the class is missing, the API server skips the whole policy; the handlers of nodes "
-    "count when the policy is exported"
+    "count when the policy is exported; a class that chooses nodes leaves pods of DaemonSets, and "
+    "pods that name nodes"
 )
 """The limits of native policies that set a RuntimeClass."""
 

@@ -48,7 +48,6 @@ from webhook.core.remedies.native import (
 )
 from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.remedies.runtime_class_rejection import (
-    CLASS_LIMITS,
     NATIVE_CONDITION,
     REJECTION_REASONS,
     rejection_reason,
@@ -233,9 +232,7 @@ REMEDY = Remedy(
     effect=effect,
     # The name of the class that `podsettle node-config` creates.
     proposed_settings=lambda _found: {"runtimeClassName": "selinux-fix-runtime-class"},
-    native=Native(
-        "without relabelling volumes", native, limits=f"with a RuntimeClass: {CLASS_LIMITS}"
-    ),
+    native=Native("without relabelling volumes", native, limits="with a RuntimeClass as above"),
     node_configuration="podsettle node-config crio",
     annotations=frozenset(SKIP_RELABEL_ANNOTATIONS),
     edits=frozenset({Edit.ANNOTATION}),

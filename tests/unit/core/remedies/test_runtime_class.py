@@ -216,6 +216,51 @@ def test_class_with_a_node_selector_is_not_set_on_a_bound_pod() -> None:
     assert reasons(decision(nodeName="worker-1")) == ["Applied"]
 
 
+def named(*names: str, key: str = "metadata.name") -> dict[str, Any]:
+    """Return the affinity of a pod that names its nodes, as that of a DaemonSet does."""
+    requirement = {"key": key, "operator": "In", "values": list(names)}
+    group = "matchFields" if key == "metadata.name" else "matchExpressions"
+    required = {"nodeSelectorTerms": [{group: [requirement]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+HOSTNAME = "kubernetes.io/hostname"
+OF_DAEMON_SET = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "u"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "owners", "reason"),
+    [
+        ({"affinity": named("plain")}, OF_DAEMON_SET, "RuntimeClassConflict"),
+        ({"affinity": named("fast")}, OF_DAEMON_SET, "Applied"),
+        ({"affinity": named("unknown")}, OF_DAEMON_SET, "RuntimeClassConflict"),
+        # The template of a DaemonSet, before its controller has chosen a node.
+        ({}, OF_DAEMON_SET, "RuntimeClassConflict"),
+        ({"nodeSelector": {"rootfs": "volatile"}}, OF_DAEMON_SET, "Applied"),
+        ({"affinity": named("plain")}, [], "RuntimeClassConflict"),
+        ({"affinity": named("plain", "fast")}, [], "Applied"),
+        ({"affinity": named("plain", key=HOSTNAME)}, [], "RuntimeClassConflict"),
+        ({"nodeSelector": {HOSTNAME: "plain"}}, [], "RuntimeClassConflict"),
+        ({"nodeSelector": {HOSTNAME: "fast"}}, [], "Applied"),
+        # Another node may join.
+        ({"nodeSelector": {"zone": "b"}}, [], "Applied"),
+        ({}, [], "Applied"),
+    ],
+)
+def test_class_that_chooses_other_nodes_than_the_pod_is_not_set(
+    spec: dict[str, Any], owners: list[Any], reason: str
+) -> None:
+    nodes = [
+        node(name, "containerd://2.1.5", labels={HOSTNAME: name, "rootfs": rootfs})
+        for name, rootfs in (("plain", "durable"), ("fast", "volatile"))
+    ]
+    classes = [runtime_class("fast", None, {"rootfs": "volatile"})]
+    given = pod(**spec)
+    given["metadata"]["ownerReferences"] = owners
+    assert reasons(decide_pod(given, view(POLICY, classes=classes, nodes=nodes))) == [reason]
+    assert reasons(decide_pod(given, view(POLICY, classes=classes))) == ["Applied"]
+
+
 def test_class_of_the_pod_is_never_replaced() -> None:
     preset = decision(runtimeClassName="kata")
     assert reasons(preset) == ["RuntimeClassPreset"]
