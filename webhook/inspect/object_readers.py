@@ -276,30 +276,27 @@ class DumpReader:
     ) -> AsyncIterator[T]:
         """Yield the objects of a kind. Record in `areas` what could not be read.
 
-        Of the field selectors, only those with ABOUT are regarded. An equal second pod does not
-        count: files overlap, and `oc adm must-gather` writes each pod twice.
+        Of the field selectors, only those with ABOUT are regarded. Of several copies of a pod, the
+        newest counts: files overlap, and `oc adm must-gather` writes each pod twice.
         """
         decode = msgspec.json.Decoder(resource.type).decode
-        pods: set[int] = set()
         stored = self.manifests.objects.get(resource.kind, ())
         about = [each for each in field_selectors if each.startswith(ABOUT)]
         indexes: Sequence[int] = range(len(stored))
         if about:
             indexes = [index for each in about for index in self._events_about.get(each, ())]
+        older = _older_copies(stored) if resource.kind == "Pod" else frozenset()
         malformed = 0
         for count, index in enumerate(indexes, 1):
+            if index in older:
+                continue
             try:
-                value: Any = _decoded(stored[index], decode)
+                value: Any = decode_object(stored[index], decode)
             except DECODE_ERRORS as error:
                 malformed += 1
                 title = f"{resource.kind} {'/'.join(_names_of(stored[index]))}".rstrip()
                 self.problems.append(f"{title}: {error}")
                 continue
-            if isinstance(value, LivePod) and value.metadata.uid:
-                # The hash, because fifty thousand keys would take 15 MB.
-                if (key := hash((value.key, value.metadata.resource_version))) in pods:
-                    continue
-                pods.add(key)
             if not (namespace and resource.namespaced) or value.metadata.namespace == namespace:
                 yield value
             self._on_progress(resource.name, count, len(indexes))
@@ -355,7 +352,7 @@ class DumpReader:
         return found
 
 
-def _decoded(content: bytes, decode: Callable[[bytes], T]) -> T:
+def decode_object(content: bytes, decode: Callable[[bytes], T]) -> T:
     """Decode an object as the API server does. Raises one of DECODE_ERRORS.
 
     A null among texts is an empty text, and every other one is an absent field.
@@ -373,6 +370,27 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(each) for key, each in value.items() if each is not None}
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def _older_copies(pods: Iterable[bytes]) -> set[int]:
+    """Return the numbers of pods of which another copy is newer, or equal and later."""
+    # By hash, and each copy as one integer: fifty thousand keys and pairs would take 20 MB.
+    newest: dict[int, int] = {}
+    older = set()
+    for number, content in enumerate(pods):
+        try:
+            metadata = msgspec.json.decode(content, type=NamedObject).metadata
+        except DECODE_ERRORS:
+            continue
+        if metadata.uid:
+            # Resource versions are numbers (KEP-5504).
+            version = metadata.resource_version
+            copy = (int(version) if version.isdecimal() else 0) << 32 | number
+            key = hash((metadata.namespace, metadata.name, metadata.uid))
+            if (known := newest.setdefault(key, copy)) != copy:
+                first, newest[key] = sorted((known, copy))
+                older.add(first & 0xFFFF_FFFF)
+    return older
 
 
 def _names_of(content: bytes) -> list[str]:

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import msgspec
 
 from webhook.cluster.unread import NotAllowedError
+from webhook.core.cluster.nodes import Node
 from webhook.core.constants import ANNOTATION_SKIP
+from webhook.core.defects.defect import Defect
 from webhook.core.pod import Pod, PodSpec
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.preview import Preview, preview_all, render
@@ -23,11 +25,12 @@ from webhook.inspect.findings import Area, Finding, Looked
 from webhook.inspect.installation import CONFIGURATIONS_RIGHT, Called
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.next_pod import next_pod_document
-from webhook.inspect.object_readers import ALL, PODS, DumpReader, ObjectReader
+from webhook.inspect.object_readers import ALL, PODS, DumpReader, ObjectReader, decode_object
 from webhook.inspect.objects import LivePod
 from webhook.inspect.scan import unsettled
 from webhook.inspect.scan.collect import scan
-from webhook.inspect.scan.model import ScanReport
+from webhook.inspect.scan.model import POSSIBLE, ScanReport
+from webhook.inspect.scan.report_parts import status_on
 from webhook.inspect.scan.symptoms import SYMPTOMS
 
 _MAX_EXAMPLES = 3
@@ -247,7 +250,7 @@ class _Explainer:
         nodes, name = self._cluster.view.nodes, self._pod.spec.node_name if self._pod else None
         return " ".join(
             f"The pod's node {node.name} ({node.software_of(defect)}) is "
-            f"{node.status_for(defect)}: {defect.title} ({defect.id})."
+            f"{_affected(node, defect)}: {defect.title} ({defect.id})."
             for node in nodes.all
             if node.name == name
             for defect in nodes.defects
@@ -320,6 +323,13 @@ async def _find(
     return {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **document}, chosen
 
 
+def _affected(node: Node, defect: Defect) -> str:
+    """Return whether a node has a defect, as the end of a clause."""
+    status = status_on(node, defect)
+    needs = f"possibly affected, because the defect also needs {defect.requires}"
+    return needs if status == POSSIBLE else status
+
+
 async def _pods_of(
     reader: ObjectReader, target: ObjectTarget, document: Json, namespace: str
 ) -> AsyncIterator[LivePod]:
@@ -329,7 +339,7 @@ async def _pods_of(
     kubernetes `pkg/controller/cronjob/utils.go`).
     """
     if target.kind == "Pod":
-        yield msgspec.json.decode(msgspec.json.encode(document), type=LivePod)
+        yield decode_object(msgspec.json.encode(document), msgspec.json.Decoder(LivePod).decode)
         return
     async for each in reader.objects(PODS, namespace):
         kind, name, _, group = each.metadata.workload

@@ -130,8 +130,13 @@ class FoundPods:
         containers = [each for each in found if each is not None and not each.kept_alive]
         for container in containers:
             named = self._containers[0 if container.init else 1]
-            if len(named) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(container.name):
-                named.add(container.name)
+            name = container.name
+            if f"-{name}".endswith(f"-{pod.name}") or _UNIQUE.fullmatch(name):
+                name = "*"  # No later pod has it: Woodpecker names containers after their pods.
+            if len(named) <= MAX_NAMED_CONTAINERS and (
+                name == "*" or DNS_LABEL_NAME.fullmatch(name)
+            ):
+                named.add(name)
         namespace, workload = pod.metadata.namespace, pod.metadata.workload
         if not namespace.startswith(SYSTEM_NAMESPACE_PREFIXES):
             self.namespaces.add(namespace)
@@ -161,11 +166,13 @@ class FoundPods:
     def containers(self) -> FoundContainers:
         """The containers with the symptom. `*` stands for more than a person would read.
 
+        It also stands for those whose names no later pod has.
+
         In pods of TaskRuns it stands for all init containers, because Tekton adds them to each pod,
         and all of them end quickly.
         """
         init, regular = (
-            ("*",) if len(names) > MAX_NAMED_CONTAINERS else tuple(sorted(names))
+            ("*",) if "*" in names or len(names) > MAX_NAMED_CONTAINERS else tuple(sorted(names))
             for names in self._containers
         )
         return FoundContainers(("*",) if self._of_task_runs else init, regular)

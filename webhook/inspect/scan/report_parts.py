@@ -56,7 +56,7 @@ def node_groups(nodes: Iterable[Node]) -> tuple[model.NodeGroup, ...]:
             count=len(group),
             names=tuple(sorted(node.name for node in group)),
             defects=tuple(
-                model.NodeDefect(defect.id, _status(group[0], defect), cure_of(group[0], defect))
+                model.NodeDefect(defect.id, status_on(group[0], defect), cure_of(group[0], defect))
                 for defect in DEFECTS
             ),
         )
@@ -71,7 +71,8 @@ def software_of(node: Node) -> tuple[str, str]:
     return f"{runtime} (Windows)" if node.is_windows else runtime, str(node.kubelet or "?")
 
 
-def _status(node: Node, defect: Defect) -> str:
+def status_on(node: Node, defect: Defect) -> str:
+    """Return whether a node has a defect: the value of a DefectStatus, or POSSIBLE."""
     status = node.status_for(defect)
     is_possible = defect.requires is not None and status is DefectStatus.AFFECTED
     return model.POSSIBLE if is_possible else status.value

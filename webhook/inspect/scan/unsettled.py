@@ -58,7 +58,7 @@ class UnsettledPods:
     def judge(self, pod: LivePod) -> Iterator[Finding]:
         """Yield a finding if the webhook would change the pod, and has not done so."""
         metadata, cluster = pod.metadata, self._cluster
-        if pod.status.phase not in _LIVING_PHASES:
+        if pod.status.phase not in _LIVING_PHASES or metadata.deletion_timestamp is not None:
             return
         # A new pod may land on another node, and gets the overhead that its class has today.
         spec = structs.replace(pod.spec, node_name=None, overhead=None)

@@ -143,6 +143,23 @@ def test_decision_of_today_leaves_out_the_node_of_the_pod() -> None:
     assert "affected (cri-o 1.33.12)" in need.message
 
 
+def test_node_is_only_possibly_affected_by_a_defect_that_needs_a_configuration() -> None:
+    gate = policy("gate", remedies={"kubeletGate": {}})
+    running = {**QUICK, "spec": {**QUICK["spec"], "nodeName": "n"}}
+    found = explain_pod(running, cluster(gate, nodes=[node("n", "containerd://2.1.5")]))
+    assert found.node.startswith(
+        "The pod's node n (kubelet 1.33.12) is possibly affected, because the defect also needs "
+        "`serverTLSBootstrap` in the kubelet's configuration: "
+    )
+
+
+def test_nulls_of_a_pod_are_absent_fields() -> None:
+    state = {"terminated": {"exitCode": 1, "reason": None, "startedAt": None}}
+    status = {"phase": None, "initContainerStatuses": [{"name": "prepare", "state": state}]}
+    for each in (status, None):
+        assert explain_pod({**QUICK, "status": each}, cluster(TEKTON)).kind == "Pod"
+
+
 GATE = policy("gate", remedies={"kubeletGate": {}})
 OTHER = policy("other", remedies={"fsGroupChangePolicy": "OnRootMismatch"})
 INSTEAD = policy("other", remedies={"postInitSleep": {}})

@@ -204,6 +204,25 @@ def test_policy_in_force_is_named_only_for_pods_that_it_covers(tmp_path: Path) -
     assert defects["cri-o-9840"].policies == ("covered",)
 
 
+@pytest.mark.parametrize("name", ["init-POD", "step-0123456789abcdef0"])
+def test_proposed_policy_names_no_container_that_only_one_pod_has(
+    name: str, tmp_path: Path
+) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["kind"] == "Pod":
+            containers = [
+                *item["spec"].get("initContainers", ()),
+                *item.get("status", {}).get("initContainerStatuses", ()),
+            ]
+            for each in containers:
+                each["name"] = name.replace("POD", item["metadata"]["name"])
+    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["cri-o-9840"]
+    (remedy,) = yaml.safe_load(found.policy)["spec"]["remedies"].values()
+    assert remedy["initContainers"] == ["*"]
+    assert "*" not in remedy["containers"]
+
+
 @pytest.mark.parametrize("in_force", [True, False])
 def test_no_policy_is_proposed_for_pods_that_are_kept_alive(in_force: bool, tmp_path: Path) -> None:
     document = json.loads(json.dumps(dump("ci", NOW)))
@@ -376,17 +395,24 @@ def test_pod_that_a_dump_has_twice_counts_once(report: ScanReport, tmp_path: Pat
     assert twice == msgspec.structs.replace(report, scanned_at=twice.scanned_at)
 
 
-def test_older_copy_of_a_pod_in_a_dump_hides_no_symptom(report: ScanReport, tmp_path: Path) -> None:
+@pytest.mark.parametrize("begins_with_older", [True, False])
+def test_newest_copy_of_a_pod_in_a_dump_counts(
+    begins_with_older: bool, report: ScanReport, tmp_path: Path
+) -> None:
     document = dump("ci", NOW)
-    pods = [each for each in document["items"] if each["kind"] == "Pod"]
-    older = [
-        {**each, "metadata": {**each["metadata"], "resourceVersion": "1"}, "status": {}}
-        for each in pods
-    ]
-    found = scan_dump(tmp_path, {**document, "items": [*older, *document["items"]]})
-    assert [each.id for each in found.symptoms if each.findings] == [
-        each.id for each in report.symptoms if each.findings
-    ]
+    others = [each for each in document["items"] if each["kind"] != "Pod"]
+    older, newer = (
+        [
+            {**each, "metadata": {**each["metadata"], "resourceVersion": version}}
+            for each in document["items"]
+            if each["kind"] == "Pod"
+        ]
+        for version in ("9", "10")
+    )
+    copies = [*({**each, "status": {}} for each in older[::2]), *older[1::2]]
+    items = [*copies, *newer] if begins_with_older else [*newer, *copies]
+    found = scan_dump(tmp_path, {**document, "items": [*others, *items]})
+    assert found == msgspec.structs.replace(report, scanned_at=found.scanned_at)
 
 
 def test_nulls_of_a_dump_are_empty_texts_in_labels_and_else_absent_fields(
@@ -567,6 +593,14 @@ def test_annotation_on_what_was_applied_is_compared_with_the_decision_of_today(
     assert finding.certainty == certainty
     assert finding.sentence.startswith(words)
     assert finding.evidence[0].value == applied
+
+
+def test_pod_that_is_being_deleted_is_not_called_unsettled(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["metadata"]["name"] == "unsettled":
+            item["metadata"]["deletionTimestamp"] = NOW.isoformat()
+    assert scan_dump(tmp_path, document).symptoms[-1].findings == ()
 
 
 @pytest.mark.parametrize(
