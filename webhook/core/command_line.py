@@ -65,9 +65,15 @@ _find_trap, _find_name, _find_signal = (
 )
 _takes_variable = re.compile(r"[^;&|]*\$[\w@*{]", re.ASCII).match
 
+INIT = "/init"
+"""The path of s6-overlay, which works only as process 1."""
+_find_exec_init = re.compile(
+    rf"""(?:^|[\s;&|({{])exec\s+(?:-\w+\s+)?["']?{INIT}(?![\w./-])""", re.ASCII
+).search
+
 _MAX_SCRIPTS, _MAX_SCRIPT_CHARACTERS = 8, 32 * 1024
-"""The number of scripts, and of characters of each, that are searched for traps. A client may send
-megabytes."""
+"""The number of scripts, and of characters of each, that are searched for traps or for INIT. A
+client may send megabytes."""
 
 
 def wrapper_index(strings: Sequence[str], start: int = 0) -> int | None:
@@ -211,6 +217,17 @@ def _shell_index(strings: Sequence[str], start: int) -> int | None:
         if strings[index - 1].startswith(SCRIPT_MARKER) and strings[index - 2] == "-c":
             return index - _PLACE_OF_NAME
         from_name = index + 1
+
+
+def starts_init(strings: Iterable[str]) -> bool:
+    """Return whether INIT is one of the strings, or a shell's script executes it.
+
+    A program in front, such as vault-env of bank-vaults, may execute its arguments.
+    """
+    named = [text for text in strings if INIT in text]
+    return INIT in named or any(
+        _find_exec_init(text[:_MAX_SCRIPT_CHARACTERS]) for text in named[:_MAX_SCRIPTS]
+    )
 
 
 def traps_interrupt(strings: Iterable[str]) -> bool:

@@ -20,8 +20,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import astuple, replace
 
 from webhook.core.command_line import (
+    INIT,
     helper_index,
     own_strings,
+    starts_init,
     traps_interrupt,
     with_texts_split,
     wrapper_index,
@@ -60,6 +62,7 @@ from webhook.core.pod import (
 _HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/")
 _HELPER_MOUNT_NAME_BYTES = _HELPER_MOUNT_NAME.encode()
 _BRACKET, _BACKSLASH = b"[\\"
+_INIT = INIT.encode()
 _OWN_NAME = SCRIPT_NAME.encode()
 """A part of every wrapper."""
 MAX_WRAPPER_STRINGS = 72
@@ -142,6 +145,8 @@ class ContainerFacts(ContainerFields):
     traps_interrupt: bool = False
     """Whether a string of the command or an argument looks like a script that traps INT or QUIT.
     False if the command is no shell."""
+    starts_init: bool = False
+    """Whether the command or an argument starts `/init`, which works only as process 1."""
     gate_args: tuple[str, ...] = ()
     """What follows the helper in a container with the name of a gate: its command, such as `wait`,
     and its options. Empty if the helper is not started, or if the arguments are too long."""
@@ -334,22 +339,23 @@ def _container_facts(container: Container, is_regular: bool) -> ContainerFacts:
     if is_own:
         read = (command, starts_helper, entrypoint_image, *mount_facts)
         return _with_own_arguments(ContainerFacts(*(fields + read)), container)
-    traps = may_be_inside = False
+    traps = may_be_inside = is_init = False
     # Only a shell sets traps. The command of the image may be one.
     may_trap = not command or command[0][-2:] == "sh"
-    if may_trap and command and len(command) > 1:
-        traps = traps_interrupt(command)
+    if command and len(command) > 1:
+        joined = "".join(command)
+        may_be_inside, is_init = SCRIPT_NAME in joined, INIT in joined and starts_init(command)
+        if may_trap:
+            traps = traps_interrupt(command)
     if raw_args:
         args = bytes(raw_args)
-        may_be_inside = args.find(_OWN_NAME) >= 0
+        may_be_inside = may_be_inside or args.find(_OWN_NAME) >= 0
         if may_trap and not traps and args.find(b"trap") >= 0:
             traps = traps_interrupt(container.decoded_args)
+        if not is_init and args.find(_INIT) >= 0:
+            is_init = starts_init(container.decoded_args)
     inner_wrapper: tuple[str, ...] = ()
-    if (
-        may_be_inside
-        or starts_helper
-        or (command and len(command) > 1 and SCRIPT_NAME in "".join(command))
-    ):
+    if may_be_inside or starts_helper:
         inner_wrapper = _inner_wrapper(container)
         starts_helper = starts_helper or helper_index(inner_wrapper) is not None
         if command and not inner_wrapper and wrapper_index(command) is None:
@@ -357,8 +363,8 @@ def _container_facts(container: Container, is_regular: bool) -> ContainerFacts:
     elif command:
         command = command[:1]
     read = (command, starts_helper, entrypoint_image, *mount_facts)
-    if inner_wrapper or traps:
-        return ContainerFacts(*(*fields, *read, inner_wrapper, traps))
+    if inner_wrapper or traps or is_init:
+        return ContainerFacts(*(*fields, *read, inner_wrapper, traps, is_init))
     return ContainerFacts(*(fields + read))
 
 

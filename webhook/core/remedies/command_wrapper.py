@@ -69,7 +69,8 @@ class CommandWrapper(NamedTuple):
     helper_command: list[str]
     """The helper's path and options, up to and including `--`."""
     blocked_reason: Callable[[Sequence[str]], Reason | None]
-    """Return why no wrapper may stand in front of a command, or None if one may."""
+    """Return why no wrapper may stand in front of a command, or None if one may. Behind the command
+    are the arguments from the image."""
     script_blocked_reason: Callable[[ContainerFacts, Sequence[str]], Reason | None] | None = None
     """Return why the script cannot wrap a container, or None if it can. The strings are the command
     and the arguments from the image."""
@@ -135,7 +136,8 @@ class CommandWrapping:
         target = _Target(where, index, container, image_command)
         command = image_command.command if image_command else container.command or []
         wrapper = self._wrapper
-        started = (command, *_behind_layers(container.inner_wrapper or command))
+        strings = [*command, *image_command.args] if image_command else command
+        started = (strings, *_behind_layers(container.inner_wrapper or command))
         reason = next(filter(None, map(wrapper.blocked_reason, started)), None)
         if reason is not None:
             return Outcome(reason, container=container.name)
@@ -144,7 +146,6 @@ class CommandWrapping:
             if shell is not None or self._delivery == "Shell":
                 reason = None
                 if wrapper.script_blocked_reason is not None:
-                    strings = [*command, *image_command.args] if image_command else command
                     reason = wrapper.script_blocked_reason(container, strings)
                 if reason is None and shell is not None:
                     self._put(target, wrapper.in_shell[shell])

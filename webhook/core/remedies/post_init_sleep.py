@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.command_line import traps_interrupt
+from webhook.core.command_line import starts_init, traps_interrupt
 from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
 from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
 from webhook.core.durations import Delay, format_duration, parse_duration
@@ -183,9 +183,8 @@ def _exclusion_reason(
         return Reason.ALREADY_SETTLED
     # Katib's metrics collector waits for the first process of another container, and reads the file
     # that the command has named after its own (katib `pkg/metricscollector/v1beta1/common/pns.go`).
-    if container_list == "containers" and pod.share_process_namespace:
-        return Reason.PROCESS_ONE
-    return None
+    waits_for_it = container_list == "containers" and pod.share_process_namespace
+    return Reason.PROCESS_ONE if waits_for_it or container.starts_init else None
 
 
 _INITS = frozenset({"k3s", "rke2", "runit"})
@@ -199,7 +198,7 @@ which their kubelet does not start (k3s `pkg/cli/cmds/init_linux.go`, k3s issue 
 def _wrapper_blocked_reason(command: Sequence[str]) -> Reason | None:
     """Return why nothing may stay in front of a command as process 1, or None if something may."""
     program = command[0] if command else ""
-    is_init = program == "/init" or program.rpartition("/")[2] in _INITS or is_systemd(command)
+    is_init = program.rpartition("/")[2] in _INITS or is_systemd(command) or starts_init(command)
     return Reason.PROCESS_ONE if is_init else None
 
 

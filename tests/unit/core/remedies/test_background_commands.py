@@ -191,6 +191,37 @@ def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
     assert reasons(decide_pod(document, limits)) == [f"a: {expected}"]
 
 
+@pytest.mark.parametrize(
+    "started",
+    [
+        {"command": ["/vault/vault-env"], "args": ["/init", "/app"]},
+        {"command": ["/vault/vault-env", "/init"]},
+        {"command": ["sh", "-c", "exec /init"]},
+        {"command": ["/bin/bash", "-c"], "args": ["set -e; chown a /b && exec '/init' /app"]},
+        {"command": ["sh", "-ec"], "args": ["cd /app\n\texec -c /init\n"]},
+        {"command": ["sh", "-c", "/init"]},
+        {"command": ["sh", "-c", 'exec "$@"', "sh", "/init"]},
+        {"args": ["/init"]},
+    ],
+)
+def test_init_that_takes_the_place_of_another_program_is_left(started: Json) -> None:
+    """bank-vaults' vault-env executes the program in its arguments, and s6-overlay is one."""
+    made = {"name": "a", "image": "registry.example/app:1", **started}
+    for spec in ({"containers": [made], "restartPolicy": "Never"}, {"initContainers": [made]}):
+        document = pod()
+        document["spec"] |= spec
+        outcomes = reasons(decide_pod(document, seen()))
+        assert "a: ProcessOne" in outcomes
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["cat /init", "exec /init/run", "exec /bin/init", "execute /init.d", "exec x; a /init"],
+)
+def test_script_that_only_names_an_init_is_wrapped(script: str) -> None:
+    assert wrapper_of(regular("sh", "-c", script)) == "shell"
+
+
 @pytest.mark.parametrize("in_front", [[], ["/vault/vault-env"]])
 def test_program_that_has_to_be_process_one_is_left_behind_limits_too(in_front: list[str]) -> None:
     """An earlier call has wrapped it for openFiles, and another webhook may have moved that."""
