@@ -52,10 +52,10 @@ MAX_COMMAND_CHARACTERS = 8_192
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """The platform in an entry of an index."""
+    """The platform in an entry of an index. Go reads a null as an empty text."""
 
-    os: str = ""
-    architecture: str = ""
+    os: str | None = ""
+    architecture: str | None = ""
 
 
 _ARCHITECTURES = {
@@ -75,8 +75,8 @@ for theirs (containerd/platforms `compare.go`). CRI-O does not (containers/image
 
 def _normalized(platform: Platform) -> Platform:
     """Return a platform as containerd on Linux reads it. CRI-O reads it literally."""
-    architecture = platform.architecture.lower()
-    return Platform(platform.os.lower() or "linux", _ARCHITECTURES.get(architecture, architecture))
+    os, architecture = (platform.os or "linux").lower(), (platform.architecture or "").lower()
+    return Platform(os, _ARCHITECTURES.get(architecture, architecture))
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,15 +84,15 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
 
     digest: str
     size: int = 0
-    media_type: str = ""
+    media_type: str | None = ""
     platform: Platform | None = None
-    annotations: Mapping[str, str] | None = None
-    artifact_type: str = ""
+    annotations: Mapping[str, str | None] | None = None
+    artifact_type: str | None = ""
 
     @property
     def architecture(self) -> str:
         """The architecture of the platform. Empty if the descriptor has none."""
-        return self.platform.architecture if self.platform is not None else ""
+        return (self.platform.architecture or "") if self.platform is not None else ""
 
 
 class IndexEntries(NamedTuple):
@@ -131,7 +131,7 @@ class ImageDocument(NamedTuple):
 
 
 class _Document(msgspec.Struct, rename="camel"):
-    media_type: str = ""
+    media_type: str | None = None
     config: Descriptor | None = None
     manifests: list[Descriptor] | None = None
 
@@ -180,10 +180,10 @@ def index_entries(index: bytes, architectures: frozenset[str]) -> IndexEntries:
     many.
     """
     # Some indexes name one image under several platforms.
-    with_platform: dict[tuple[str, str], Descriptor] = {}
+    with_platform: dict[tuple[str, str | None], Descriptor] = {}
     without_platform: dict[str, Descriptor] = {}
     for entry in _decode_manifest(index).manifests or ():
-        is_artifact = entry.artifact_type not in ("", *_CONFIGS)
+        is_artifact = (entry.artifact_type or "") not in ("", *_CONFIGS)
         if _REFERENCE_TYPE in (entry.annotations or {}) or is_artifact:
             continue
         if entry.platform is None:
@@ -221,7 +221,7 @@ def parse_config(config: bytes) -> ImageDocument:
         document = _decode_config(with_usual_names(config))
     except _UNREADABLE:
         raise LookupFailedError("the image's configuration is invalid") from None
-    platform = _normalized(Platform(document.os or "", document.architecture or ""))
+    platform = _normalized(Platform(document.os, document.architecture))
     if platform.os != "linux":
         raise NotAnImageError("the image is not for Linux")
     process = document.config or _Process()
@@ -234,7 +234,7 @@ def parse_config(config: bytes) -> ImageDocument:
         raise LookupFailedError(
             f"the image's command has more than {MAX_COMMAND_CHARACTERS} characters"
         )
-    return ImageDocument(platform.architecture, result)
+    return ImageDocument(platform.architecture or "", result)
 
 
 def _decode_manifest(manifest: bytes) -> _Document:

@@ -63,6 +63,10 @@ LEGACY = image_for("/old", "amd64", "linux", "application/octet-stream", DOCKER_
         ([(AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
         ([(AMD64, NO_PLATFORM)], [], "/amd"),
         ([(AMD64, {"platform": None})], ["amd64"], "/amd"),
+        # Go reads a null as an empty value.
+        ([(AMD64, {"platform": {"os": None, "architecture": "amd64"}})], ["amd64"], "/amd"),
+        ([(AMD64, {"artifactType": None, "annotations": {"a": None}})], ["amd64"], "/amd"),
+        ([(AMD64, {"mediaType": None})], ["amd64"], "/amd"),
         ([(ARM64, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
         ([(AMD64, NO_PLATFORM), (ARM64, NO_PLATFORM)], ["arm64"], "/arm"),
         ([(WINDOWS, NO_PLATFORM), (AMD64, NO_PLATFORM)], ["amd64"], "/amd"),
