@@ -74,7 +74,9 @@ def next_pod_document(
     # The creator of a pod seldom knows its node.
     if of_any := {key: text for key, text in labels.items() if text != spec.get("nodeName")}:
         metadata["labels"] = of_any
-    _remove_additions_of_class(spec, runtime_classes)
+    # A pod of a DaemonSet gets a class only if its own nodeSelector or its node suits that.
+    if not any(each.get("kind") == "DaemonSet" for each in metadata.get("ownerReferences") or ()):
+        _remove_additions_of_class(spec, runtime_classes)
     annotations = metadata.pop("annotations", None) or {}
     applied = {remedy for _, remedy in parse_applied(annotations)}
     if kept := {key: text for key, text in annotations.items() if key not in _RECORDS}:
