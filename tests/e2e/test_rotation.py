@@ -31,14 +31,14 @@ from webhook.tls.authority import Authority, fingerprint
 
 pytestmark = pytest.mark.slow
 
-LEAF_LIFE = "45s"
-"""A leaf is replaced 15 s before it expires. A longer stall of the machine would fail pods."""
-CA_LIVES = ("3m", "9m", "27m", "9m") if IS_LONG else ("3m", "9m")
+LEAF_LIFE = "90s"
+"""A leaf is replaced 30 s before it expires. A longer stall of the machine would fail pods."""
+CA_LIVES = ("6m", "18m", "54m", "18m") if IS_LONG else ("6m", "18m")
 """Each lifetime is at least three times as long as the one before it, or shorter, so that a CA is
-due as soon as it has a successor. A new CA signs leaves after a twentieth of its lifetime, 27 s or
+due as soon as it has a successor. A new CA signs leaves after a twentieth of its lifetime, 54 s or
 more. In this time the API server has to receive it."""
 ROTATION_SECONDS = 600
-"""Longer than a propagation of 81 s and the rest of a leaf, with a reserve for a slow machine."""
+"""Longer than a propagation of 162 s and the rest of a leaf, with a reserve for a slow machine."""
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:
 
     with (
         watcher.running(),
-        creating_pods(installation.cluster, installation.pod(), per_second=50, threads=40) as load,
+        creating_pods(installation.cluster, installation.pod(), per_second=20, threads=16) as load,
     ):
         for ca_life in CA_LIVES[1:]:
             before = fingerprint(installation.stored().cas[0])

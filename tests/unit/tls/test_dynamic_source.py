@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from tests.support.waiting import TIMEOUT_SECONDS
 from webhook.tls.authority import Authority, Lifetimes, fingerprint
 from webhook.tls.dynamic_source import (
     SYNC_INTERVAL,
@@ -28,8 +29,6 @@ NAMES = service_names("podsettle", "podsettle")
 HOST = NAMES[0]
 DAY = timedelta(days=1)
 LIFE = Lifetimes(leaf=30 * DAY, ca=365 * DAY)
-# A new CA waits for one second, and a leaf is due after three and a third.
-SHORT = Lifetimes(leaf=timedelta(seconds=5), ca=timedelta(seconds=20))
 # With this interval, each call of `sync` reads the store.
 ALWAYS = timedelta(0)
 
@@ -89,13 +88,6 @@ class Cluster:
         other = Authority().renew(NAMES, self.life, datetime.now(UTC))
         self.store.contents = other.contents
         return other
-
-
-async def eventually(replica: DynamicSource, condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await replica.sync()
-            await asyncio.sleep(0.02)
 
 
 def served(replica: DynamicSource) -> x509.Certificate:
@@ -167,9 +159,10 @@ async def test_a_leaf_that_is_due_is_renewed_and_served() -> None:
 
 
 async def test_an_untrusted_new_leaf_is_not_served_while_the_old_one_is_trusted() -> None:
-    cluster = Cluster(SHORT)
+    cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
-    reader = cluster.replica()
+    passed = 0.0
+    reader = cluster.replica(monotonic=lambda: passed)
     await reader.sync()
     other = cluster.replace()
     await reader.sync()
@@ -181,8 +174,12 @@ async def test_an_untrusted_new_leaf_is_not_served_while_the_old_one_is_trusted(
     # This API server trusts it now. Other API servers get the time to receive the bundle.
     cluster.bundle = other.bundle + cluster.first.bundle
     await reader.sync()
+    passed += LIFE.propagation.total_seconds() - 1
+    await reader.sync()
     assert served(reader) == leaf(cluster.first)
-    await eventually(reader, lambda: served(reader) == leaf(other))
+    passed += 1
+    await reader.sync()
+    assert served(reader) == leaf(other)
     assert verify_error(reader.context, HOST, other.bundle) == ""
 
 
@@ -217,23 +214,25 @@ async def test_a_leaf_that_expires_by_a_wrong_clock_is_served_until_the_new_one_
 
 
 async def test_the_leaf_stays_trusted_after_the_store_was_emptied() -> None:
-    cluster = Cluster(SHORT)
+    cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
-    writer, reader = cluster.replica(writes=True), cluster.replica()
+    passed = 0.0
+    writer = cluster.replica(writes=True, monotonic=lambda: passed)
+    reader = cluster.replica(monotonic=lambda: passed)
     await writer.sync()
     await reader.sync()
     cluster.store.contents = {}
     old = cluster.first.cas[0]
-    async with asyncio.timeout(60):
-        while cluster.first.bundle in writer.bundle:
-            for replica in (writer, reader):
-                await replica.sync()
-                assert verify_error(replica.context, HOST, cluster.bundle) == ""
-            # As the leader registers it, a moment later.
-            cluster.bundle = writer.bundle
-            for replica in (writer, reader):
-                assert verify_error(replica.context, HOST, cluster.bundle) == ""
-            await asyncio.sleep(0.05)
+    while cluster.first.bundle in writer.bundle:
+        for replica in (writer, reader):
+            await replica.sync()
+            assert verify_error(replica.context, HOST, cluster.bundle) == ""
+        # As the leader registers it, a moment later.
+        cluster.bundle = writer.bundle
+        for replica in (writer, reader):
+            assert verify_error(replica.context, HOST, cluster.bundle) == ""
+        passed += LIFE.propagation.total_seconds() / 10
+        assert passed < LIFE.ca.total_seconds()
     stored = Authority.read(cluster.store.contents or {})
     assert old not in stored.cas
     assert served(reader) == served(writer) == leaf(stored)
@@ -395,13 +394,15 @@ async def test_the_leaf_stays_served_while_the_store_is_unreachable() -> None:
 
 
 async def test_an_expired_leaf_is_not_ready() -> None:
-    cluster = Cluster(SHORT, age=timedelta(seconds=1))
-    reader = cluster.replica()
+    cluster = Cluster(LIFE)
+    offset = LIFE.leaf - timedelta(minutes=1)
+    reader = cluster.replica(now=lambda: datetime.now(UTC) + offset)
     await reader.sync()
     assert reader.ready
-    await eventually(reader, lambda: not reader.ready)
+    offset += timedelta(minutes=1)
+    assert not reader.ready
     assert "the certificate expired at" in reader.problem
-    await cluster.replica(writes=True).sync()
+    await cluster.replica(writes=True, now=lambda: datetime.now(UTC) + offset).sync()
     await reader.sync()
     assert reader.ready
 
@@ -445,7 +446,8 @@ async def test_a_new_writer_reads_the_store_before_it_registers_a_bundle() -> No
 async def test_a_running_source_syncs_again_after_an_internal_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cluster = Cluster(SHORT)
+    cluster = Cluster(LIFE)
+    cluster.store.contents = {}
     defects = 1
 
     def registered() -> RegisteredBundles:
@@ -455,9 +457,9 @@ async def test_a_running_source_syncs_again_after_an_internal_error(
             raise RuntimeError("a defect")
         return cluster.registered()
 
-    writer = DynamicSource(cluster.store, NAMES, SHORT, lambda: True, registered)
-    async with writer.running(), asyncio.timeout(30):
-        while cluster.store.writes < 2:  # noqa: ASYNC110 (what is waited for has no event)
+    writer = DynamicSource(cluster.store, NAMES, LIFE, lambda: True, registered)
+    async with writer.running(), asyncio.timeout(TIMEOUT_SECONDS):
+        while cluster.store.writes < 1:  # noqa: ASYNC110 (what is waited for has no event)
             await asyncio.sleep(0.02)
     assert "a defect" in caplog.text
     assert len(asyncio.all_tasks()) == 1
