@@ -47,6 +47,9 @@ _ABSENT = "the manifests contain none"
 _MAX_NAMES = 5
 """The maximum number of invalid objects that are named, because people read them."""
 
+_MAX_DIGITS = 100
+"""Python converts no more than 4,300 digits to an integer."""
+
 _OK, _FORBIDDEN, _NOT_FOUND, _GONE = 200, 403, 404, 410
 _WORST_FIRST = (Looked.NOT_LOOKED_AT, Looked.PARTLY, Looked.LOOKED_AT)
 
@@ -315,13 +318,14 @@ class DumpReader:
     async def named(self, group: str, kind: str, name: str, namespace: str | None) -> list[Json]:
         """Return the objects of a kind with a name, in one namespace or in all of them.
 
-        One that names no namespace is in any.
+        One that names no namespace is in any. Of several copies, the newest comes first.
         """
         stored, here = self.manifests.objects.get(kind, ()), {None, "", namespace}
         indexes = self._numbers(group, kind).get(name, ()) if name else ()
-        found = [msgspec.json.decode(stored[index]) for index in indexes]
+        found = [msgspec.json.decode(stored[index]) for index in reversed(indexes)]
         for each in found:
             fill_in_nulls(each)
+        found.sort(key=lambda each: _version(each["metadata"].get("resourceVersion")), reverse=True)
         return [
             each for each in found if namespace is None or each["metadata"].get("namespace") in here
         ]
@@ -383,14 +387,19 @@ def _older_copies(pods: Iterable[bytes]) -> set[int]:
         except DECODE_ERRORS:
             continue
         if metadata.uid:
-            # Resource versions are numbers (KEP-5504).
-            version = metadata.resource_version
-            copy = (int(version) if version.isdecimal() else 0) << 32 | number
+            copy = _version(metadata.resource_version) << 32 | number
             key = hash((metadata.namespace, metadata.name, metadata.uid))
             if (known := newest.setdefault(key, copy)) != copy:
                 first, newest[key] = sorted((known, copy))
                 older.add(first & 0xFFFF_FFFF)
     return older
+
+
+def _version(version: object) -> int:
+    """Return a resource version. It is a number (KEP-5504); 0 if it is none."""
+    if isinstance(version, str) and version.isdecimal() and len(version) <= _MAX_DIGITS:
+        return int(version)
+    return 0
 
 
 def _names_of(content: bytes) -> list[str]:

@@ -100,3 +100,16 @@ def test_workload_shows_the_symptoms_of_its_pods_as_a_scan_does() -> None:
     assert [(each.symptom, each.certainty, each.pods) for each in found.symptoms] == [
         (plant.symptom, plant.certainty, 1)
     ]
+
+
+@pytest.mark.parametrize("begins_with_older", [True, False])
+def test_newest_copy_of_a_pod_in_a_dump_is_explained(begins_with_older: bool) -> None:
+    (plant,) = (each for each in PLANTS if each.name == "umount-unknown")
+    (document,) = (each for each in DUMP if each["metadata"]["name"] == plant.name)
+    older, newer = (
+        {**document, **changed, "metadata": {**document["metadata"], "resourceVersion": version}}
+        for version, changed in (("9", {"status": {}}), ("10", {}))
+    )
+    copies = [older, newer] if begins_with_older else [newer, older]
+    others = [each for each in DUMP if each is not document]
+    assert symptoms(explain(plant, [*copies, *others])) == [(plant.symptom, plant.certainty)]
