@@ -24,6 +24,8 @@ from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.export.native_policies import export
+from webhook.core.policy.cluster_webhooks import cluster_webhooks
+from webhook.core.policy.webhook_selectors import webhook_selectors
 
 ENGINES = ("neither", "webhook", "native", "both")
 SETS: dict[str, Json] = {
@@ -34,6 +36,8 @@ SETS: dict[str, Json] = {
     "opted-in": {"podsettle.dev/policy": "fields-opt-in"},
 }
 """The labels of the namespaces in which policies act together, by a label of their own."""
+PARTLY = "partly"
+"""A set with a policy of which a part cannot be exported."""
 
 POLICIES = """\
 metadata: {name: fields-first}
@@ -76,6 +80,11 @@ spec:
 metadata: {name: fields-opt-in}
 spec:
   remedies: {seLinuxChangePolicy: Recursive, fsGroupChangePolicy: OnRootMismatch}
+---
+metadata: {name: partly}
+spec:
+  namespaceSelector: {matchLabels: {set: partly}}
+  remedies: {fsGroupChangePolicy: OnRootMismatch, postInitSleep: {when: Always}}
 """
 NODES: list[Json] = [
     {"apiVersion": "v1", "kind": "Node", **node("n1", "cri-o://1.35.2", "v1.35.2")}
@@ -107,7 +116,7 @@ def running_engines(cluster: KubeCluster, manifests: Path, certs: Path) -> Itera
     accounts = {load_pod(path)["spec"].get("serviceAccountName", "default") for path in PODS}
     accounts |= {"default", "pipeline"}
     namespaces = []
-    for name, own_labels in SETS.items():
+    for name, own_labels in {**SETS, PARTLY: {}}.items():
         for engine in ENGINES:
             labels = {"set": name, "engine": engine, **own_labels}
             cluster.namespace(f"{name}-{engine}", labels=labels, service_accounts=accounts)
@@ -118,7 +127,7 @@ def running_engines(cluster: KubeCluster, manifests: Path, certs: Path) -> Itera
     source = ManifestsSource(manifests)
     source.refresh()
     found = export(source.view, api_version=API_VERSION)
-    assert not found.not_native
+    assert [each.policy for each in found.not_native] == [PARTLY]
     native = [document for policy in found.policies for document in policy.documents]
     for document in native:
         if "matchConstraints" in document["spec"]:
@@ -126,8 +135,11 @@ def running_engines(cluster: KubeCluster, manifests: Path, certs: Path) -> Itera
             selector["matchExpressions"].append(_engine_in("native", "both"))
     with start_server(manifests, certs) as server:
         webhook = registered(cluster, "podsettle", f"{server.url}/mutate", server.ca.read_bytes())
-        selector = {"matchExpressions": [_engine_in("webhook", "both")]}
-        webhook.body["webhooks"][0]["namespaceSelector"] = selector
+        (entry,) = webhook.body["webhooks"]
+        entry["namespaceSelector"] = {"matchExpressions": [_engine_in("webhook", "both")]}
+        # Those of podsettle's own cluster webhooks.
+        copies = cluster_webhooks(entry, webhook_selectors(source.view.policies.by_precedence))
+        entry["matchConditions"] = copies[0]["matchConditions"]
         engines = Engines(cluster)
         with webhook, in_force(cluster, native):
             await_that(lambda: _is_called(engines), "the API server calls podsettle")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.api_pods import API_PODS
 from tests.support.e2e_pods import normal
-from tests.support.engines import SETS, Engines
+from tests.support.engines import PARTLY, SETS, Engines
 from tests.support.kube.cluster import Json
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
@@ -23,7 +23,7 @@ from webhook.core.preview.pods_in_document import Workload, pods_of
 pytestmark = pytest.mark.slow
 
 APPLIED, SUMMARY = "podsettle.dev/applied", "podsettle.dev/summary"
-SKIPPED = "podsettle.dev/skipped"
+SKIPPED, SETTLED = "podsettle.dev/skipped", "podsettle.dev/settled"
 
 
 def example_pods() -> Iterator[Any]:
@@ -41,13 +41,14 @@ FIXED_PODS = [
 
 
 def without_skips(pod: Json) -> Json:
-    """Return a created pod without the reasons for what was left out.
+    """Return a created pod without what no native policy writes.
 
-    No native policy can give them.
+    That is the reasons for what was left out, and the mark of a pod that the webhook changed.
     """
     made = normal(pod)
     annotations = made["metadata"].get("annotations", {})
     annotations.pop(SKIPPED, None)
+    annotations.pop(SETTLED, None)
     clauses = annotations.pop(SUMMARY, "").removesuffix(".").split(";\n")
     done = [clause for clause in clauses if not re.search(r"\b(was|were) left\b", clause)]
     if any(done):
@@ -122,6 +123,18 @@ def test_native_policies_change_pods_of_each_set(name: str, engines: Engines) ->
     pods = (each.values[0] for each in FIXED_PODS)
     settled = (engines.create(pod, name, "native")[1] for pod in pods)
     assert any(APPLIED in annotations_of(each) for each in settled)
+
+
+def test_webhook_adds_the_remedies_that_are_not_native(engines: Engines) -> None:
+    pod = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
+    pod["spec"]["securityContext"] = {"fsGroup": 1}
+    pod["spec"]["volumes"].append({"name": "v", "persistentVolumeClaim": {"claimName": "v"}})
+    bodies = {each: engines.create(pod, PARTLY, each)[1] for each in ("webhook", "native", "both")}
+    assert annotations_of(bodies["native"])[APPLIED] == "partly/fsGroupChangePolicy"
+    applied = annotations_of(bodies["webhook"])[APPLIED]
+    assert applied == "partly/fsGroupChangePolicy,partly/postInitSleep"
+    assert annotations_of(bodies["both"])[APPLIED] == applied
+    assert normal(bodies["both"])["spec"] == normal(bodies["webhook"])["spec"]
 
 
 @settings(max_examples=500, suppress_health_check=list(HealthCheck))

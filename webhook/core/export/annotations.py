@@ -3,6 +3,9 @@
 The API server runs several native policies in no defined order. Each adds to what the others wrote,
 and sorts the whole by the order of the remedies. So the pod has the annotations that the webhook
 would have written for all policies together.
+
+ANNOTATION_SETTLED is not written: with it, the API server would not call podsettle's cluster
+webhooks (`not-settled`), which add the remedies that are not native.
 """
 
 from __future__ import annotations
@@ -13,11 +16,9 @@ from typing import NamedTuple
 from webhook.core.cel import quote, quoted_list
 from webhook.core.constants import (
     ANNOTATION_APPLIED,
-    ANNOTATION_SETTLED,
     ANNOTATION_SUMMARY,
     MAX_NOTE_BYTES,
 )
-from webhook.core.policy.cluster_webhooks import SETTLED_FINGERPRINT
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.native import Native, NativeRemedy, set_annotation
 
@@ -107,6 +108,5 @@ def _sorted(items: str, item: str, parts: str, test: str, separator: str) -> str
 def annotation_patch() -> Iterator[str]:
     """Yield the lists of JSONPatch that write the annotations."""
     yield set_annotation(ANNOTATION_APPLIED, "variables.applied")
-    yield set_annotation(ANNOTATION_SETTLED, SETTLED_FINGERPRINT)
     summary = set_annotation(ANNOTATION_SUMMARY, "variables.summary")
     yield f"(size(bytes(variables.summary)) <= {_MAX_SUMMARY_BYTES} ? {summary} : [])"

@@ -55,7 +55,7 @@ def _lacks_annotation(annotation: str) -> str:
     return f'!has({annotations}) || !("{annotation}" in {annotations})'
 
 
-SETTLED_FINGERPRINT = ' + "/" + '.join(
+_SETTLED_FINGERPRINT = ' + "/" + '.join(
     f"string(has(object.{field}) ? size(object.{field}) : 0)"
     for field in ("spec.containers", "spec.initContainers", "spec.volumes", "metadata.labels")
 )
@@ -66,7 +66,7 @@ _NOT_MIRROR = _lacks_annotation(ANNOTATION_MIRROR)
 _NOT_WINDOWS = '!has(object.spec.os) || object.spec.os.name != "windows"'
 _NOT_SETTLED = (
     f"{_lacks_annotation(ANNOTATION_SETTLED)}"
-    f' || object.metadata.annotations["{ANNOTATION_SETTLED}"] != {SETTLED_FINGERPRINT}'
+    f' || object.metadata.annotations["{ANNOTATION_SETTLED}"] != {_SETTLED_FINGERPRINT}'
 )
 _CONDITIONS = {
     "not-mirror": _NOT_MIRROR,
