@@ -182,7 +182,7 @@ def _comments(
     )
     yield (
         "The API server evaluates these policies itself. They do not follow later changes of the "
-        "SettlePolicies: repeat the command. To remove them: "
+        "SettlePolicies: remove them, and repeat the command. To remove them: "
         f"{flags.command(kubectl('delete', '-f', 'FILE'))}"
     )
     actions = {each.source.spec.action for each in found.policies}
