@@ -107,12 +107,15 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* The name of the Secret with the certificate, for every `certificates.source`. */}}
+{{/* The name of the Secret with the certificate. Each `certificates.source` has its own: the Secrets of cert-manager and
+     OpenShift outlive a change of the source, and no other one can take them over, because the type of a Secret is fixed. */}}
 {{- define "podsettle.tlsSecret" -}}
 {{- if eq .Values.certificates.source "files" -}}
 {{ .Values.certificates.files.secretName }}
-{{- else -}}
+{{- else if eq .Values.certificates.source "selfManaged" -}}
 {{ include "podsettle.fullname" . }}-tls
+{{- else -}}
+{{ include "podsettle.fullname" . }}-{{ kebabcase .Values.certificates.source }}-tls
 {{- end -}}
 {{- end -}}
 
@@ -316,6 +319,12 @@ tolerations:
 {{- with .Values.certificates.certManager -}}
 {{- if ge (trimSuffix "h" .renewBefore | int64) (trimSuffix "h" .duration | int64) -}}
 {{- fail (printf "at '/certificates/certManager/renewBefore': %s is not less than duration, which is %s" .renewBefore .duration) -}}
+{{- end -}}
+{{- /* The caBundle has the CA of the certificate, which cert-manager replaces two thirds of its lifetime after its issue,
+     and then not before the certificate's own renewal (cert-manager#5851). */ -}}
+{{- $least := sub (trimSuffix "h" .duration | int64) (trimSuffix "h" .renewBefore | int64) | mul 3 -}}
+{{- if and (not .issuerRef) (lt (trimSuffix "h" .caDuration | int64) $least) -}}
+{{- fail (printf "at '/certificates/certManager/caDuration': %s is less than three times duration without renewBefore; the registered CA could expire; set at least %dh" .caDuration $least) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.drain -}}

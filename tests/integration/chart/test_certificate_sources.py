@@ -42,6 +42,13 @@ def test_each_certificate_source_renders_its_objects() -> None:
     secret = pod["volumes"][0]["secret"]["secretName"]
     assert service["service.beta.openshift.io/serving-cert-secret-name"] == secret
 
+    # Helm cannot take over a Secret that another source has left.
+    secrets = [pod["volumes"][0]["secret"]["secretName"]]
+    pod = named("Deployment", "podsettle", "cert-manager")["spec"]["template"]["spec"]
+    assert pod["volumes"][0]["secret"]["secretName"] == issued["secretName"]
+    secrets += [issued["secretName"], named("Secret", "podsettle-tls")["metadata"]["name"]]
+    assert len(set(secrets)) == 3
+
     bundled = [v for v in VALUES if v != "everything" and _bundle(webhook(v))]
     assert bundled == ["files"]
 

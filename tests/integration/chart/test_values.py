@@ -125,6 +125,11 @@ WRONG: list[tuple[Json, str, str]] = [
         "/certificates/certManager/renewBefore",
         "not less than duration",
     ),
+    (
+        {"certificates.certManager.caDuration": "4319h"},
+        "/certificates/certManager/caDuration",
+        "set at least 4320h",
+    ),
     ({"autoscaling.minReplicas": 11}, "/autoscaling/minReplicas", "more than maxReplicas"),
     (
         {"certificates.certManager.renewBefore": 720},
