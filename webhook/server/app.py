@@ -71,8 +71,7 @@ def create_app(components: Components) -> FastAPI:
         dependencies=authorized,
     )
     async def get_metrics() -> Response:
-        components.metrics.set_checks(components.checks())
-        components.metrics.tasks.set(len(asyncio.all_tasks()))
+        components.set_gauges()
         await components.metrics.needed_policies.refresh()
         # With 1,000 policies, this takes 30 ms.
         body = await asyncio.to_thread(generate_latest, components.metrics.registry)

@@ -5,6 +5,7 @@ Only this module builds them. `webhook.cli.serve` calls it for `podsettle serve`
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ class Components:
     """Returns the readiness checks."""
     running: Callable[[], AbstractAsyncContextManager[None]]
     """Returns a context manager. The components work while its block runs."""
+    set_gauges: Callable[[], None]
+    """Sets the gauges of the metrics. Call it on the event loop before each scrape: it reads what
+    the event loop changes, and the metrics are written in a thread."""
 
 
 def build_components(
@@ -79,9 +83,6 @@ def build_components(
 
     review_log = ReviewLog()
     metrics = Metrics(__version__)
-    metrics.certificate_expiry.set_function(lambda: certificates.expires.timestamp())
-    metrics.policies.set_function(lambda: len(source.view.policies))
-    metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.needed_policies.view = lambda: source.view
 
     # Previews send no credentials, and their look-ups do not count against the limits of pods.
@@ -117,7 +118,15 @@ def build_components(
     review_server = ReviewServer(
         handler, lambda: all(check.ready for check in all_checks()), needs_certificate
     )
-    metrics.in_flight.set_function(review_server.requests)
+
+    def set_gauges() -> None:
+        metrics.certificate_expiry.set(certificates.expires.timestamp())
+        metrics.policies.set(len(source.view.policies))
+        metrics.manifest_problems.set(len(source.problems))
+        metrics.in_flight.set(review_server.requests())
+        metrics.tasks.set(len(asyncio.all_tasks()))
+        metrics.set_checks(all_checks())
+
     return Components(
         metrics=metrics,
         review_server=review_server,
@@ -127,4 +136,5 @@ def build_components(
         certificates=certificates,
         checks=all_checks,
         running=all_running,
+        set_gauges=set_gauges,
     )

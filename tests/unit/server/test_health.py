@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import httpx
 import pytest
 
 from tests.support.server_fixtures import CERTIFICATE_EXPIRES
 from webhook import __version__
 from webhook.cluster.manifest_files_source import ManifestsSource
+from webhook.server.connections.protocol import ReviewServer
 
 
 async def test_readiness_lists_the_checks(client: httpx.AsyncClient) -> None:
@@ -77,3 +82,23 @@ async def test_invalid_manifest_is_reported_and_the_server_stays_ready(
     metrics = (await client.get("/metrics")).text.splitlines()
     count = next(line for line in metrics if line.startswith("podsettle_manifest_problems"))
     assert float(count.split()[1]) == len(source.problems) > 0
+
+
+async def test_thread_that_writes_the_metrics_does_not_read_what_the_event_loop_changes(
+    client: httpx.AsyncClient, source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_in: list[threading.Thread] = []
+
+    def record(kind: type, name: str, read: Callable[[Any], Any]) -> None:
+        def recorded(self: Any) -> Any:
+            read_in.append(threading.current_thread())
+            return read(self)
+
+        is_property = isinstance(vars(kind)[name], property)
+        monkeypatch.setattr(kind, name, property(recorded) if is_property else recorded)
+
+    record(ManifestsSource, "problems", type(source).problems.__get__)
+    record(ReviewServer, "requests", ReviewServer.requests)
+    assert (await client.get("/metrics")).status_code == 200
+    assert len(read_in) >= 2
+    assert set(read_in) == {threading.main_thread()}
