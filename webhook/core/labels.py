@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, WithJsonSchema
@@ -84,13 +85,14 @@ def _compare_numbers(operator: str, key: str, values: tuple[str, ...]) -> Matche
     if bound is None:
         raise ValueError(f"{operator} compares with a whole number, not with {values[0]!r}")
 
-    def compare(labels: Labels) -> bool:
-        number = _parse_int64(labels.get(key, ""))
+    @cache  # Thousands of nodes have few values.
+    def compare(text: str) -> bool:
+        number = _parse_int64(text)
         if number is None:
             return False
         return number > bound if operator == "Gt" else number < bound
 
-    return compare
+    return lambda labels: compare(labels.get(key, ""))
 
 
 def _parse_int64(text: str) -> int | None:

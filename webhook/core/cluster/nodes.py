@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, DefectStatus
@@ -26,6 +27,7 @@ from webhook.core.pod import NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
 _ARCHITECTURE_LABEL = "kubernetes.io/arch"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+_NAME_FIELD = "metadata.name"
 WINDOWS_LABEL = "node.kubernetes.io/windows-build"
 """A label that the kubelet sets only on Windows."""
 
@@ -33,9 +35,11 @@ _MAX_AFFINITY_SIZE = 500
 """The maximum number of terms, requirements and values in an affinity. Webhooks run before API
 validation, so a client can choose any number. If an affinity is larger, podsettle assumes that
 every node meets it."""
-_MAX_AFFINITY_COMPARISONS = 100_000
-"""The maximum of the affinity's size times the number of nodes. If the product is larger, podsettle
-assumes that every node meets the affinity."""
+_MAX_AFFINITY_COMPARISONS = 50_000
+"""The maximum number of requirements in an affinity times the number of nodes. If the product is
+larger, podsettle assumes that every node meets the affinity. This many take a few milliseconds."""
+_FIRST_NODES = 8
+"""Nodes are filtered together, which is faster. The first ones are few: often one of them fits."""
 MAX_NODE_SELECTOR_LABELS = 1_000
 """The maximum number of labels in a nodeSelector. No node has that many labels, so a pod with more
 of them fits no node. A client can send a hundred thousand."""
@@ -118,6 +122,7 @@ class Nodes:
                 pool = pools[key] = Pool(*key)
             pool.nodes.append(node)
         self._pools = tuple(pools.values())
+        self._by_name = {node.name: (node, pool) for pool in self._pools for node in pool.nodes}
         self._by_remedy = {
             remedy: [
                 pool
@@ -142,8 +147,9 @@ class Nodes:
         self.newest_kubelet = max(kubelets, default=None)
         self._by_label: dict[tuple[str, str], tuple[Node, ...]] = {}
         """The nodes by the labels that policies name. Few policies name one."""
-        self._search = _Search(_Placement())
-        """The search for the last pod. A decision asks a dozen questions about one pod."""
+        self._searches: deque[_Search] = deque(maxlen=2)
+        """The last searches. A decision asks a dozen questions about a pod, and about the pod under
+        a RuntimeClass that chooses nodes."""
 
     def __eq__(self, other: object) -> bool:
         """Return whether decisions on the other nodes are the same."""
@@ -164,9 +170,11 @@ class Nodes:
 
     def all_fit(self, pod: SpecFields, narrowed: SpecFields) -> bool:
         """Return whether each known node that fits a pod also fits another one, and one does."""
-        fits, also_fits = (_matcher(_placement(each, len(self.all))) for each in (pod, narrowed))
-        fitting = [node for node in self.all if fits(node)]
-        return bool(fitting) and all(map(also_fits, fitting))
+        placement = _placement(pod, len(self.all))
+        candidates = placement.candidates(self._by_name)
+        fitting = _filter(placement)(self.all if candidates is None else candidates)
+        also_fitting = _filter(_placement(narrowed, len(self.all)))(fitting)
+        return len(also_fitting) == len(fitting) > 0
 
     def need(self, remedy: str, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node with a defect that the remedy cures.
@@ -202,7 +210,7 @@ class Nodes:
         if labelled is None:
             labelled = tuple(node for node in self.all if node.labels.get(key) == value)
             self._by_label[key, value] = labelled
-        return self._search_for(pod).matches_any(labelled) or not self.any_fits(pod)
+        return self._search_for(pod).fits_any(labelled) or not self.any_fits(pod)
 
     def lacks_handler(self, handler: str, pod: SpecFields) -> bool:
         """Return whether every known node that the pod could land on lacks a runtime handler.
@@ -263,13 +271,18 @@ class Nodes:
         return list(filter(self._search_for(pod).finds, self._pools))
 
     def _search_for(self, pod: SpecFields) -> _Search:
-        """Return the last search if the pod requires the same of its node, else a new one."""
-        search = self._search
-        if pod is not search.pod:
-            placement = _placement(pod, len(self.all))
-            if placement != search.placement:
-                self._search = search = _Search(placement)
-            search.pod = pod
+        """Return a search for a pod that requires the same of its node, or a new one."""
+        for search in self._searches:
+            if pod is search.pod:
+                return search
+        placement = _placement(pod, len(self.all))
+        for search in self._searches:
+            if placement == search.placement:
+                break
+        else:
+            search = _Search(placement, self._by_name)
+            self._searches.append(search)
+        search.pod = pod
         return search
 
 
@@ -281,32 +294,61 @@ class _Placement(NamedTuple):
     terms: list[NodeSelectorTerm] | None = None
     """The terms of the required node affinity. None: every node meets it."""
 
+    def candidates(self, by_name: Mapping[str, tuple[Node, Pool]]) -> list[Node] | None:
+        """Return the nodes whose names are required, or None if the names decide nothing.
+
+        The pods of a DaemonSet require one name each, and no two have the same.
+        """
+        if self.node_name is not None:
+            names = [self.node_name]
+        else:
+            by_term = [_required_names(term) for term in self.terms or ()]
+            if not by_term or None in by_term:
+                return None
+            names = list(dict.fromkeys(chain.from_iterable(filter(None, by_term))))
+        return [by_name[name][0] for name in names if name in by_name]
+
 
 _NOWHERE = _Placement(node_name="")
 """No node has an empty name."""
 
 
 class _Search:
-    """A search for nodes that fit a pod. It evaluates each node at most once."""
+    """A search for nodes that fit a pod. It evaluates the nodes of a pool at most once."""
 
-    __slots__ = ("_found", "_matches", "placement", "pod")
+    __slots__ = ("_filter", "_found", "_named", "placement", "pod")
 
-    def __init__(self, placement: _Placement) -> None:
+    def __init__(self, placement: _Placement, by_name: Mapping[str, tuple[Node, Pool]]) -> None:
         self.placement = placement
         self.pod: SpecFields | None = None
         """The last pod with the placement."""
-        self._matches = _matcher(placement)
+        self._filter = _filter(placement)
         self._found: dict[Pool, bool] = {}
+        candidates = placement.candidates(by_name)
+        self._named: dict[str, Pool] | None = None
+        """The nodes that fit, by their names, with their pools. None if no names are required."""
+        if candidates is not None:
+            fitting = self._filter(candidates)
+            self._named = {node.name: by_name[node.name][1] for node in fitting}
 
-    def matches_any(self, nodes: Iterable[Node]) -> bool:
+    def fits_any(self, nodes: Sequence[Node]) -> bool:
         """Return whether one of the nodes fits."""
-        return any(map(self._matches, nodes))
+        if self._named is not None:
+            return any(node.name in self._named for node in nodes)
+        start, count = 0, _FIRST_NODES
+        while start < len(nodes):
+            if self._filter(nodes[start : start + count]):
+                return True
+            start, count = start + count, 4 * count
+        return False
 
     def finds(self, pool: Pool) -> bool:
         """Return whether a node of the pool fits."""
+        if self._named is not None:
+            return pool in self._named.values()
         found = self._found.get(pool)
         if found is None:
-            found = self._found[pool] = any(map(self._matches, pool.nodes))
+            found = self._found[pool] = self.fits_any(pool.nodes)
         return found
 
 
@@ -317,7 +359,7 @@ def names_nodes(pod: SpecFields) -> bool:
     terms = _placement(pod, 0).terms or ()
     return bool(terms) and all(
         any(
-            each.operator == "In" and each.key in ("metadata.name", HOSTNAME_LABEL)
+            each.operator == "In" and each.key in (_NAME_FIELD, HOSTNAME_LABEL)
             for each in (*(term.match_fields or ()), *(term.match_expressions or ()))
         )
         for term in terms
@@ -372,43 +414,61 @@ def _placement(pod: SpecFields, node_count: int) -> _Placement:
         return _NOWHERE
     terms = _required_terms(pod)
     if terms is not None:
-        size = _affinity_size(terms)
-        if size > _MAX_AFFINITY_SIZE or size * node_count > _MAX_AFFINITY_COMPARISONS:
+        size, requirements = _affinity_size(terms)
+        if size > _MAX_AFFINITY_SIZE or requirements * node_count > _MAX_AFFINITY_COMPARISONS:
             terms = None
     return _Placement(None, pod.node_selector or None, terms)
 
 
-def _matcher(placement: _Placement) -> Callable[[Node], bool]:
-    """Return a predicate that is true for each node with a placement's name and labels."""
+_Filter: TypeAlias = Callable[[Sequence[Node]], Sequence[Node]]
+"""A function that returns those of some nodes that fit."""
+
+
+def _filter(placement: _Placement) -> _Filter:
+    """Return a function that returns the nodes with a placement's name and labels."""
     name, selector, terms = placement
     if name is not None:
-        return lambda node: node.name == name
-    required_labels = (selector or {}).items()
-    if terms is None:
-        return lambda node: required_labels <= node.labels.items()
-    matchers = [_term_matcher(term) for term in terms]
-    return lambda node: (
-        required_labels <= node.labels.items() and any(matches(node) for matches in matchers)
-    )
+        return lambda nodes: [node for node in nodes if node.name == name]
+    required = (selector or {}).items()
+    filters = None if terms is None else [_term_filter(term) for term in terms]
+
+    def fitting(nodes: Sequence[Node]) -> Sequence[Node]:
+        if required:
+            nodes = [node for node in nodes if required <= node.labels.items()]
+        if filters is None:
+            return nodes
+        found = {id(node): node for each in filters for node in each(nodes)}
+        return tuple(found.values())
+
+    return fitting
 
 
-def _affinity_size(terms: list[NodeSelectorTerm]) -> int:
-    """Return the number of terms, requirements and values in an affinity.
+def _required_names(term: NodeSelectorTerm) -> tuple[str, ...] | None:
+    """Return the names of the nodes that a term allows, or None if it names none."""
+    for each in term.match_fields or ():
+        if (each.key, each.operator) == (_NAME_FIELD, "In"):
+            return each.values or ()
+    return None
 
-    The result is only a lower bound if it exceeds _MAX_AFFINITY_SIZE.
+
+def _affinity_size(terms: list[NodeSelectorTerm]) -> tuple[int, int]:
+    """Return the number of terms, requirements and values, and that of requirements on labels.
+
+    Requirements beside a required name do not count as the latter. Both are only lower bounds if
+    the first one exceeds _MAX_AFFINITY_SIZE.
     """
-    requirements = (
-        requirement
-        for term in terms[:_MAX_AFFINITY_SIZE]
-        for group in (term.match_expressions, term.match_fields)
-        for requirement in group or ()
-    )
-    counted = islice(requirements, _MAX_AFFINITY_SIZE + 1)
-    return len(terms) + sum(1 + len(requirement.values or ()) for requirement in counted)
+    size, on_labels = len(terms), 0
+    for term in terms[:_MAX_AFFINITY_SIZE]:
+        requirements = (*(term.match_expressions or ()), *(term.match_fields or ()))
+        size += sum(1 + len(each.values or ()) for each in requirements[: _MAX_AFFINITY_SIZE + 1])
+        if size > _MAX_AFFINITY_SIZE:
+            break
+        on_labels += len(requirements) if _required_names(term) is None else 0
+    return size, on_labels
 
 
-def _term_matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
-    """Return a predicate that is true for each node that meets one node selector term."""
+def _term_filter(term: NodeSelectorTerm) -> _Filter:
+    """Return a function that returns the nodes that meet one node selector term."""
     try:
         labels, fields = (
             [
@@ -419,14 +479,15 @@ def _term_matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
         )
     except (ValueError, IndexError):
         # The API server rejects a pod with an invalid requirement after the webhooks have run.
-        return lambda _node: False
+        return lambda _nodes: ()
     if not labels and not fields:
-        return lambda _node: False  # An empty term matches no node (core/v1 NodeSelectorTerm).
+        return lambda _nodes: ()  # An empty term matches no node (core/v1 NodeSelectorTerm).
 
-    def matches(node: Node) -> bool:
-        for meets in labels:  # There may be thousands of nodes, and `all` takes longer.
-            if not meets(node.labels):
-                return False
-        return not fields or all(meets({"metadata.name": node.name}) for meets in fields)
+    def fitting(nodes: Sequence[Node]) -> Sequence[Node]:
+        for meets in fields:
+            nodes = [node for node in nodes if meets({_NAME_FIELD: node.name})]
+        for meets in labels:
+            nodes = [node for node in nodes if meets(node.labels)]
+        return nodes
 
-    return matches
+    return fitting

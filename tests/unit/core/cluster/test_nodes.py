@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.complexity import cpu_ratio, grows_linearly
 from tests.support.defects import PINNED, defect, entry
@@ -213,6 +215,78 @@ def test_each_node_is_evaluated_once_for_all_questions_about_a_pod() -> None:
         assert known.architectures(placed) == frozenset()
     assert {each.comparisons for each in labels} == {1}
     assert known.any_fits(spec(nodeSelector=LABELS))
+
+
+def test_pods_that_name_a_node_cost_no_search_of_the_other_nodes() -> None:
+    """The DaemonSet controller names another node in each pod, so no search is used twice."""
+    labels = [CountedLabels(LABELS) for _ in range(50)]
+    known = Nodes(Node.read(f"n{n}", each, AFFECTED, "v1.33.0") for n, each in enumerate(labels))
+    for number in range(10):
+        named = term("metadata.name", "In", f"n{number}", "gone", fields=True)
+        placed = spec(nodeSelector={"disk": "ssd"}, **affinity(named))
+        assert known.need("postInitSleep", placed)
+        assert known.all_fit(placed, spec(nodeSelector=LABELS, **affinity(named)))
+        assert not known.all_fit(placed, spec(nodeSelector={"disk": "hdd"}, **affinity(named)))
+    assert {each.comparisons for each in labels[10:]} == {0}
+    assert not known.any_fits(spec(**affinity(term("metadata.name", "In", "gone", fields=True))))
+
+
+def test_pod_and_the_pod_under_a_class_cost_one_search_each() -> None:
+    labels = [CountedLabels(LABELS) for _ in range(50)]
+    known = Nodes(Node.read(f"n{n}", each, AFFECTED, "v1.33.0") for n, each in enumerate(labels))
+    for _ in range(5):
+        for pool in ("a", "b"):
+            assert not known.any_fits(spec(nodeSelector={"pool": pool}))
+    assert {each.comparisons for each in labels} == {2}
+
+
+def test_values_of_a_requirement_cost_nothing_for_each_node() -> None:
+    known = nodes(*(node(f"n{number}", labels={"kind": "x"}) for number in range(10_000)))
+    types = [f"t{number}" for number in range(200)]
+    assert not known.any_fits(spec(**affinity(term("kind", "In", *types))))
+
+
+REQUIREMENTS = st.one_of(
+    st.builds(
+        term,
+        st.sampled_from(["disk", "cores", "gpu"]),
+        st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+        st.sampled_from(["ssd", "4", "8"]),
+    ),
+    st.builds(
+        lambda operator, names: term("metadata.name", operator, *names, fields=True),
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(st.sampled_from(["n0", "n7", "n30", "gone"]), min_size=1, max_size=3),
+    ),
+)
+TERMS = st.lists(st.builds(lambda a, b: {**a, **b}, REQUIREMENTS, REQUIREMENTS), max_size=3)
+SELECTORS = st.dictionaries(
+    st.sampled_from(["disk", "gpu"]), st.sampled_from(["ssd", "hdd"]), max_size=2
+)
+DOCUMENTS = st.lists(
+    st.dictionaries(
+        st.sampled_from(["disk", "cores", "gpu"]), st.sampled_from(["ssd", "hdd", "4", "9"])
+    ),
+    max_size=40,
+)
+
+
+@given(DOCUMENTS, st.none() | TERMS, SELECTORS, SELECTORS)
+def test_search_finds_what_a_search_of_each_node_alone_finds(
+    labels: list[dict[str, str]],
+    terms: list[dict[str, Any]] | None,
+    selector: dict[str, str],
+    of_class: dict[str, str],
+) -> None:
+    documents = [node(f"n{number}", labels=each) for number, each in enumerate(labels)]
+    known, alone = nodes(*documents), [nodes(each) for each in documents]
+    placement = {} if terms is None else affinity(*terms)
+    placed = spec(nodeSelector=selector, **placement)
+    narrowed = spec(nodeSelector={**selector, **of_class}, **placement)
+    fitting = [each for each in alone if each.any_fits(placed)]
+    assert known.any_fits(placed) is bool(fitting)
+    all_fit = bool(fitting) and all(each.any_fits(narrowed) for each in fitting)
+    assert known.all_fit(placed, narrowed) is all_fit
 
 
 def test_newest_kubelet_is_the_highest_known_version() -> None:
