@@ -91,7 +91,7 @@ class Reason(StrEnum):
     WINDOWS_POD = "WindowsPod", "The pod runs on Windows."
     POD_TOO_LARGE = (
         "PodTooLarge",
-        "The pod has more than 500 containers or more than 150,000 values, so that to evaluate it "
+        "The pod has more than 500 containers or more than 50,000 values, so that to evaluate it "
         "would delay other reviews. Or it would have more than 1.25 MiB with the patch, so that "
         "etcd could refuse it.",
         True,

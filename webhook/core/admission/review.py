@@ -15,10 +15,10 @@ from webhook.core.pod import DECODE_ERRORS, ObjectName, Pod, WireStruct, decode_
 
 REVIEW_API_VERSION = "admission.k8s.io/v1"
 
-MAX_VALUES = 150_000
+MAX_VALUES = 50_000
 """The maximum number of values in a pod that is decoded, counted by their commas. A client can send
 an item of a list in 3 bytes, such as `{},`. To decode it takes up to 150 bytes and a third of a
-microsecond. Real pods have a comma in 30 bytes, and etcd stores none of 3 MB."""
+microsecond. Real pods have a comma in 30 bytes, and etcd stores no object of more than 1.5 MiB."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from webhook.core.decision_input import ContainerFacts, EntrypointImage, PodFacts
@@ -25,6 +26,11 @@ IMAGE_REASONS = frozenset(
 """The reasons for which the command of an image is not known."""
 
 
+_MAX_COPIED_CHARACTERS = 128 * 1024
+"""The maximum number of characters that are copied from images into the containers of a pod. A pod
+of 20 KiB can have 490 containers of an image whose command has 8,192."""
+
+
 class ImageCommand(NamedTuple):
     """The command that a container without `command` starts, and its arguments from the image."""
 
@@ -39,6 +45,7 @@ class ImageCommands:
         self._pod = pod
         self._context = context
         self._patch = patch
+        self._copied_characters = 0
 
     def command_of(
         self, container: ContainerFacts, image: EntrypointImage
@@ -60,6 +67,10 @@ class ImageCommands:
         config = self._context.images.find(self._image_query(image.reference, rules))
         if isinstance(config, Unavailable):
             return _unavailable_outcome(container, config.why)
+        self._copied_characters += sum(1 + len(text) for text in chain(*config))
+        if self._copied_characters > _MAX_COPIED_CHARACTERS:
+            why = f"the pod's images have commands of over {_MAX_COPIED_CHARACTERS} characters"
+            return _unavailable_outcome(container, why)
         entrypoint, cmd = ([escape_dollars(text) for text in texts] for texts in config)
         if image.has_args:
             # The container's `args` replace the image's Cmd.

@@ -196,3 +196,16 @@ def test_wrapped_process_is_that_of_the_image_and_stays_so_on_reinvocation(
     again = decide_pod(settled, seen, settings=OperatorSettings(linger_image=SETTINGS.linger_image))
     if before:
         assert (again.operations, again.missing_images) == ((), ())
+
+
+def test_a_long_command_is_not_copied_into_hundreds_of_containers() -> None:
+    new = pod(*(container(f"c{number}") for number in range(400)))
+    lacking = decide_pod(new, SEEN).missing_images
+    for command in (("x" * 8_000,), ("/bin/x",)):
+        decision = decide_pod(new, SEEN, images=dict.fromkeys(lacking, ImageConfig(command, ())))
+        applied = [each for each in decision.outcomes if each.reason is Reason.APPLIED]
+        assert len(applied) == (16 if command[0].startswith("x") else 400)
+        assert {each.reason for each in decision.outcomes} <= {
+            Reason.APPLIED,
+            Reason.IMAGE_CONFIG_UNAVAILABLE,
+        }

@@ -249,7 +249,7 @@ START = {"waitFor": [{"dns": "a.b"}]}
 FULL = pod(container("a", "/a"), annotations={"theirs": "x" * (256 * 1024 - 10)})
 UNEVALUATED: dict[str, tuple[Any, str]] = {
     "too many containers": (pod(*(container(f"a{n}", "/a") for n in range(501))), "PodTooLarge"),
-    "too many values": (pod(containers=[{}] * 150_001), "PodTooLarge"),
+    "too many values": (pod(containers=[{}] * 50_001), "PodTooLarge"),
     "too long with its patch": (pod(container("a", "/a"), x="y" * 1_310_500), "PodTooLarge"),
     "full annotations": (FULL, "AnnotationsFull"),
     "a field of another type": (pod(hostNetwork="yes"), "MalformedPod"),
