@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
         if not _HOST.fullmatch(name):
             raise InputError(f"--name: {name!r} is neither a DNS name nor an IP address")
     directory = CertificateDirectory(certs_dir)
-    had_ca = directory.ca.exists()
+    had_ca = os.path.exists(directory.ca)
     try:
         created = ensure_development_certificates(directory, (*DEVELOPMENT_NAMES, *names))
         expiry = directory.load().not_valid_after_utc

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
@@ -109,7 +109,7 @@ def _named_policies(
         if name == "-":
             raise click.UsageError("- stands for all policies on standard input: give no name")
         # An object may have such a name, but hardly one that is also a file here.
-        if "/" in name or (name.endswith(SUFFIXES) and Path(name).is_file()):
+        if "/" in name or (name.endswith(SUFFIXES) and os.path.isfile(name)):
             raise click.UsageError(
                 f"POLICY is a name, and {name} looks like a path. To read it: --manifests {name}"
             )

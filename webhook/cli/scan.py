@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -103,7 +104,7 @@ def scan(
     for problem in known.problems:
         echo_message(str(problem))
     for path in view.manifests:
-        if path.is_dir() and not manifest_files(path):
+        if os.path.isdir(path) and not manifest_files(path):
             kinds = ", ".join(SUFFIXES)
             echo_message(f"{path}: the directory has no file {kinds}; subdirectories are not read")
     if not _looked_at(report, "pods", "nodes"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import Field, dataclass, field, fields
@@ -323,7 +324,7 @@ def _banner(
         count += f" (objects with the {problems} above are left out)"
     review = next(iter(sorted(manifests.glob("reviews/*.json"))), Path("review.json"))
     pod = manifests / "pods" / f"{review.stem}.yaml"
-    if not pod.exists():
+    if not os.path.exists(pod):
         pod = Path("pod.yaml")
     return f"""\
 podsettle serves {url} on {count} in {source.title}

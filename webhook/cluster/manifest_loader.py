@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,8 +60,9 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     """
     files: dict[Path, None] = {}
     for path in paths:
-        # A broken symbolic link that is named is an unreadable file, as in a directory.
-        if path.is_dir() or not (path.exists() or path.is_symlink()):
+        # A broken symbolic link that is named is an unreadable file, as in a directory. The methods
+        # of Path raise an error for a name that is too long or in a directory without permission.
+        if os.path.isdir(path) or not os.path.lexists(path):
             files |= dict.fromkeys(manifest_files(path))
         else:
             files[path] = None

@@ -127,7 +127,7 @@ def read_manifests(
         (*unreadable, *problems, *duplicates(loaded)),
         tuple(unreadable),
         objects,
-        any(path.is_dir() and any(each.is_dir() for each in path.iterdir()) for path in paths),
+        any(os.path.isdir(path) and any(map(os.path.isdir, path.iterdir())) for path in paths),
     )
 
 

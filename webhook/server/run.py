@@ -160,7 +160,7 @@ class Server(uvicorn.Server):
             ws="none",
         )
         # A client can cause a warning with each invalid request.
-        logging.getLogger("uvicorn.error").addFilter(_is_no_warning)
+        logging.getLogger("uvicorn.error").addFilter(_is_logged)
         super().__init__(config)
         self._web_connections: dict[WebProtocol, None] = {}
         web = web_context(context)
@@ -245,5 +245,7 @@ class Server(uvicorn.Server):
                 self.should_exit = True
 
 
-def _is_no_warning(record: logging.LogRecord) -> bool:
-    return record.levelno != logging.WARNING
+def _is_logged(record: logging.LogRecord) -> bool:
+    """Return whether a record is neither a warning nor about a request that the exit cancelled."""
+    error = record.exc_info[1] if record.exc_info else None
+    return record.levelno != logging.WARNING and not isinstance(error, asyncio.CancelledError)

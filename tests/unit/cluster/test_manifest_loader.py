@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.factories import namespace, policy_document
-from webhook.cluster.manifest_loader import read_manifest
+from webhook.cluster.manifest_loader import ManifestsError, files_of, read_manifest
 
 INVALID = "kind: SettlePolicy\napiVersion: podsettle.dev/v1alpha1\nmetadata: {name: a}\nspec: {}\n"
 
@@ -107,3 +107,8 @@ def test_missing_file_is_a_problem(file: Path) -> None:
     found, (problem,) = read_manifest(file)
     assert found == []
     assert str(problem) == "f: No such file or directory"
+
+
+def test_name_that_no_file_can_have_is_a_problem() -> None:
+    with pytest.raises(ManifestsError, match="x: File name too long"):
+        files_of([Path(300 * "x")])

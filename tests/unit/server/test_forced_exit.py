@@ -55,6 +55,23 @@ async def test_application_ends_before_the_server_however_many_signals_arrive(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
+def test_request_that_the_exit_cancels_is_no_error(source: ManifestsSource) -> None:
+    """A second signal cancels the requests of the web port, and uvicorn logs how each ended."""
+    listeners = [listen("127.0.0.1", 0, "") for _ in range(2)]
+    server_of(source, *listeners)
+    for listener in listeners:
+        listener.close()
+    log = logging.getLogger("uvicorn.error")
+
+    def is_logged(error: BaseException) -> bool:
+        info = (type(error), error, None)
+        record = log.makeRecord("uvicorn.error", logging.ERROR, "f", 1, "an error", (), info)
+        return bool(log.filter(record))
+
+    assert is_logged(ValueError())
+    assert not is_logged(asyncio.CancelledError())
+
+
 async def test_memory_is_returned_after_many_new_connections_only(
     source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
