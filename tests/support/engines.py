@@ -34,6 +34,7 @@ SETS: dict[str, Json] = {
     "fields": {},
     "classes": {},
     "opted-in": {"podsettle.dev/policy": "fields-opt-in"},
+    "openshift-fields": {},
 }
 """The labels of the namespaces in which policies act together, by a label of their own."""
 PARTLY = "partly"
@@ -80,6 +81,21 @@ spec:
 metadata: {name: fields-opt-in}
 spec:
   remedies: {seLinuxChangePolicy: Recursive, fsGroupChangePolicy: OnRootMismatch}
+---
+metadata: {name: protected-by-labels}
+spec:
+  priority: 1
+  namespaceSelector: {matchLabels: {set: openshift-fields}}
+  remedies: {fsGroupChangePolicy: OnRootMismatch, seLinuxChangePolicy: Recursive}
+---
+metadata: {name: protected-by-name}
+spec:
+  namespaceSelector:
+    matchExpressions:
+      - key: kubernetes.io/metadata.name
+        operator: In
+        values: [openshift-fields-webhook, openshift-fields-native, openshift-fields-both]
+  remedies: {fsGroupChangePolicy: OnRootMismatch}
 ---
 metadata: {name: partly}
 spec:
@@ -137,9 +153,10 @@ def running_engines(cluster: KubeCluster, manifests: Path, certs: Path) -> Itera
         webhook = registered(cluster, "podsettle", f"{server.url}/mutate", server.ca.read_bytes())
         (entry,) = webhook.body["webhooks"]
         entry["namespaceSelector"] = {"matchExpressions": [_engine_in("webhook", "both")]}
-        # Those of podsettle's own cluster webhooks.
+        # Those of podsettle's own cluster webhooks. The names of protected namespaces differ.
         copies = cluster_webhooks(entry, webhook_selectors(source.view.policies.by_precedence))
-        entry["matchConditions"] = copies[0]["matchConditions"]
+        conditions = copies[0]["matchConditions"]
+        entry["matchConditions"] = [each for each in conditions if each["name"] != "not-protected"]
         engines = Engines(cluster)
         with webhook, in_force(cluster, native):
             await_that(lambda: _is_called(engines), "the API server calls podsettle")

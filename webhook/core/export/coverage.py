@@ -70,17 +70,23 @@ def _named_protected(policy: SettlePolicy) -> frozenset[str]:
     return frozenset(name for name in named if name.startswith(SYSTEM_NAMESPACE_PREFIXES))
 
 
-def covers(policy: SettlePolicy) -> str:
-    """Return whether a policy covers the pod, in CEL, in a namespace that is not protected.
+def covers(policy: SettlePolicy, other: SettlePolicy, own_namespace: str | None) -> str:
+    """Return whether a policy covers the pod, in CEL, where another one covers it too.
 
     The expression reads the variables `labels` and `namespaceLabels`.
     """
     name, selector = policy.metadata.name, policy.spec.namespace_selector
-    by_label = f'variables.namespaceLabels[?"{LABEL_POLICY}"].orValue("") == {quote(name)}'
-    namespaces = [by_label]
-    if selector is not None:
-        tests = list(_requirements(selector, "variables.namespaceLabels"))
-        namespaces = [f"({' && '.join(tests)})", by_label] if tests else []
+    by_label = [f'variables.namespaceLabels[?"{LABEL_POLICY}"].orValue("") == {quote(name)}']
+    by_selector = list(_requirements(selector or LabelSelector(), "variables.namespaceLabels"))
+    if _named_protected(other):
+        # The other policy covers protected namespaces, and this one only those that it names.
+        by_label.append(not_protected((), own_namespace))
+        by_selector.append(f"({not_protected(_named_protected(policy), own_namespace)})")
+    namespaces = [f"({' && '.join(tests)})" for tests in (by_selector, by_label) if tests]
+    if selector is None:
+        namespaces = namespaces[-1:]
+    elif not by_selector:
+        namespaces = []
     pods = list(_requirements(policy.spec.pod_selector, "variables.labels"))
     parts = [*([any_of(*namespaces)] if namespaces else []), *pods]
     return "\n&& ".join(parts) or "true"

@@ -154,7 +154,9 @@ def export(
                 },
             }
             conditions = match_conditions(policy, own_namespace)
-            variables = _variables(policy, steps, view.policies.by_precedence, audits)
+            variables = _variables(
+                policy, steps, view.policies.by_precedence, own_namespace, audits=audits
+            )
             classes = policy.spec.runtime_classes() if _uses_class(policy, steps) else ()
             spec = {
                 **(_PARAM_KIND if classes else {}),
@@ -211,6 +213,8 @@ def _variables(
     policy: SettlePolicy,
     steps: Sequence[NativeStep],
     by_precedence: Sequence[SettlePolicy],
+    own_namespace: str | None,
+    *,
     audits: bool,
 ) -> dict[str, str]:
     skip = f'object.metadata.?annotations[?"{ANNOTATION_SKIP}"].orValue("")'
@@ -223,7 +227,8 @@ def _variables(
     if covering:
         for key, source in (("labels", "object"), ("namespaceLabels", "namespaceObject")):
             variables[key] = f"{source}.metadata.?labels.orValue({{}})"
-    variables |= {names[name]: covers(each) for name, each in covering.items()}
+    for name, each in covering.items():
+        variables[names[name]] = covers(each, policy, own_namespace)
     for step in steps:
         condition = step.form.condition
         if "||" in condition:

@@ -208,6 +208,8 @@ def not_protected(named: Iterable[str], own_namespace: str | None = None) -> str
     tests = [f"request.namespace.startsWith({quote(each)})" for each in SYSTEM_NAMESPACE_PREFIXES]
     if own_namespace:
         tests.append(f"request.namespace == {quote(own_namespace)}")
-    protected = sorted(name for name in named if name.startswith(SYSTEM_NAMESPACE_PREFIXES))
+    protected = sorted(
+        name for name in {*named} - {own_namespace} if name.startswith(SYSTEM_NAMESPACE_PREFIXES)
+    )
     exception = f" || request.namespace in {quoted_list(protected)}" if protected else ""
     return f"!{any_of(*tests)}{exception}"
