@@ -30,7 +30,7 @@ from webhook.core.types import Json
 CONFIGURATIONS_RIGHT = Right(
     "list", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"
 )
-_SELECTOR = "labelSelector=app.kubernetes.io/name%3Dpodsettle"
+_NAME_LABEL, _NAME = "app.kubernetes.io/name", "podsettle"
 _COMPONENT_LABEL = "app.kubernetes.io/component"
 _DEFAULTS = {"service": "podsettle", "lease": "podsettle", "tls-secret": "podsettle-tls"}
 """The defaults of `podsettle serve` that are names of objects."""
@@ -225,14 +225,20 @@ async def _find_in(
     for namespace in namespaces:
         right = Right("list", "apps", "deployments", namespace)
         try:
-            deployments = await reader.list(right, _SELECTOR)
+            # As a dependency with an alias, the chart has another name, and so has this label.
+            query = "" if namespace else f"labelSelector={_NAME_LABEL}%3D{_NAME}"
+            deployments = await reader.list(right, query)
         except NotAllowedError as error:
             denied.append(error.right)
             continue
         for each in deployments:
             with well_formed("a Deployment"):
-                labels = each["spec"]["template"]["metadata"].get("labels") or {}
-                found += [each] if labels.get(_COMPONENT_LABEL) == "webhook" else []
+                template = each["spec"]["template"]
+                labels = template["metadata"].get("labels") or {}
+                container = template["spec"]["containers"][0]
+                is_own = _NAME in (labels.get(_NAME_LABEL), container.get("name"))
+                is_webhook = labels.get(_COMPONENT_LABEL) == "webhook"
+                found += [each] if is_own and is_webhook else []
     if denied and not found:
         return Absent("podsettle's Deployment could not be read", tuple(denied))
     if len(found) == 1:

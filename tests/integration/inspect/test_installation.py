@@ -126,7 +126,13 @@ def in_namespace(namespace: str, **labels: str) -> dict[str, Any]:
     """A Deployment that a tenant of a namespace has created."""
     spec = deepcopy(OWN["spec"])
     spec["template"]["metadata"]["labels"] |= labels
-    return {**OWN, "spec": spec, "metadata": {**OWN["metadata"], "namespace": namespace}}
+    metadata = {**OWN["metadata"], "namespace": namespace}
+    metadata["labels"] = {**metadata["labels"], **labels}
+    return {**OWN, "spec": spec, "metadata": metadata}
+
+
+NAME = "app.kubernetes.io/name"
+WITH_ALIAS = in_namespace("podsettle-system", **{NAME: "settler"})
 
 
 class Server:
@@ -138,9 +144,12 @@ class Server:
         self._lists = lists
 
     async def request(self, _method: str, path: str, **_options: Any) -> object:
-        found = self._lists.get(path.partition("?")[0])
+        path, _, query = path.partition("?")
+        found = self._lists.get(path)
         if found is None:
             raise ApiError(403, "forbidden")
+        if "name%3Dpodsettle" in query:
+            found = [each for each in found if each["metadata"]["labels"][NAME] == "podsettle"]
         return {"kind": "List", "items": found}
 
 
@@ -150,6 +159,7 @@ class Server:
         # A tenant's Deployment does not count beside the one that the API server calls.
         ({CONFIGURATIONS: [CALLING], IN_OWN: [OWN], EVERYWHERE: [OWN, in_namespace("shop")]}, OWN),
         ({CONFIGURATIONS: [CALLING], IN_OWN: [OWN]}, OWN),
+        ({CONFIGURATIONS: [CALLING], IN_OWN: [WITH_ALIAS], EVERYWHERE: []}, WITH_ALIAS),
         # Without a configuration, all count.
         ({CONFIGURATIONS: [], EVERYWHERE: [OWN]}, OWN),
         ({EVERYWHERE: [OWN]}, OWN),

@@ -105,7 +105,7 @@ DEPLOYMENT = {
             "metadata": {"labels": {"app.kubernetes.io/component": "webhook"}},
             "spec": {
                 "serviceAccountName": "settle",
-                "containers": [{"args": ["--service=settle"]}],
+                "containers": [{"name": "podsettle", "args": ["--service=settle"]}],
             },
         },
     },
@@ -123,9 +123,7 @@ class Server:
     def __init__(self, answers: Mapping[str, object]) -> None:
         deployments = "/apis/apps/v1/namespaces/system/deployments"
         self._answers: dict[str, object] = {
-            f"{deployments}?labelSelector=app.kubernetes.io/name%3Dpodsettle": items(
-                "Deployment", DEPLOYMENT
-            ),
+            deployments: items("Deployment", DEPLOYMENT),
             "/apis/autoscaling/v2/namespaces/system/horizontalpodautoscalers": items(
                 "HorizontalPodAutoscaler"
             ),

@@ -107,9 +107,10 @@ def test_newest_copy_of_a_pod_in_a_dump_is_explained(begins_with_older: bool) ->
     (plant,) = (each for each in PLANTS if each.name == "umount-unknown")
     (document,) = (each for each in DUMP if each["metadata"]["name"] == plant.name)
     older, newer = (
-        {**document, **changed, "metadata": {**document["metadata"], "resourceVersion": version}}
-        for version, changed in (("9", {"status": {}}), ("10", {}))
+        {**document, "metadata": {**document["metadata"], "resourceVersion": version}}
+        for version in ("9", "10")
     )
+    older["status"] = {}
     copies = [older, newer] if begins_with_older else [newer, older]
     others = [each for each in DUMP if each is not document]
     assert symptoms(explain(plant, [*copies, *others])) == [(plant.symptom, plant.certainty)]
