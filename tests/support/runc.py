@@ -147,13 +147,20 @@ class Machine:
         rlimits: Mapping[str, int] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str = "/",
+        denied_calls: Sequence[str] = (),
     ) -> Iterator[Container]:
-        """Start a container, yield it, and remove it after the block. It may have ended already."""
+        """Start a container, yield it, and remove it after the block. It may have ended already.
+
+        A seccomp profile denies the system calls in `denied_calls`.
+        """
         name = f"podsettle-test-{uuid.uuid4().hex}"
         bundle = self.scratch / name
         bundle.mkdir(parents=True)
         config = _config(self.rootfs, command, uid, terminal, resources or {}, rlimits or {})
         config["process"] |= {"cwd": cwd}
+        if denied_calls:
+            denied = {"names": list(denied_calls), "action": "SCMP_ACT_ERRNO"}
+            config["linux"]["seccomp"] = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]}
         config["process"]["env"] += [f"{key}={value}" for key, value in (env or {}).items()]
         (bundle / "config.json").write_text(json.dumps(config))
         pid_file = bundle / "pid"
@@ -207,10 +214,17 @@ class Machine:
         rlimits: Mapping[str, int] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str = "/",
+        denied_calls: Sequence[str] = (),
     ) -> tuple[int, str, str]:
         """Run a container to its end. Return exit code, standard output and standard error."""
         with self.start(
-            command, uid=uid, resources=resources, rlimits=rlimits, env=env, cwd=cwd
+            command,
+            uid=uid,
+            resources=resources,
+            rlimits=rlimits,
+            env=env,
+            cwd=cwd,
+            denied_calls=denied_calls,
         ) as container:
             return container.finish()
 

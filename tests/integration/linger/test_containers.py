@@ -286,6 +286,17 @@ def test_linger_executes_the_command_itself_if_it_cannot_fork(machine: Machine) 
     assert "cannot fork" in err
 
 
+@pytest.mark.parametrize("call", ["rt_sigtimedwait", "wait4"])
+def test_linger_executes_the_command_itself_if_a_seccomp_profile_denies_waiting(
+    machine: Machine, call: str
+) -> None:
+    """Such a profile was recorded of the command alone. linger would wait without an end."""
+    command = Wrapper("linger").around(["/bin/ash", "-c", "echo ran; exit 5"], sleep_ms=AN_HOUR_MS)
+    code, out, err = machine.run(command, denied_calls=[call])
+    assert (code, out) == (5, "ran\n")
+    assert "cannot wait: Operation not permitted; running the command without delays" in err
+
+
 def test_install_works_for_any_user_on_a_read_only_root(machine: Machine) -> None:
     script = (
         "umask 077; /linger install /shared && /linger install /shared/linger &&"

@@ -92,6 +92,19 @@ static int next_signal(siginfo_t *info, const nanoseconds *until)
     }
 }
 
+/* Returns whether linger may wait for its command. A seccomp profile that was recorded without
+ * linger can deny the calls that do so. linger would then wait without an end. */
+static bool may_wait(void)
+{
+    const struct timespec zero = {0};
+    const signal_set none = 0;
+
+    if (syscall(SYS_rt_sigtimedwait, &none, NULL, &zero, sizeof none) < 0 && errno != EAGAIN &&
+        errno != EINTR)
+        return false;
+    return waitpid(-1, NULL, WNOHANG) >= 0 || errno == ECHILD;
+}
+
 /* The changes of the command's state since the last call. */
 struct change {
     bool ended;
@@ -230,10 +243,12 @@ int run(const struct run *run)
     }
     block_signals(&inherited);
     pid_t linger_pid = getpid();
-    pid_t command = fork();
+    bool waits = may_wait();
+    pid_t command = waits ? fork() : -1;
     if (command < 0) {
         /* The likely cause is a limit on processes. Running the command matters more than a delay. */
-        LOG("cannot fork: ", strerror(errno), "; running the command without delays");
+        LOG(waits ? "cannot fork: " : "cannot wait: ", strerror(errno),
+            "; running the command without delays");
         restore_signals(&inherited);
         return execute(run->command);
     }
