@@ -316,7 +316,7 @@ async def _find(
     if not in_namespaces:
         raise NotFoundError(f"{title}{where}: {absent}")
     if len(in_namespaces) > 1:
-        names = list_first(list(in_namespaces), _MAX_NAMESPACES)
+        names = list_first(sorted(in_namespaces), _MAX_NAMESPACES)
         raise NotFoundError(f"{title}: it is in {names}; choose one with -n")
     ((chosen, document),) = in_namespaces.items()
     # A list may omit the kind of its objects.
