@@ -407,6 +407,29 @@ def test_event_about_the_pull_of_another_container_does_not_explain_a_gap() -> N
     assert [each.certainty for each in judge(changed)] == [Certainty.POSSIBLE]
 
 
+@pytest.mark.parametrize(
+    "reason", ["FailedCreatePodSandBox", "FailedMount", "NetworkNotReady", "SandboxChanged"]
+)
+@pytest.mark.parametrize(
+    ("first", "last", "path", "found"),
+    [
+        (600, 600, "", 0),
+        (0, 2, "", 0),
+        (923, 999, "", 0),
+        (-9, 999, "", 0),
+        (0, 1, "", 1),
+        (924, 999, "", 1),
+        (600, 600, "spec.initContainers{init-proxy}", 1),
+    ],
+)
+def test_event_of_the_pod_in_a_gap_that_names_another_cause_explains_it(
+    reason: str, first: int, last: int, path: str, found: int
+) -> None:
+    plant = plant_named("umount")
+    other = PlantedEvent(reason, "network is not ready", path, first, last)
+    assert len(judge(replace(plant, events=(*plant.events, other)))) == found
+
+
 def test_gap_that_events_could_explain_is_found_without_events() -> None:
     # A scan looks up the events of the pods that are found without them.
     for name, found in (("umount", 1), ("umount-pull", 1), ("umount-soon", 0)):

@@ -3,7 +3,8 @@
 containerd reports the end only after the umount of the root filesystem, and the kubelet begins with
 the next container only then. So its first event about that container shows whether the umount took
 the time. If the kubelet began early, the gap has another cause: the pull of the image, or a
-ConfigMap that was missing.
+ConfigMap that was missing. It has one too if an event in the gap says that the whole pod
+waited.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _MIN_GAP_SECONDS = 60
 _PULLED = "Pulled"
 """The reason of the event about the end of a pull. A cluster has many events about containers, so a
 scan reads those of single pods only."""
+_OTHER_CAUSES = {"FailedCreatePodSandBox", "FailedMount", "NetworkNotReady", "SandboxChanged"}
+"""The reasons of the kubelet's events about a pod that delay all of its containers (kubernetes
+`pkg/kubelet/events/event.go`)."""
 _NO_PULL = "already present on machine"
 _PULL_TIME = re.compile(r" in (\S+?)(?: \((\S+) including waiting\))?\.?(?: |$)")
 _MAX_PULL_SECONDS = 7 * 86_400
@@ -30,10 +34,20 @@ _UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs"
 
 
 def find(case: Case) -> Iterator[Finding]:
-    """Yield a finding for each long gap, unless the kubelet began with the next container early."""
+    """Yield a finding for each long gap, unless an event shows that it has another cause."""
     regular = {f"spec.containers{{{each.name}}}" for each in case.pod.spec.containers or ()}
     for ended, finished_at, path, started_at in _long_gaps(case):
         seconds, name = _seconds(finished_at, started_at), path.partition("{")[2][:-1]
+        of_pod = (each for each in case.events if not each.involved_object.field_path)
+        if any(
+            each.reason in _OTHER_CAUSES
+            and (first := each.first_time)
+            and (last := each.time)
+            and first <= started_at
+            and last >= finished_at
+            for each in of_pod
+        ):
+            continue
         # The kubelet may have begun with another container, whose image it could not pull.
         paths = regular if path in regular else {path}
         events = [each for each in case.events if each.involved_object.field_path in paths]
