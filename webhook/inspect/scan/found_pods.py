@@ -20,6 +20,7 @@ from webhook.core.decision_input import facts_of
 from webhook.core.defects.defect import Defect
 from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
 from webhook.core.preview.pods_in_document import Workload, pods_of
+from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import FoundContainers
 from webhook.core.types import Json
 from webhook.inspect.findings import Finding
@@ -37,8 +38,7 @@ MAX_NAMED_CONTAINERS = 20
 _MAX_READ = 50
 """The maximum number of workloads that are read, because each takes a request."""
 _GROUPS = WORKLOAD_GROUPS | {"ReplicaSet": "apps"}
-"""The kinds that are read, with their API groups. Those of `apps` give many pods the same labels. A
-Job or a TaskRun has labels of a single run."""
+"""The kinds that are read, with their API groups."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -66,6 +66,10 @@ _PREFERRED_LABELS = (
 _TASK_RUN_LABEL = "tekton.dev/taskRun"
 """The label of all pods of Tekton's TaskRuns. Its value is the name of the TaskRun. The values of
 `tekton.dev/pipeline` and `tekton.dev/task` differ from pipeline to pipeline."""
+_PIPELINE_RUN_LABEL = "tekton.dev/pipelineRun"
+"""The label of all pods of Tekton's PipelineRuns. An affinity assistant has it, but not that of
+TaskRuns. Pods that share a workspace must run on the node of its assistant, so a class has to send
+it to the same nodes (tektoncd/pipeline `pkg/internal/affinityassistant/transformer.go`)."""
 _UNIQUE = re.compile(
     r"(.*[-_.])?[0-9a-f]{16,64}"
     r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -73,6 +77,9 @@ _UNIQUE = re.compile(
     re.ASCII,
 )
 """A value that ends in a hash, or that is a UID or has a date."""
+_OF_APPLICATION = re.compile(r"(?![^/]*(kubernetes|k8s)\.io/)[^/]+/", re.ASCII)
+"""A key with a prefix that is not one of Kubernetes: all pods of an application are likely to have
+it."""
 _SHORT_HASH = re.compile(r"(.*[-_.])?(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,15}", re.ASCII)
 """A value that ends in the short hash of a commit. The name of an application can look like one."""
 _OF_ONE_RUN = re.compile(r".*-(\d+|[bcdfghjklmnpqrstvwxz0-9]{5})", re.ASCII)
@@ -109,8 +116,9 @@ class FoundPods:
         self.kinds: dict[tuple[object, ...], PodKind] = {}
         """The pods, as far as they could be kept, by what decisions about them depend on."""
         self._containers: tuple[set[str], set[str]] = set(), set()
-        self._labels: dict[str, str] | None = None
-        self._of_task_runs = True
+        self._selectable: set[tuple[str, str | None]] | None = None
+        self._in_pipeline = False
+        self._sets_class = any(REMEDIES[name].runtime_class for name in defect.remedies)
         self.count = 0
         """The number of pods."""
         self.uncompared = 0
@@ -158,9 +166,13 @@ class FoundPods:
                     self.uncompared += 1
         except DECODE_ERRORS:
             self.uncompared += 1
-        self._of_task_runs &= _TASK_RUN_LABEL in (created.labels or {})
-        labels = stable_labels(created, workload).items()
-        self._labels = dict(labels if self._labels is None else self._labels.items() & labels)
+        self._in_pipeline |= _PIPELINE_RUN_LABEL in (created.labels or {})
+        labels = selectable(created, workload)
+        self._selectable = labels if self._selectable is None else self._selectable & labels
+
+    @property
+    def _of_task_runs(self) -> bool:
+        return (_TASK_RUN_LABEL, None) in (self._selectable or ())
 
     @property
     def containers(self) -> FoundContainers:
@@ -179,15 +191,24 @@ class FoundPods:
 
     @property
     def pod_selector(self) -> dict[str, Any]:
-        """A selector that all pods match, and later pods too. Empty if there is none."""
-        if self._of_task_runs:
-            return {"matchExpressions": [{"key": _TASK_RUN_LABEL, "operator": "Exists"}]}
-        labels = self._labels or {}
+        """A selector that all pods match, and later pods too. Empty if there is none.
+
+        With a class, it leaves out TaskRuns of no PipelineRun if there are others.
+        """
+        found = self._selectable or set()
         for kind in self.kinds.values():
             if kind.has_template:
-                labels = dict(labels.items() & (kind.pod.labels or {}).items())
-        keys = [key for key in _PREFERRED_LABELS if key in labels] or sorted(labels)
-        return {"matchLabels": {keys[0]: labels[keys[0]]}} if keys else {}
+                labels = kind.pod.labels or {}
+                found = {x for x in found if x[0] in labels and x[1] in (None, labels[x[0]])}
+        if self._of_task_runs:
+            is_narrow = self._sets_class and self._in_pipeline
+            keys = [_PIPELINE_RUN_LABEL if is_narrow else _TASK_RUN_LABEL]
+        elif stable := {key: value for key, value in found if value is not None}:
+            key = next((each for each in _PREFERRED_LABELS if each in stable), min(stable))
+            return {"matchLabels": {key: stable[key]}}
+        else:
+            keys = sorted(key for key, _ in found)
+        return {"matchExpressions": [{"key": keys[0], "operator": "Exists"}]} if keys else {}
 
 
 async def read_templates(reader: ObjectReader, kinds: Iterable[PodKind]) -> None:
@@ -215,20 +236,22 @@ async def read_templates(reader: ObjectReader, kinds: Iterable[PodKind]) -> None
                         each.encoded, each.has_template = encoded, True
 
 
-def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
+def selectable(pod: Pod, workload: WorkloadName) -> set[tuple[str, str | None]]:
     """Return the labels that later pods of a workload are likely to have too.
 
-    A number alone counts something, such as the runs of a task.
+    A value is None if only the key is likely. A number alone counts something, such as the runs of
+    a task. A pod that always restarts is of no run.
     """
     labels = pod.labels or {}
     changing = {key for key in labels if _CHANGING_KEY.fullmatch(_WORD.sub("-", key))}
     # A revision of Knative is the value of the label `app` too.
     excluded = {labels[key] for key in changing if key.endswith(("revision", "-name"))}
-    of_run = _GROUPS.get(workload.kind) != "apps"
+    excluded.add(pod.name)
+    of_run = pod.spec.restart_policy not in (None, "Always")
     if of_run:
-        excluded |= {pod.name, workload.name}
-    return {
-        key: value
+        excluded.add(workload.name)
+    stable = {
+        (key, value)
         for key, value in labels.items()
         if value
         and key not in changing
@@ -238,3 +261,4 @@ def stable_labels(pod: Pod, workload: WorkloadName) -> dict[str, str]:
         and (key in _PREFERRED_LABELS or not _SHORT_HASH.fullmatch(value))
         and not (of_run and _OF_ONE_RUN.fullmatch(value))
     }
+    return stable | {(key, None) for key in labels.keys() - changing if _OF_APPLICATION.match(key)}

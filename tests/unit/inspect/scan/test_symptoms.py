@@ -49,7 +49,7 @@ from webhook.inspect.objects import (
     Status,
     WorkloadName,
 )
-from webhook.inspect.scan.found_pods import FoundPods, stable_labels
+from webhook.inspect.scan.found_pods import FoundPods, selectable
 from webhook.inspect.scan.proposals import propose
 from webhook.inspect.scan.symptoms import SYMPTOMS, judge_pod
 from webhook.inspect.scan.symptoms.base import FirstCertificate, ScanFacts
@@ -908,7 +908,9 @@ def test_each_proposal_changes_the_next_pod_of_each_workload_that_it_claims(
         metadata: Json = {**owner, "labels": labels}
         if is_managed:
             metadata["managedFields"] = managed_by_creator(*next_labels)
-        running = replace(plant, metadata=metadata)
+        # A pod that restarts belongs to no run.
+        spec = {**plant.spec, "restartPolicy": "Never"}
+        running = replace(plant, metadata=metadata, spec=spec)
         findings = judge(running, facts := facts_for(running))
         defect = next(each.defect for each in SYMPTOMS if each.id == plant.symptom)
         if defect is None:
@@ -936,6 +938,79 @@ def test_each_proposal_changes_the_next_pod_of_each_workload_that_it_claims(
     assert len(claimed) == 4
 
 
+def found_pods(name: str, *metadata: Json) -> FoundPods:
+    """The pods of a plant that differ in their metadata, with what is found at them."""
+    plant, cluster = plant_named(name), KnownCluster(Snapshot(), OperatorSettings())
+    (defect,) = (each.defect for each in SYMPTOMS if each.id == plant.symptom and each.defect)
+    found = FoundPods(cluster, defect)
+    for each in metadata:
+        running = replace(plant, metadata=each)
+        found.add(live_pod(running), judge(running))
+    return found
+
+
+def exists(key: str) -> Json:
+    return {"matchExpressions": [{"key": key, "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "labels"),
+    [
+        ("Cluster", "pg", {"cnpg.io/cluster": "pg"}),
+        ("Cluster", "pg-1", {"cnpg.io/cluster": "pg-1"}),
+        ("CloneSet", "web", {"app": "web"}),
+        ("ReplicationController", "web-1", {"app": "web-1"}),
+    ],
+)
+def test_label_with_the_name_of_an_owner_counts_for_pods_that_restart(
+    kind: str, owner: str, labels: dict[str, str]
+) -> None:
+    metadata = planted_symptoms.owned_by(kind, owner, **labels, own="fs-group")
+    assert found_pods("fs-group", metadata).pod_selector == {"matchLabels": labels}
+    assert found_pods("init-255", metadata).pod_selector != {"matchLabels": labels}
+
+
+@pytest.mark.parametrize(
+    ("labels", "others", "selector"),
+    [
+        ({"openshift.io/build.name": "app-3"}, None, exists("openshift.io/build.name")),
+        ({"ci.example/a": "x", "a": "x"}, {"ci.example/a": "y"}, exists("ci.example/a")),
+        ({"ci.example/a": "x-1", "z": "ci"}, None, {"matchLabels": {"z": "ci"}}),
+        ({"ci.example/a": "x"}, {"ci.example/b": "x"}, {}),
+        ({"build": "app-3", "batch.kubernetes.io/controller-uid": "1-1"}, None, {}),
+        ({"prow.k8s.io/id": "1-1", "app.kubernetes.io/name": "run-1"}, None, {}),
+        ({"ci.example/status": "x"}, {"ci.example/status": "y"}, {}),
+    ],
+)
+def test_policy_selects_the_key_of_an_application_if_no_value_stays(
+    labels: Json, others: Json | None, selector: Json
+) -> None:
+    pods = [{"labels": each} for each in (labels, others) if each is not None]
+    assert found_pods("init-255", *pods).pod_selector == selector
+
+
+TASK_RUN = {"tekton.dev/taskRun": "build-1", "app.kubernetes.io/managed-by": "tekton-pipelines"}
+OF_PIPELINE = {**TASK_RUN, "tekton.dev/pipelineRun": "build"}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "selector"),
+    [
+        ("umount", [TASK_RUN], exists("tekton.dev/taskRun")),
+        ("umount", [OF_PIPELINE], exists("tekton.dev/pipelineRun")),
+        ("umount", [OF_PIPELINE, TASK_RUN], exists("tekton.dev/pipelineRun")),
+        ("relabel", [OF_PIPELINE], exists("tekton.dev/pipelineRun")),
+        ("init-255", [OF_PIPELINE, TASK_RUN], exists("tekton.dev/taskRun")),
+        ("umount", [OF_PIPELINE, {"app": "web"}], {}),
+    ],
+)
+def test_policy_with_a_class_selects_the_affinity_assistants_of_pipelines_too(
+    name: str, labels: list[Json], selector: Json
+) -> None:
+    pods = ({"labels": each} for each in labels)
+    assert found_pods(name, *pods).pod_selector == selector
+
+
 @pytest.mark.parametrize(
     "labels",
     [
@@ -947,7 +1022,7 @@ def test_policy_for_a_deployment_selects_no_label_of_a_revision_or_a_group(label
     workload = WorkloadName("ReplicaSet", "web", "ci", "apps")
     metadata = {"labels": {**labels, "z": "1-0"}}
     pod = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": {}}))
-    assert stable_labels(pod, workload) == {"z": "1-0"}
+    assert {x for x in selectable(pod, workload) if x[1]} == {("z", "1-0")}
 
 
 def test_policy_that_selects_no_next_pod_of_a_template_is_not_claimed_to_change_it() -> None:
