@@ -1,4 +1,4 @@
-"""Supervision of background tasks."""
+"""Supervision of background tasks, and the time that they take of the event loop at once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,22 @@ log = logging.getLogger(__name__)
 
 _RESTART_SECONDS = 5.0
 """The pause before a restart, so that a task that always fails does not use up the CPU."""
+SLICE_SECONDS = 0.002
+"""The time slice of a background task. While it lasts, no review is answered."""
+
+
+class TimeSlice:
+    """A time slice of the event loop, for a task whose work grows with its input."""
+
+    def __init__(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._ends_at = self._now() + SLICE_SECONDS
+
+    async def yield_if_over(self) -> None:
+        """Let the other tasks run if the slice is over, and begin another one."""
+        if self._now() >= self._ends_at:
+            await asyncio.sleep(0)
+            self._ends_at = self._now() + SLICE_SECONDS
 
 
 @asynccontextmanager

@@ -62,6 +62,8 @@ _CLOSE_SECONDS = 0.25
 _MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 # The page size of client-go and kubectl.
 _PAGE_ITEMS = 500
+# The limit for a page of several objects. To split it into them blocks the event loop for 3 ms.
+_MAX_PAGE_BYTES = 4 * 1024 * 1024
 
 
 class ApiServer:
@@ -212,7 +214,8 @@ class ApiServer:
             if token:
                 parameters["continue"] = token
             try:
-                page = await self.page(f"{path}?{urlencode(parameters)}", accept)
+                url = f"{path}?{urlencode(parameters)}"
+                page = await self.page(url, accept, _MAX_PAGE_BYTES if limit > 1 else None)
             except TooLargeError:
                 if limit == 1:
                     raise
@@ -223,10 +226,10 @@ class ApiServer:
             if not token:
                 return
 
-    async def page(self, path: str, accept: str) -> Page:
+    async def page(self, path: str, accept: str, max_bytes: int | None = None) -> Page:
         """Request one page of a list. Raises ApiError, Unreachable and TooLargeError."""
         async with self._sent("GET", path, accept=accept) as response:
-            content = await self._checked(response, f"GET {path}")
+            content = await self._checked(response, f"GET {path}", max_bytes)
         try:
             return page_of(content, path)
         except DECODE_ERRORS as error:
@@ -270,12 +273,12 @@ class ApiServer:
         self, response: aiohttp.ClientResponse, request: str, max_bytes: int | None = None
     ) -> bytes:
         """Return the body of a response. Raises TooLargeError."""
-        max_bytes = max_bytes or self._max_response_bytes
+        limit = min(max_bytes or self._max_response_bytes, self._max_response_bytes)
         content = bytearray()
         while chunk := await response.content.readany():
             content += chunk
-            if len(content) > max_bytes:
-                raise self._too_large(request, f"more than {max_bytes} bytes")
+            if len(content) > limit:
+                raise self._too_large(request, f"more than {limit} bytes")
         return bytes(content)
 
     def _too_large(self, request: str, what: str) -> TooLargeError:
@@ -287,12 +290,14 @@ class ApiServer:
             f"{request}: the response is not {expected}: {why}; is {self.url} an API server?"
         )
 
-    async def _checked(self, response: aiohttp.ClientResponse, request: str) -> bytes:
+    async def _checked(
+        self, response: aiohttp.ClientResponse, request: str, max_bytes: int | None = None
+    ) -> bytes:
         """Return the body of a response. Raises ApiError if its status is an error.
 
         Raises Unreachable if another program says that an object is missing or forbidden.
         """
-        content = await self._read(response, request)
+        content = await self._read(response, request, max_bytes)
         if response.status in (403, 404) and not is_of_api_server(content):
             error = f"{response.status}: {status_message(content)}"
             raise Unreachable(

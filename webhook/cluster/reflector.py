@@ -35,6 +35,7 @@ from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.watch import WatchLimits
 from webhook.core.pod import DECODE_ERRORS
 from webhook.process_memory import malloc_trim
+from webhook.tasks import TimeSlice
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +175,7 @@ class Reflector(Generic[T]):
         """Replace the stored values with a list of all objects, and record its version."""
         objects: dict[str, T] = {}
         version = None
+        time_slice = TimeSlice()
         try:
             pages = self._server.pages(self._path, self._accept("List"), self._field_selector)
             async for page in pages:
@@ -182,6 +184,7 @@ class Reflector(Generic[T]):
                     value = self._decode(name, item)
                     if value is not None:
                         objects[name] = value
+                    await time_slice.yield_if_over()
                 version = page.metadata.resource_version
         except DECODE_ERRORS as error:
             raise Unreachable(f"list {self._path}: an object is not valid: {error}") from None
@@ -209,8 +212,11 @@ class Reflector(Generic[T]):
             ) as lines:
                 self._mark_connected()
                 self._answered_at = now()
+                time_slice = TimeSlice()
                 async for line in lines:
                     self._apply_event(_decode_event(line))
+                    # Reading does not suspend while lines are buffered, which may be thousands.
+                    await time_slice.yield_if_over()
         except TooLargeError as error:
             # The same line would come again. A list continues behind it.
             raise ApiError(410, str(error)) from None

@@ -390,6 +390,27 @@ async def test_page_that_is_too_large_is_requested_again_with_fewer_objects() ->
     assert [item for page in pages for item in page.items] == things
 
 
+async def test_pages_of_large_objects_stay_small() -> None:
+    """A page is split in one iteration of the event loop, during which no review is answered."""
+    items = [{"metadata": {"name": f"node-{number}"}, "x": "x" * 15_000} for number in range(1000)]
+    sizes = []
+
+    async def answer(request: web.Request) -> web.Response:
+        start = int(request.query.get("continue", "0"))
+        end = start + int(request.query["limit"])
+        following = {"continue": str(end)} if end < len(items) else {}
+        metadata = {"resourceVersion": "7", **following}
+        response = web.json_response({"metadata": metadata, "items": items[start:end]})
+        sizes.append(response.content_length or 0)
+        return response
+
+    async with serving_answers(answer, 32 << 20) as server:
+        pages = [page async for page in server.pages("/things", "application/json")]
+    assert [item for page in pages for item in page.items] == items
+    # The first answer has shown how many objects are too many.
+    assert [size > 4 << 20 for size in sizes] == [True] + [False] * 4
+
+
 @pytest.mark.parametrize(
     "event",
     [
