@@ -28,7 +28,6 @@ from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status_conditions import accepted
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
-from webhook.core.types import Json
 from webhook.limited_log import LimitedLog
 from webhook.single_flight import SingleFlightCache
 from webhook.tasks import supervise
@@ -93,8 +92,6 @@ class KubernetesSource:
         self._fetch_log = LimitedLog(log)
         self.observers: list[Callable[[], None]] = []
         """Callbacks, called after each change of the view."""
-        self.statuses: dict[str, Json] = {}
-        """The status of each policy in the cluster, by name. Only the status writer uses it."""
         self.namespaces = Reflector(
             server,
             "/api/v1/namespaces",
@@ -102,10 +99,10 @@ class KubernetesSource:
             partial(self._on_change, "namespaces"),
             metadata_only=True,
         )
-        self.policies = Reflector(
+        self.policies: Reflector[PolicyObject] = Reflector(
             server,
             f"/apis/{API_VERSION}/settlepolicies",
-            self._read_policy,
+            lambda item: read_policy(msgspec.json.decode(item), self.policies.objects),
             partial(self._on_change, "settlepolicies"),
             not_found_hint="the CRD is not installed; run: "
             "kubectl apply --server-side -f charts/podsettle/crds",
@@ -271,7 +268,6 @@ class KubernetesSource:
             if (valid := each.policy or self._valid.get((name, each.uid))) is not None
         }
         self.policies_in_force = {name: valid for (name, _), valid in self._valid.items()}
-        self.statuses = {name: self.statuses[name] for name in policies if name in self.statuses}
         invalid = {name: policy for name, policy in policies.items() if policy.problems}
         for name in self._invalid.keys() - invalid.keys():
             log.info("%s/%s: %s", KIND, name, "valid again" if name in policies else "deleted")
@@ -292,9 +288,3 @@ class KubernetesSource:
                 await asyncio.sleep(_VERSION_RETRY_SECONDS)
                 continue
             await asyncio.sleep(_VERSION_POLL_SECONDS)
-
-    def _read_policy(self, item: msgspec.Raw) -> PolicyObject:
-        """Convert the JSON of a SettlePolicy, and record its status in `statuses`."""
-        document = msgspec.json.decode(item)
-        self.statuses[document["metadata"]["name"]] = document.get("status") or {}
-        return read_policy(document)

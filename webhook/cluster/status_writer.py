@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -26,15 +27,16 @@ from webhook.core.policy.status_conditions import (
 from webhook.core.policy.still_needed import all_nodes, still_needed
 from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.types import Json
-from webhook.tasks import supervise
+from webhook.tasks import TimeSlice, supervise
 
 log = logging.getLogger(__name__)
 
 # The minimum time between two writes. It matters if the cluster changes often, for example while
 # nodes are added.
 _WRITE_INTERVAL_SECONDS = 1.0
-# After this number of namespaces, the count pauses so that the event loop can answer reviews.
-_NAMESPACES_PER_LOOP_TICK = 20
+# The minimum time between two writes of statuses of which only messages or counts have changed. A
+# node that joins changes the message of every policy, and an autoscaler adds many.
+_DETAILS_INTERVAL_SECONDS = 300.0
 
 
 class StatusWriter:
@@ -42,7 +44,7 @@ class StatusWriter:
 
     It compares each desired status with the status in the cluster, and writes only differences.
     Therefore a new leader does not write statuses that are up to date, and transition times survive
-    a change of the leader.
+    a change of the leader. Differences in messages and counts alone are written every few minutes.
 
     `owns_webhooks` says whether podsettle writes the webhook configuration. If it is False, the
     status has no condition `WebhookScoped`.
@@ -66,6 +68,8 @@ class StatusWriter:
         self._may_write = may_write
         self._owns_webhooks = owns_webhooks
         self._write_requested = asyncio.Event()
+        self._details_due_at = 0.0
+        """When messages and counts alone may be written again, by the clock of the event loop."""
         for observed in (source, crd):
             observed.observers.append(self._write_requested.set)
 
@@ -74,62 +78,63 @@ class StatusWriter:
         return supervise(self._write_forever)
 
     async def _write_forever(self) -> None:
-        """Write the statuses after each change, and after a failed attempt."""
-        up_to_date = False
+        """Write the statuses after each change and failed attempt, and when details are due."""
+        due_at, now = 0.0, asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(_WRITE_INTERVAL_SECONDS)
             if not (self._may_write() and self._source.synced and self._crd.attempted):
-                up_to_date = False
-            elif self._write_requested.is_set() or not up_to_date:
+                due_at = 0.0
+            elif self._write_requested.is_set() or now() >= due_at:
                 self._write_requested.clear()
-                up_to_date = await self._write_all()
+                due_at = await self._write_all()
 
-    async def _write_all(self) -> bool:
-        """Write all statuses that have changed. Return whether every write succeeded."""
+    async def _write_all(self) -> float:
+        """Write all statuses that have changed. Return when to do so again without a change."""
+        now, due_at = asyncio.get_running_loop().time(), math.inf
+        details_due_at = self._details_due_at
         namespace_counts = await self._count_namespaces()
         nodes = all_nodes(self._source.view)
         problem = ""
+        time_slice = TimeSlice()
         for policy_object in list(self._source.policies.objects.values()):
+            await time_slice.yield_if_over()
+            name, status = policy_object.name, policy_object.status
+            desired = self._desired_status(policy_object, namespace_counts[name], nodes)
+            if _decisive(desired) == _decisive(status):
+                if desired == status:
+                    continue
+                if now < details_due_at:
+                    due_at = details_due_at
+                    continue
+                self._details_due_at = now + _DETAILS_INTERVAL_SECONDS
             try:
-                await self._write(policy_object, namespace_counts[policy_object.name], nodes)
+                await self._write(name, desired)
             except (ApiError, Unreachable) as error:
                 if isinstance(error, ApiError) and error.status == 404:
                     continue  # The policy has just been deleted.
-                problem = f"status of {KIND} {policy_object.name}: {error}"
-            # Reviews are answered in between.
-            await asyncio.sleep(0)
+                problem = f"status of {KIND} {name}: {error}"
         if problem and problem != self.problem:
             log.error("%s", problem)
         elif self.problem and not problem:
             log.info("status of %s: ok again", KIND)
         self.problem = problem
-        return not problem
+        return 0.0 if problem else due_at
 
     async def _count_namespaces(self) -> Counter[str]:
         """Return the number of namespaces that each policy covers, by the policy's name."""
         namespace_counts: Counter[str] = Counter()
         view = self._source.view
-        for number, namespace in enumerate(view.namespaces.values(), 1):
+        time_slice = TimeSlice()
+        for namespace in view.namespaces.values():
+            await time_slice.yield_if_over()
             coverage = view.policies.coverage_for(namespace, self._own_namespace)
             namespace_counts.update(policy.name for policy in coverage.policies)
-            if number % _NAMESPACES_PER_LOOP_TICK == 0:
-                await asyncio.sleep(0)
         return namespace_counts
 
-    async def _write(
-        self, policy_object: PolicyObject, namespace_count: int, nodes: PolicyNodes
-    ) -> None:
-        """Write the status of one policy, unless it is up to date."""
-        desired = self._desired_status(policy_object, namespace_count, nodes)
-        if desired == self._source.statuses.get(policy_object.name):
-            return
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": {"name": policy_object.name},
-            "status": desired,
-        }
-        path = f"/apis/{API_VERSION}/settlepolicies/{policy_object.name}/status"
+    async def _write(self, name: str, status: Json) -> None:
+        metadata = {"name": name}
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": status}
+        path = f"/apis/{API_VERSION}/settlepolicies/{name}/status"
         query = f"fieldManager={FIELD_MANAGER}&force=true"
         await self._server.request("PATCH", f"{path}?{query}", body, content_type=APPLY)
 
@@ -148,10 +153,18 @@ class StatusWriter:
                 conditions.append(webhook_scoped(policy_in_force, self._source.webhook_selectors))
         conditions.append(crd_current(self._crd.difference))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        previous = self._source.statuses.get(policy_object.name, {}).get("conditions", ())
+        previous = policy_object.status.get("conditions", ())
         generation = policy_object.generation
         return {
             "observedGeneration": generation,
             "matchedNamespaces": namespace_count,
             "conditions": merge_conditions(conditions, previous, generation, now),
         }
+
+
+def _decisive(status: Json) -> object:
+    """Return a status without its messages, counts and times, whose changes are written late."""
+    conditions = status.get("conditions") or ()
+    return status.get("observedGeneration"), [
+        (each.get("type"), each.get("status"), each.get("reason")) for each in conditions
+    ]
