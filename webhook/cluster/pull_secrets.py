@@ -7,13 +7,14 @@ the value `imageConfig.pullSecrets` is set. podsettle neither lists nor watches 
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
 from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.errors import Unreachable
 from webhook.core.constants import OBJECT_NAME
+from webhook.core.pod import DECODE_ERRORS
 from webhook.core.pull_secrets import (
     DOCKER_CFG,
     DOCKER_CONFIG_JSON,
@@ -24,14 +25,20 @@ from webhook.core.pull_secrets import (
 
 # The time limit for one object. A review that waits for an image look-up has a shorter limit.
 _TIMEOUT_SECONDS = 5.0
-_DATA_KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CFG: ".dockercfg"}
+# The limit for a service account's list of secrets. Real ones have a few hundred bytes.
+_MAX_REFERENCES_BYTES = 64 * 1024
 
-T = TypeVar("T")
+
+# Only these fields are decoded. To decode all of a Secret with 100,000 keys, which a tenant may
+# create, would block the event loop for 40 ms.
+class _Data(msgspec.Struct):
+    docker_config_json: str = msgspec.field(default="", name=".dockerconfigjson")
+    docker_cfg: str = msgspec.field(default="", name=".dockercfg")
 
 
 class _Secret(msgspec.Struct):
     type: str = ""
-    data: dict[str, str] | None = None
+    data: _Data | None = None
 
 
 class _Reference(msgspec.Struct):
@@ -39,7 +46,7 @@ class _Reference(msgspec.Struct):
 
 
 class _ServiceAccount(msgspec.Struct, rename="camel"):
-    image_pull_secrets: list[_Reference] | None = None
+    image_pull_secrets: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class ClusterPullSecrets:
@@ -58,13 +65,10 @@ class ClusterPullSecrets:
         """
         if not names:
             try:
-                account = await self._get(
-                    "serviceaccounts", namespace, service_account, _ServiceAccount
-                )
+                names = await self._names_of_account(namespace, service_account)
             except _ReadError as error:
                 problem = f"service account {service_account!r} {error}"
                 return (PullSecret("", problem=problem),)
-            names = tuple(each.name for each in account.image_pull_secrets or ())
         unique_names = dict.fromkeys(names[:MAX_PULL_SECRETS])
         secrets: list[PullSecret] = []
         for name in unique_names:
@@ -79,36 +83,50 @@ class ClusterPullSecrets:
             secrets.append(PullSecret("", problem=problem))
         return tuple(secrets)
 
+    async def _names_of_account(self, namespace: str, name: str) -> tuple[str, ...]:
+        """Return the names of a service account's secrets. Raises _ReadError."""
+        content = await self._get("serviceaccounts", namespace, name)
+        listed = _decode(content, _ServiceAccount).image_pull_secrets
+        if len(bytes(listed)) > _MAX_REFERENCES_BYTES:
+            raise _ReadError(f"has more than {_MAX_REFERENCES_BYTES >> 10} KiB of imagePullSecrets")
+        return tuple(each.name for each in _decode(listed, list[_Reference] | None) or ())
+
     async def _read_secret(self, namespace: str, name: str) -> PullSecret:
         """Return a secret, which has a problem if it cannot be read or decoded."""
         try:
-            secret = await self._get("secrets", namespace, name, _Secret)
-            key = _DATA_KEYS.get(secret.type)
-            content = (secret.data or {}).get(key, "") if key else ""
+            secret = _decode(await self._get("secrets", namespace, name), _Secret)
+            data = secret.data or _Data()
+            contents = {DOCKER_CONFIG_JSON: data.docker_config_json, DOCKER_CFG: data.docker_cfg}
+            content = contents.get(secret.type, "")
             return PullSecret(name, secret.type if content else "", b64decode(content))
         except _ReadError as error:
             return PullSecret(name, problem=str(error))
         except ValueError:  # It is not base64.
             return PullSecret(name, problem="is malformed")
 
-    async def _get(self, kind: str, namespace: str, name: str, as_type: type[T]) -> T:
-        """Return one object. Raises _ReadError."""
+    async def _get(self, kind: str, namespace: str, name: str) -> bytes:
+        """Return the JSON of one object. Raises _ReadError."""
         # The API server validates a pod after it calls the webhooks. So the name may contain any
         # characters, and it becomes part of a path.
         if not OBJECT_NAME.fullmatch(name) or not OBJECT_NAME.fullmatch(namespace):
             raise _ReadError("is not a valid name of an object")
+        path = f"/api/v1/namespaces/{namespace}/{kind}/{name}"
         try:
-            path = f"/api/v1/namespaces/{namespace}/{kind}/{name}"
-            found = await self._server.request("GET", path, timeout=_TIMEOUT_SECONDS)
-            return msgspec.convert(found, as_type)
-        except ApiError as error:
-            texts = {403: "may not be read by podsettle", 404: "does not exist"}
-            text = texts.get(error.status, f"cannot be read: HTTP status {error.status}")
-            raise _ReadError(text) from None
-        except msgspec.ValidationError:
-            raise _ReadError("is malformed") from None
+            answer = await self._server.fetch("GET", path, timeout=_TIMEOUT_SECONDS)
         except Unreachable:
             raise _ReadError("cannot be read: no answer from the API server") from None
+        if answer.status != 200:
+            texts = {403: "may not be read by podsettle", 404: "does not exist"}
+            text = texts.get(answer.status, f"cannot be read: HTTP status {answer.status}")
+            raise _ReadError(text)
+        return answer.content
+
+
+def _decode(content: bytes, as_type: Any) -> Any:
+    try:
+        return msgspec.json.decode(content, type=as_type)
+    except DECODE_ERRORS:
+        raise _ReadError("is malformed") from None
 
 
 class _ReadError(Exception):
