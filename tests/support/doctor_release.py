@@ -101,7 +101,8 @@ class DoctorRelease:
         self.cluster.namespace(NAMESPACE)
         self.write_secret()
         if inject:
-            self.write_secret(f"{RELEASE}-tls")
+            for issuer in ("cert-manager", "openshift"):
+                self.write_secret(f"{RELEASE}-{issuer}-tls")
         self.installation.helm("install", RELEASE, CHART, DRAIN, *values)
         if inject:
             inject(self)
