@@ -27,6 +27,10 @@ MAX_MESSAGE_CHARACTERS = 1_024
 WORKLOAD_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "Job": "batch"}
 """The kinds of Kubernetes that create pods, with their API groups. Other groups have kinds of the
 same names, such as OpenKruise's."""
+_NOT_OF_TEMPLATE = {("Pod", ""), ("Node", ""), ("Deployment", "apps")}
+"""The kinds and API groups of owners that have no template of the pod: the driver of a Spark
+executor, the node of a mirror pod, and the Deployment of Flink's JobManager, which owns the pods of
+TaskManagers. Pods of a Deployment's template are owned by ReplicaSets."""
 _FIRST_TIME, _LAST_TIME = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 """The times that can be meant. Arithmetic with others can leave the range of `datetime`."""
 
@@ -57,7 +61,7 @@ def _bound(struct: msgspec.Struct) -> None:
 
 
 class WorkloadName(NamedTuple):
-    """The controller of a pod, or the pod itself if it has none."""
+    """The controller of a pod, or the pod itself if none created it from a template."""
 
     kind: str
     name: str
@@ -117,13 +121,14 @@ class LiveMetadata(ObjectMeta):
         """
         owners = self.owner_references or ()
         owner = next((each for each in owners if each.controller), owners[0] if owners else None)
-        if owner is None:
+        group = owner.api_version.rpartition("/")[0] if owner is not None else ""
+        if owner is None or (owner.kind, group) in _NOT_OF_TEMPLATE:
             return WorkloadName("Pod", self.name, self.namespace)
         kind, name = owner.kind, owner.name
         template_hash = (self.labels or {}).get("pod-template-hash")
         if kind == "ReplicaSet" and template_hash and name.endswith(f"-{template_hash}"):
             kind, name = "Deployment", name.removesuffix(f"-{template_hash}")
-        return WorkloadName(kind, name, self.namespace, owner.api_version.rpartition("/")[0])
+        return WorkloadName(kind, name, self.namespace, group)
 
 
 class StateDetails(_Bounded):

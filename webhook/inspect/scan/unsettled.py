@@ -120,9 +120,10 @@ class UnsettledPods:
         workload = pod.metadata.workload
         if command := flags.command(workload.rollout_command):
             return command
-        if workload.kind == "Pod":
+        if not pod.metadata.owner_references:
             return "Delete the pod and create it again."
-        return f"The next pod of {workload.title} is settled when it is created."
+        owner = "the same owner" if workload.kind == "Pod" else workload.title
+        return f"The next pod of {owner} is settled when it is created."
 
 
 def age_clause(

@@ -35,7 +35,7 @@ FORGED = pod(annotations=SUMMARY)
 
 
 def explain(
-    *pods: Json, known: KnownCluster, kind: str = "Deployment", others: Iterable[Json] = ()
+    *pods: Json, known: KnownCluster, kind: str = "StatefulSet", others: Iterable[Json] = ()
 ) -> Explanation:
     """Return the explanation of the workload `web` with some pods, which run."""
     group = "batch" if kind == "Job" else "apps"
@@ -61,6 +61,12 @@ def explain(
 def unsettled(found: Explanation) -> FoundSymptom | None:
     """Return the symptom of pods that lack a remedy."""
     return next((each for each in found.symptoms if each.symptom == "not-settled"), None)
+
+
+def test_pods_that_a_deployment_owns_without_a_replica_set_are_not_of_its_template() -> None:
+    found = explain(SETTLED, known=cluster(), kind="Deployment")
+    assert found.pods == []
+    assert "No pod of this workload was found." in found.notes
 
 
 def test_pods_are_grouped_by_what_was_done_to_them() -> None:
@@ -107,7 +113,7 @@ def test_pods_that_lack_remedies_are_counted_with_the_command_that_replaces_them
     found = unsettled(explain(SETTLED, WRITTEN, WRITTEN, known=cluster()))
     assert found is not None
     assert (found.pods, found.certainty) == (2, "likely")  # The manifests have no node.
-    assert found.advice == "kubectl -n ci rollout restart deployment/web"
+    assert found.advice == "kubectl -n ci rollout restart statefulset/web"
     more = unsettled(explain(SETTLED, WRITTEN, WRITTEN, known=cluster(TEKTON, gate)))
     assert more is not None
     assert more.pods == 3
@@ -125,7 +131,7 @@ def test_commands_use_the_cluster_that_the_flags_choose() -> None:
     found = explain(WRITTEN, known=cluster(flags=flags, calls=WebhookCalls(readable=False)))
     symptom = unsettled(found)
     assert symptom is not None
-    assert symptom.advice == f"kubectl {chosen} -n ci rollout restart deployment/web"
+    assert symptom.advice == f"kubectl {chosen} -n ci rollout restart statefulset/web"
     (unknown,) = (each for each in found.unknown if each.right)
     assert unknown.command.startswith(f"kubectl {chosen} auth can-i list ")
 

@@ -542,6 +542,31 @@ def test_pod_is_only_likely_not_settled_if_nodes_were_not_looked_at(tmp_path: Pa
     assert "not looked at" in report.symptoms[-1].verdict.text
 
 
+@pytest.mark.parametrize(
+    ("owners", "advice"),
+    [
+        ([], "Delete the pod and create it again."),
+        (
+            [{"apiVersion": "v1", "kind": "Pod", "name": "spark-driver", "controller": True}],
+            "The next pod of the same owner is settled when it is created.",
+        ),
+        (
+            [{"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "controller": True}],
+            "The next pod of Job/nightly is settled when it is created.",
+        ),
+    ],
+)
+def test_pod_of_no_template_is_settled_when_its_owner_creates_another(
+    owners: list[dict[str, Any]], advice: str, tmp_path: Path
+) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["metadata"]["name"] == "unsettled":
+            item["metadata"]["ownerReferences"] = owners
+    (finding,) = scan_dump(tmp_path, document).symptoms[-1].findings
+    assert finding.advice == advice
+
+
 def test_scan_promises_nothing_to_pods_for_which_podsettle_is_not_called(tmp_path: Path) -> None:
     report = scan_dump(tmp_path, dump("ci", NOW), calls=WebhookCalls())
     unsettled = report.symptoms[-1]

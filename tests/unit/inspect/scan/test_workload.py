@@ -57,6 +57,10 @@ def metadata(
         (metadata("Job", "nightly"), "Job/nightly", ""),
         (metadata("TaskRun", "build"), "TaskRun/build", ""),
         (metadata(), "Pod/pod-1", ""),
+        (metadata("Deployment", "flink"), "Pod/pod-1", ""),
+        (metadata("Deployment", "web", api_version="x.example/v1"), "Deployment/web", ""),
+        (metadata("Pod", "spark-driver", api_version="v1"), "Pod/pod-1", ""),
+        (metadata("Node", "w1", api_version="v1"), "Pod/pod-1", ""),
     ],
 )
 def test_workload_is_the_controller_and_has_a_command_if_kubectl_can_restart_it(
