@@ -77,6 +77,9 @@ _UNIQUE = re.compile(
     re.ASCII,
 )
 """A value that ends in a hash, or that is a UID or has a date."""
+_RANDOM_NAME = re.compile(r"(.*-)?(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{20,}", re.ASCII)
+"""The name of a container that ends in random characters, as Drone's (drone-runner-kube
+`engine/compiler/compiler.go`). The name of an application seldom has as long a word with digits."""
 _OF_APPLICATION = re.compile(r"(?![^/]*(kubernetes|k8s)\.io/)[^/]+/", re.ASCII)
 """A key with a prefix that is not one of Kubernetes: all pods of an application are likely to have
 it."""
@@ -139,12 +142,10 @@ class FoundPods:
         for container in containers:
             named = self._containers[0 if container.init else 1]
             name = container.name
-            if f"-{name}".endswith(f"-{pod.name}") or _UNIQUE.fullmatch(name):
-                name = "*"  # No later pod has it: Woodpecker names containers after their pods.
-            if len(named) <= MAX_NAMED_CONTAINERS and (
-                name == "*" or DNS_LABEL_NAME.fullmatch(name)
-            ):
-                named.add(name)
+            if len(named) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(name):
+                # Woodpecker names containers after their pods.
+                is_of_pod = f"-{name}".endswith(f"-{pod.name}") or _UNIQUE.fullmatch(name)
+                named.add("*" if is_of_pod or _RANDOM_NAME.fullmatch(name) else name)
         namespace, workload = pod.metadata.namespace, pod.metadata.workload
         if not namespace.startswith(SYSTEM_NAMESPACE_PREFIXES):
             self.namespaces.add(namespace)

@@ -204,7 +204,9 @@ def test_policy_in_force_is_named_only_for_pods_that_it_covers(tmp_path: Path) -
     assert defects["cri-o-9840"].policies == ("covered",)
 
 
-@pytest.mark.parametrize("name", ["init-POD", "step-0123456789abcdef0"])
+@pytest.mark.parametrize(
+    "name", ["init-POD", "step-0123456789abcdef0", "drone-0a9s8d7f6g5h4j3k2l1q"]
+)
 def test_proposed_policy_names_no_container_that_only_one_pod_has(
     name: str, tmp_path: Path
 ) -> None:
