@@ -15,7 +15,12 @@ import msgspec
 
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.unread import NotAllowedError
-from webhook.core.constants import DNS_LABEL_NAME, OBJECT_NAME, SYSTEM_NAMESPACE_PREFIXES
+from webhook.core.constants import (
+    ANNOTATION_MIRROR,
+    DNS_LABEL_NAME,
+    OBJECT_NAME,
+    SYSTEM_NAMESPACE_PREFIXES,
+)
 from webhook.core.decision_input import facts_of
 from webhook.core.defects.defect import Defect
 from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
@@ -126,6 +131,8 @@ class FoundPods:
         """The number of pods."""
         self.uncompared = 0
         """The number of pods that are not in `kinds`, because they would take too much memory."""
+        self.mirrors = 0
+        """The number of mirror pods, which no policy changes."""
         self.kept_alive = 0
         """The number of pods that have the symptom only at containers that are kept alive."""
         self.namespaces: set[str] = set()
@@ -134,6 +141,9 @@ class FoundPods:
     def add(self, pod: LivePod, findings: Sequence[Finding]) -> None:
         """Add a pod and what was found at it."""
         self.count += 1
+        if ANNOTATION_MIRROR in (pod.annotations or {}):
+            self.mirrors += 1
+            return
         found = [each.container for each in findings]
         if all(each is not None and each.kept_alive for each in found):
             self.kept_alive += 1

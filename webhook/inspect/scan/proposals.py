@@ -40,6 +40,7 @@ _KEPT_ALIVE = (
     "update container state` for them (before CRI-O 1.34), or if their own logs show no failure, "
     "raise `minLifetime` in the policy"
 )
+_MIRROR = f"{Reason.MIRROR_POD}: {Reason.MIRROR_POD.meaning}"
 _UNCOMPARED = "not previewed, because there are too many different pods"
 _AUDIT_LINE = "  action: Audit\n"
 _AUDIT_COMMENT = "  action: Audit # reports only; delete this line to change new pods\n"
@@ -98,7 +99,7 @@ def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
         else:
             why = _why_unchanged(kind, found, namespaces, outcomes, decision, remedy, cluster)
             unchanged[why] += kind.count
-    unchanged.update({_UNCOMPARED: found.uncompared, _KEPT_ALIVE: found.kept_alive})
+    unchanged.update({_UNCOMPARED: found.uncompared, **_apart(found)})
     nodes, classes = cluster.view.nodes.all, cluster.view.runtime_classes
     warnings = (
         f"RuntimeClass {name}: {clause}"
@@ -126,10 +127,16 @@ def _is_audited(outcomes: Sequence[Outcome], proposed: str) -> bool:
 
 
 def _no_policy(remedy: str, found: FoundPods, why: str) -> Proposal:
-    """Return that there is no policy, and why for the pods that are not kept alive already."""
-    unchanged = Counter({why: found.count - found.kept_alive, _KEPT_ALIVE: found.kept_alive})
+    """Return that there is no policy, and why for the pods that it could be for."""
+    apart = _apart(found)
+    unchanged = Counter({why: found.count - sum(apart.values()), **apart})
     preview = PolicyPreview(remedy=remedy, pods=found.count, unchanged=_pod_counts(unchanged))
     return Proposal("", preview)
+
+
+def _apart(found: FoundPods) -> dict[str, int]:
+    """Return why no policy is for some of the pods, and for how many."""
+    return {_KEPT_ALIVE: found.kept_alive, _MIRROR: found.mirrors}
 
 
 def _why_unchanged(

@@ -40,7 +40,7 @@ from webhook.inspect.object_readers import DumpReader
 from webhook.inspect.scan import collect
 from webhook.inspect.scan.collect import scan
 from webhook.inspect.scan.html import render_html
-from webhook.inspect.scan.model import ScanReport
+from webhook.inspect.scan.model import ScanReport, SymptomReport
 from webhook.inspect.scan.summary import found_symptoms, summary_of, symptom_line
 from webhook.inspect.scan.text import render_names, render_text
 
@@ -464,6 +464,24 @@ def test_pods_of_the_cluster_itself_are_in_no_proposed_policy(tmp_path: Path) ->
     assert found["cri-o-9840"].pods == 2
     assert found["cri-o-9840"].policy == ""
     assert "in a namespace of the cluster itself" in found["cri-o-9840"].advice
+
+
+def test_mirror_pods_are_in_no_proposed_policy_in_any_namespace(tmp_path: Path) -> None:
+    def exit_255(namespace: str, *mirrors: str) -> SymptomReport:
+        document = dump(namespace, NOW)
+        for item in document["items"]:
+            if item["metadata"].get("uid") in mirrors:
+                item["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123"}
+        return {each.id: each for each in scan_dump(tmp_path, document).symptoms}["cri-o-9840"]
+
+    found = exit_255("kube-ci", "init-255", "step-255")
+    assert (found.policy, found.pods) == ("", 2)
+    assert "leave 2 pods unchanged: MirrorPod: The pod is a mirror pod. " in found.advice
+    assert "in a namespace of the cluster itself" not in found.advice
+    found = exit_255("ci", "init-255")
+    assert "It leaves 1 pod unchanged: MirrorPod: " in found.advice
+    (remedy,) = yaml.safe_load(found.policy)["spec"]["remedies"].values()
+    assert remedy == {"initContainers": [], "containers": ["main"]}
 
 
 @pytest.mark.parametrize(
