@@ -226,7 +226,7 @@ def _need_hints(policies: Iterable[SettlePolicy], view: Snapshot, verbose: bool)
             yield f"{policy.metadata.name}: {NEED_PHRASES[need.status]}: {need.message}"
         remedies.update(policy.spec.settings())
     for defect in view.nodes.defects if verbose else ():
-        unverified = survey(view.nodes.all, defect)[DefectStatus.UNVERIFIED]
+        unverified = survey(view.nodes.pools, defect)[DefectStatus.UNVERIFIED]
         if unverified and not remedies.isdisjoint(defect.remedies):
             yield (
                 f"{defect.id}: not affected, unverified: {list_nodes(unverified, defect)}; this "

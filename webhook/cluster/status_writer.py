@@ -67,6 +67,7 @@ class StatusWriter:
         self._own_namespace = own_namespace
         self._may_write = may_write
         self._owns_webhooks = owns_webhooks
+        self._nodes: PolicyNodes | None = None
         self._write_requested = asyncio.Event()
         self._details_due_at = 0.0
         """When messages and counts alone may be written again, by the clock of the event loop."""
@@ -93,7 +94,7 @@ class StatusWriter:
         now, due_at = asyncio.get_running_loop().time(), math.inf
         details_due_at = self._details_due_at
         namespace_counts = await self._count_namespaces()
-        nodes = all_nodes(self._source.view)
+        nodes = self._nodes = all_nodes(self._source.view, self._nodes)
         problem = ""
         time_slice = TimeSlice()
         for policy_object in list(self._source.policies.objects.values()):

@@ -65,9 +65,18 @@ def _escape(line: str, escape: Callable[[str], str]) -> str:
     return "".join(each if is_printable(each) else escape(each) for each in line)
 
 
-def list_first(texts: Sequence[str], limit: int, separator: str = ", ", last: str = " and ") -> str:
-    """Return the first texts and the number of the others, such as `a, b and 3 more`."""
-    more = len(texts) - limit
+def list_first(
+    texts: Sequence[str],
+    limit: int,
+    separator: str = ", ",
+    last: str = " and ",
+    count: int | None = None,
+) -> str:
+    """Return the first texts and the number of the others, such as `a, b and 3 more`.
+
+    `count` is the number of all texts. If it is None, `texts` has all of them.
+    """
+    more = (len(texts) if count is None else count) - limit
     listed = separator.join(texts[:limit])
     return f"{listed}{last}{more} more" if more > 0 else listed
 

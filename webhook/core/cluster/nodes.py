@@ -159,6 +159,11 @@ class Nodes:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """All known nodes, in their pools."""
+        return self._pools
+
     def any_fits(self, pod: SpecFields, pools: Iterable[Pool] | None = None) -> bool:
         """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
 

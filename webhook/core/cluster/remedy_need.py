@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from heapq import nsmallest
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.nodes import Node, Pool
 from webhook.core.defects.defect import Defect, DefectStatus
 from webhook.core.printable import list_first
 
@@ -30,33 +32,36 @@ NEED_PHRASES: Mapping[str, str] = {
 """The status of a need for people, by its value."""
 
 
-def survey(nodes: Iterable[Node], defect: Defect) -> dict[DefectStatus, list[Node]]:
-    """Return the nodes by what they have of a defect."""
+def survey(pools: Iterable[Pool], defect: Defect) -> dict[DefectStatus, list[Node]]:
+    """Return the nodes of pools by what they have of a defect.
+
+    All nodes of a pool have the same of it. To judge each one takes too long for the event loop.
+    """
     by_status: dict[DefectStatus, list[Node]] = {status: [] for status in DefectStatus}
-    for node in nodes:
-        by_status[node.status_for(defect)].append(node)
+    for pool in pools:
+        by_status[pool.nodes[0].status_for(defect)] += pool.nodes
     return by_status
 
 
 def remedy_need(
-    remedy: str, nodes: Sequence[Node], defects: Iterable[Defect], description: str = ""
+    remedy: str, pools: Sequence[Pool], defects: Iterable[Defect], description: str = ""
 ) -> Need | None:
     """Return whether nodes need a remedy, or None if no release makes the remedy unnecessary.
 
-    `defects` is the catalogue. `description` is a phrase that names the set of nodes in messages,
-    such as ` of RuntimeClass fast`. None also stands for a remedy that cures no defect of the
-    catalogue, because its purpose is not known. Remedies that cure the same defects get equal
-    results. Nodes with Windows do not count.
+    `pools` are the nodes, and `defects` is the catalogue. `description` is a phrase that names the
+    set of nodes in messages, such as ` of RuntimeClass fast`. None also stands for a remedy that
+    cures no defect of the catalogue, because its purpose is not known. Remedies that cure the same
+    defects get equal results. Nodes with Windows do not count.
     """
-    with_linux = " with Linux" if any(node.is_windows for node in nodes) else ""
-    nodes = [node for node in nodes if not node.is_windows]
+    with_linux = " with Linux" if any(pool.os == "windows" for pool in pools) else ""
+    pools = [pool for pool in pools if pool.os != "windows"]
     cured = [defect for defect in defects if remedy in defect.remedies]
     if not cured or not all(defect.can_end for defect in cured):
         return None
-    if not nodes:
+    if not pools:
         return Need("Unknown", "NoNodes", f"no node{description}{with_linux} is known")
-    surveys = [(defect, survey(nodes, defect)) for defect in cured]
-    total = f"{len(nodes)} nodes{description}"
+    surveys = [(defect, survey(pools, defect)) for defect in cured]
+    total = f"{sum(len(pool.nodes) for pool in pools)} nodes{description}"
     affected = [
         _affected_message(found[DefectStatus.AFFECTED], defect, total)
         for defect, found in surveys
@@ -72,10 +77,10 @@ def remedy_need(
     if partly:
         message = "; ".join(f"on {count} of {total}, {rest.message}" for rest, count in partly)
         return Need("Unknown", partly[0][0].reason, message)
-    unreported = [node for node in nodes if not node.runtime.name]
+    unreported = [node for pool in pools if not pool.runtime.name for node in pool.nodes]
     if unreported and any(defect.component != "kubelet" for defect in cured):
         verb = "reports" if len(unreported) == 1 else "report"
-        listed = list_first(sorted(node.name for node in unreported), _MAX_NAMED)
+        listed = _list_first(unreported, attrgetter("name"))
         message = f"{len(unreported)} of {total} {verb} no runtime: {listed}"
         return Need("Unknown", "RuntimeNotReported", message)
     software = " or ".join(dict.fromkeys(defect.runs for defect in cured))
@@ -99,10 +104,14 @@ def _affected_message(nodes: Sequence[Node], defect: Defect, total: str) -> str:
     return f"{len(nodes)} of {total} still {verb} {software}: {list_nodes(nodes, defect)}"
 
 
-def list_nodes(nodes: Iterable[Node], defect: Defect) -> str:
+def list_nodes(nodes: Collection[Node], defect: Defect) -> str:
     """Return the first nodes by name, and the number of the others.
 
     Each has the release that decides whether it has the defect.
     """
-    ordered = sorted(nodes, key=lambda node: node.name)
-    return list_first([f"{each.name} ({each.software_of(defect)})" for each in ordered], _MAX_NAMED)
+    return _list_first(nodes, lambda node: f"{node.name} ({node.software_of(defect)})")
+
+
+def _list_first(nodes: Collection[Node], text: Callable[[Node], str]) -> str:
+    first = nsmallest(_MAX_NAMED, nodes, key=attrgetter("name"))
+    return list_first([*map(text, first)], _MAX_NAMED, count=len(nodes))

@@ -30,9 +30,15 @@ def still_needed(policy: SettlePolicy, nodes: PolicyNodes) -> Condition:
     return Condition("StillNeeded", deciding[0].status, deciding[0].reason, message)
 
 
-def all_nodes(view: ClusterView) -> PolicyNodes:
-    """Return all nodes of a cluster, for the needs of several policies."""
-    return PolicyNodes(view.nodes.all, view.nodes.defects, view.runtime_classes)
+def all_nodes(view: ClusterView, previous: PolicyNodes | None = None) -> PolicyNodes:
+    """Return all nodes of a cluster, for the needs of several policies.
+
+    The result is `previous`, with its answers, if that has the same nodes and RuntimeClasses.
+    """
+    pools, classes = view.nodes.pools, view.runtime_classes
+    if previous and previous.pools is pools and previous.runtime_classes is classes:
+        return previous
+    return PolicyNodes(pools, view.nodes.defects, classes)
 
 
 def remedy_needs(policy: SettlePolicy, nodes: PolicyNodes) -> dict[str, Need | None]:

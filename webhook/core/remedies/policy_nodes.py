@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.nodes import Pool
 from webhook.core.cluster.remedy_need import Need, remedy_need
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.defect import Defect
@@ -18,7 +18,7 @@ class PolicyNodes:
     Many policies have the same remedies, so each answer about all nodes is computed once.
     """
 
-    all: tuple[Node, ...]
+    pools: tuple[Pool, ...]
     defects: tuple[Defect, ...]
     """The catalogue by which the nodes are judged."""
     runtime_classes: Mapping[str, RuntimeClassInfo]
@@ -41,19 +41,26 @@ class PolicyNodes:
             return self
         if name not in self._by_class:
             required_labels = runtime_class.node_selector.items()
-            nodes = tuple(node for node in self.all if required_labels <= node.labels.items())
+            chosen = (
+                replace(pool, nodes=nodes)
+                for pool in self.pools
+                if (
+                    nodes := [each for each in pool.nodes if required_labels <= each.labels.items()]
+                )
+            )
             self._by_class[name] = PolicyNodes(
-                nodes, self.defects, self.runtime_classes, f" of RuntimeClass {name}"
+                tuple(chosen), self.defects, self.runtime_classes, f" of RuntimeClass {name}"
             )
         return self._by_class[name]
 
     def with_label(self, key: str, value: str) -> Need:
         """Return whether a remedy that is only for nodes with a label is needed."""
         label = f"the label {key}={value}"
-        if not self.all:
+        nodes = [node for pool in self.pools for node in pool.nodes]
+        if not nodes:
             return Need("Unknown", "NoNodes", f"no node{self.description} is known")
-        total = f"{len(self.all)} nodes{self.description}"
-        count = sum(node.labels.get(key) == value for node in self.all)
+        total = f"{len(nodes)} nodes{self.description}"
+        count = sum(node.labels.get(key) == value for node in nodes)
         if not count:
             return Need("False", "NodesAreFixed", f"none of {total} has {label}")
         verb = "has" if count == 1 else "have"
@@ -65,5 +72,7 @@ class PolicyNodes:
         Return None if no known release makes the remedy unnecessary.
         """
         if remedy not in self._by_remedy:
-            self._by_remedy[remedy] = remedy_need(remedy, self.all, self.defects, self.description)
+            self._by_remedy[remedy] = remedy_need(
+                remedy, self.pools, self.defects, self.description
+            )
         return self._by_remedy[remedy]

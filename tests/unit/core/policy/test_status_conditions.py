@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -188,6 +189,14 @@ def test_need_of_skip_relabel_counts_only_nodes_of_its_class() -> None:
         assert still_needed(relabel, seen).message.startswith(everywhere)
     found = still_needed(relabel, pool({"pool": "new"}))
     assert found[1:] == ("Unknown", "NoNodes", "No node of RuntimeClass ci is known.")
+
+
+def test_answers_are_kept_while_nodes_and_classes_are_the_same() -> None:
+    view = Snapshot(nodes=POOL)
+    known = all_nodes(view)
+    assert all_nodes(replace(view, namespaces={}), known) is known
+    assert all_nodes(replace(view, nodes=Nodes(POOL.all, PINNED)), known) is not known
+    assert all_nodes(replace(view, runtime_classes={}), known) is not known
 
 
 def test_class_with_when_always_limits_the_nodes_of_other_remedies() -> None:
