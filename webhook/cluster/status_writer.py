@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 _WRITE_INTERVAL_SECONDS = 1.0
 # The minimum time between two writes of statuses of which only messages or counts have changed. A
 # node that joins changes the message of every policy, and an autoscaler adds many.
-_DETAILS_INTERVAL_SECONDS = 300.0
+_DETAILS_INTERVAL_SECONDS = 60.0
 
 
 class StatusWriter:
@@ -44,7 +44,7 @@ class StatusWriter:
 
     It compares each desired status with the status in the cluster, and writes only differences.
     Therefore a new leader does not write statuses that are up to date, and transition times survive
-    a change of the leader. Differences in messages and counts alone are written every few minutes.
+    a change of the leader. Differences in messages and counts alone are written once a minute.
 
     `owns_webhooks` says whether podsettle writes the webhook configuration. If it is False, the
     status has no condition `WebhookScoped`.
