@@ -100,6 +100,9 @@ class StatusWriter:
         for policy_object in list(self._source.policies.objects.values()):
             await time_slice.yield_if_over()
             name, status = policy_object.name, policy_object.status
+            valid = policy_object.policy
+            if valid is not None and valid is not self._source.policies_in_force.get(name):
+                continue  # It is not in the view yet. The view will ask for another pass.
             desired = self._desired_status(policy_object, namespace_counts[name], nodes)
             if _decisive(desired) == _decisive(status):
                 if desired == status:

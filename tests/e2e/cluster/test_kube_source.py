@@ -26,7 +26,7 @@ from tools.kube_versions import MODULES, chosen, releases
 from webhook.cluster import service_account
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable
-from webhook.cluster.kube_source import NODES_INTERVAL_SECONDS, KubernetesSource
+from webhook.cluster.kube_source import BURST_INTERVAL_SECONDS, KubernetesSource
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import NamespaceLookup
 from webhook.tasks import supervise
@@ -98,7 +98,7 @@ async def test_nodes_that_join_in_a_row_are_processed_together(
         node = {"metadata": {"name": f"joins-{number}"}}
         await asyncio.to_thread(own_cluster.create, "/api/v1/nodes", node)
     await eventually(lambda: len(source.view.nodes.all) == 100)
-    assert len(processed) <= 2 + (monotonic() - start) / NODES_INTERVAL_SECONDS
+    assert len(processed) <= 2 + (monotonic() - start) / BURST_INTERVAL_SECONDS
     own_cluster.request("DELETE", "/api/v1/nodes")
     await eventually(lambda: not source.view.nodes.all)
 

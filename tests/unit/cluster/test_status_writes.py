@@ -21,6 +21,7 @@ from webhook.cluster.policy_object import read_policy
 from webhook.cluster.raw_responses import decode_page
 from webhook.cluster.status_writer import StatusWriter
 from webhook.core.policy.model import parse_policy
+from webhook.core.policy.webhook_selectors import webhook_selectors
 
 POLICIES = [f"policy-{number}" for number in range(10)]
 NEW, FIXED = "cri-o://1.36.0", "cri-o://1.33.13"
@@ -175,6 +176,31 @@ def test_policy_is_not_validated_again_when_its_status_is_written(
 
     run(test)
     assert sorted(validated) == sorted([*POLICIES, "policy-0"])
+
+
+def test_burst_of_policies_is_processed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    processed = 0
+
+    def count(policies: Any) -> Any:
+        nonlocal processed
+        processed += 1
+        return webhook_selectors(policies)
+
+    async def test(server: StoringApiServer, written: Any) -> None:
+        assert await written(10) == POLICIES
+        monkeypatch.setattr("webhook.cluster.kube_source.webhook_selectors", count)
+        writes = []
+        for number in range(100):
+            document = policy_document(f"new-{number:02}")
+            document["metadata"] |= {"uid": "u", "generation": 1}
+            server.store("settlepolicies", document)
+            writes += await written(0.01)
+        assert 1 <= processed <= 3
+        writes += await written(10)
+        # Each policy is in force when its status says so.
+        assert sorted(writes) == sorted(server.stored["settlepolicies"].keys() - set(POLICIES))
+
+    run(test)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@ A selector without requirements matches everything. The operators are those of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from webhook.core.constants import DNS_SUBDOMAIN
 from webhook.core.labels import (
     LABEL_KEY,
     LabelKey,
@@ -22,6 +25,9 @@ from webhook.core.labels import (
 )
 from webhook.core.printable import list_first
 from webhook.core.types import StrictModel
+
+_PREFIX = re.compile(DNS_SUBDOMAIN, re.ASCII)
+_MAX_PREFIX_CHARACTERS = 253
 
 
 class LabelRequirement(NamedTuple):
@@ -102,22 +108,46 @@ class LabelSelector(StrictModel):
         """Let pydantic share the default instead of copying it into every policy."""
         return hash((frozenset(self.match_labels.items()), self.match_expressions))
 
-    def requirements(self) -> Iterator[LabelRequirement]:
-        """Yield all requirements. Those of `matchLabels` have the operator In."""
-        for key, value in self.match_labels.items():
-            yield LabelRequirement(key, "In", (value,))
-        for each in self.match_expressions:
-            yield LabelRequirement(each.key, each.operator, each.values)
+    # These are computed once, because those of all policies are read whenever one changes.
+    @cached_property
+    def requirements(self) -> tuple[LabelRequirement, ...]:
+        """All requirements. Those of `matchLabels` have the operator In."""
+        return (
+            *(LabelRequirement(key, "In", (value,)) for key, value in self.match_labels.items()),
+            *(LabelRequirement(e.key, e.operator, e.values) for e in self.match_expressions),
+        )
+
+    @cached_property
+    def webhook_requirements(self) -> frozenset[LabelRequirement]:
+        """The requirements that a webhook can have. Two that mean the same are equal."""
+        return frozenset(
+            each._replace(values=tuple(sorted(set(each.values))))
+            for each in self.requirements
+            if _is_label_key(each.key)
+        )
 
     def listed_values(self, key: str) -> frozenset[str]:
         """Return the values of a label that `matchLabels` or the operator `In` list."""
-        listed = (each.values for each in self.requirements() if each[:2] == (key, "In"))
+        listed = (each.values for each in self.requirements if each[:2] == (key, "In"))
         return frozenset().union(*listed)
+
+
+def _is_label_key(key: str) -> bool:
+    """Return whether the API server accepts a text as the key of a label.
+
+    A policy's schema allows a few keys that the API server refuses, such as `a..b/c`. One of them
+    would make it refuse the whole configuration. Without the requirement the webhook gets more
+    pods.
+    """
+    prefix, slash, _name = key.rpartition("/")
+    return not slash or (
+        len(prefix) <= _MAX_PREFIX_CHARACTERS and _PREFIX.fullmatch(prefix) is not None
+    )
 
 
 def compile_selector(selector: LabelSelector) -> Matcher:
     """Return a predicate over labels that is true if the selector matches them."""
-    tests = [compile_requirement(r.operator, r.key, r.values) for r in selector.requirements()]
+    tests = [compile_requirement(r.operator, r.key, r.values) for r in selector.requirements]
     if len(tests) == 1:
         return tests[0]
     return lambda labels: all(test(labels) for test in tests)
@@ -129,7 +159,7 @@ class DecisiveLabels:
     def __init__(self, selectors: Iterable[LabelSelector | None]) -> None:
         self._values: dict[str, set[str]] = {}
         for selector in filter(None, selectors):
-            for requirement in selector.requirements():
+            for requirement in selector.requirements:
                 self._values.setdefault(requirement.key, set()).update(requirement.values)
 
     def of(self, labels: Labels) -> list[str | None]:
@@ -153,7 +183,7 @@ _MAX_QUOTED_VALUES = 5
 
 def unmet_requirements(selector: LabelSelector, labels: Labels) -> Iterator[str]:
     """Yield each requirement that labels do not meet, such as `has no label team=build`."""
-    for key, operator, values in selector.requirements():
+    for key, operator, values in selector.requirements:
         if not compile_requirement(operator, key, values)(labels):
             yield _unmet(key, values if operator == "In" else (), labels)
 

@@ -7,13 +7,12 @@ distinct pair of a policy's `namespaceSelector` and `podSelector` needs a webhoo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from webhook.core.constants import DNS_SUBDOMAIN, GROUP, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.constants import GROUP, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.selectors import LabelRequirement, LabelSelector
+from webhook.core.policy.selectors import LabelRequirement
 
 CLUSTER_WEBHOOK = f"cluster.{GROUP}"
 """The name of the first webhook for namespaces that policies select. The names of the others end
@@ -25,9 +24,6 @@ If several match a pod, it calls one after the other until one has changed the p
 MAX_SELECTOR_BYTES = 256 * 1024
 """The maximum size of all selectors together. etcd accepts objects of up to 1.5 MiB. In a larger
 configuration podsettle could not even renew its CA."""
-
-_PREFIX = re.compile(DNS_SUBDOMAIN, re.ASCII)
-_MAX_PREFIX_CHARACTERS = 253
 
 
 class SelectorPair(NamedTuple):
@@ -115,9 +111,9 @@ def selector_pair(policy: SettlePolicy) -> SelectorPair:
         by_label = LabelRequirement(LABEL_POLICY, "In", (policy.metadata.name,))
         namespaces, named = frozenset({by_label}), frozenset[str]()
     else:
-        namespaces = _requirements(selector)
+        namespaces = selector.webhook_requirements
         named = selector.listed_values(LABEL_NAMESPACE_NAME)
-    return SelectorPair(namespaces, _requirements(policy.spec.pod_selector), named)
+    return SelectorPair(namespaces, policy.spec.pod_selector.webhook_requirements, named)
 
 
 def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelectors:
@@ -131,25 +127,3 @@ def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelect
     if common.size_bytes > MAX_SELECTOR_BYTES:
         common = common._replace(namespaces=frozenset(), pods=frozenset())
     return WebhookSelectors({CLUSTER_WEBHOOK: common}, reason)
-
-
-def _requirements(selector: LabelSelector) -> frozenset[LabelRequirement]:
-    """Return the requirements of a selector. Two that mean the same are equal."""
-    return frozenset(
-        each._replace(values=tuple(sorted(set(each.values))))
-        for each in selector.requirements()
-        if _is_label_key(each.key)
-    )
-
-
-def _is_label_key(key: str) -> bool:
-    """Return whether the API server accepts a text as the key of a label.
-
-    A policy's schema allows a few keys that the API server refuses, such as `a..b/c`. One of them
-    would make it refuse the whole configuration. Without the requirement the webhook gets more
-    pods.
-    """
-    prefix, slash, _name = key.rpartition("/")
-    return not slash or (
-        len(prefix) <= _MAX_PREFIX_CHARACTERS and _PREFIX.fullmatch(prefix) is not None
-    )

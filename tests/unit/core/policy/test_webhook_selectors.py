@@ -21,6 +21,7 @@ from webhook.core.policy.webhook_selectors import (
     MAX_SELECTOR_BYTES,
     MAX_WEBHOOKS,
     is_cluster_webhook,
+    selector_pair,
     webhook_selectors,
 )
 from webhook.core.reasons import Reason
@@ -52,6 +53,15 @@ def test_equivalent_selectors_share_a_webhook() -> None:
     assert names(first, second) == {CLUSTER_WEBHOOK}
     changed = policy("q", namespaceSelector=other, podSelector=app("y"))
     assert names(first, changed) == {CLUSTER_WEBHOOK, f"q.{CLUSTER_WEBHOOK}"}
+
+
+def test_requirements_of_a_policy_are_computed_once() -> None:
+    """Those of all policies are read whenever one changes."""
+    labelled = policy("a", namespaceSelector=team("x"), podSelector=app("x"))
+    first, second = selector_pair(labelled), selector_pair(labelled)
+    assert first.namespaces is second.namespaces
+    assert first.pods is second.pods
+    assert labelled == policy("a", namespaceSelector=team("x"), podSelector=app("x"))
 
 
 def test_selectors_that_others_include_need_no_webhook() -> None:
