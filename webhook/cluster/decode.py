@@ -10,6 +10,7 @@ with the JSON path of the field. For JSON that is not valid, it raises one of DE
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from sys import intern
 from typing import Any, TypeAlias, TypeVar
@@ -26,11 +27,15 @@ from webhook.core.constants import (
     ANNOTATION_NODE_SELECTOR,
     LABEL_NAMESPACE_NAME,
 )
+from webhook.limited_log import LimitedLog
 
 # A kubelet can list any number of handlers. Real nodes have a dozen at most. A RuntimeClass's
 # handler is a DNS label, so it has at most 63 characters.
 _MAX_HANDLERS = 100
 _MAX_HANDLER_CHARACTERS = 63
+# The API server limits only the size of an object, so a tenant can set 60,000 labels. They would
+# take 60 ms at each event, and 7 MB. Real objects have a few dozen.
+_MAX_LABELS = 1_000
 # An editor of a namespace writes its annotations. Of a longer selector, nothing is used.
 _MAX_SELECTOR_CHARACTERS = 2_048
 _OTHER_NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"
@@ -42,6 +47,8 @@ T = TypeVar("T")
 # keep unique ones too, such as an object's name, would cost more memory than it saves.
 _shared_value = lru_cache(1_000)(str)
 
+
+_log = LimitedLog(logging.getLogger(__name__), seconds=60.0)
 
 _Texts: TypeAlias = dict[str, str | None] | None
 """A mapping in a manifest, in which a key may have no value. It is an empty text, as for Go."""
@@ -99,7 +106,7 @@ def read_namespace(document: object) -> Namespace:
     Adds the label `kubernetes.io/metadata.name`, because a manifest may omit it.
     """
     metadata = _read(document, _Namespace).metadata
-    labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
+    labels = {**_labels(metadata, "namespace"), LABEL_NAMESPACE_NAME: metadata.name}
     annotations = metadata.annotations or {}
     text = annotations.get(ANNOTATION_NODE_SELECTOR) or ""
     is_used = len(text) <= _MAX_SELECTOR_CHARACTERS and _OTHER_NODE_SELECTOR not in annotations
@@ -118,11 +125,19 @@ def read_node(document: object) -> Node:
     known = len(names) <= _MAX_HANDLERS and all(len(n) <= _MAX_HANDLER_CHARACTERS for n in names)
     return Node.read(
         node.metadata.name,
-        _shared(node.metadata.labels),
+        _labels(node.metadata, "node"),
         info.container_runtime_version,
         info.kubelet_version,
         _shared_set(tuple(names)) if known else None,
     )
+
+
+def _labels(metadata: _Metadata, kind: str) -> dict[str, str]:
+    """Return the labels of an object, or none if there are too many."""
+    if len(metadata.labels or ()) <= _MAX_LABELS:
+        return _shared(metadata.labels)
+    _log.warning(f"{kind} {metadata.name!r}: its labels are ignored: more than {_MAX_LABELS}")
+    return {}
 
 
 def _shared(labels: _Texts) -> dict[str, str]:

@@ -27,6 +27,20 @@ def test_frequent_label_values_are_shared_and_the_others_are_not_kept() -> None:
     assert value_of("team", team="team 0") is not team
 
 
+def test_object_with_too_many_labels_counts_as_one_without_labels(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    enough = {f"key-{number}": "x" for number in range(1000)}
+    name = {"kubernetes.io/metadata.name": "ci"}
+    assert read_namespace(namespace("ci", enough)).labels == {**enough, **name}
+    assert read_namespace(namespace("ci", {**enough, "one": "more"})).labels == name
+    assert read_node(node(labels=enough)).labels == enough
+    assert read_node(node(labels={**enough, "one": "more"})).labels == {}
+    # The log is limited: a tenant can change an object again and again.
+    (line,) = caplog.messages
+    assert line == "namespace 'ci': its labels are ignored: more than 1000"
+
+
 @pytest.mark.parametrize(
     ("listed", "handlers"),
     [
