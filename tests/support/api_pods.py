@@ -13,6 +13,13 @@ LIMITED = [*with_limits(exec_wrapper("sh"), 65_536, 524_288), "sh", *_SCRIPT]
 """A command that openFiles has wrapped. It ends as soon as it would without the wrapper."""
 _BY_OTHER = ["sh", "-c", '. /secrets; exec "$@"', "-"]
 """What another webhook may put in front of a command."""
+_USES_OF_VOLUME = st.sampled_from(
+    [
+        {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+        {"volumeDevices": [{"name": "data", "devicePath": "/dev/data"}]},
+    ]
+)
+"""How a container uses the volume `data`, if the pod has it."""
 _COMMANDS = st.sampled_from(
     [
         None,
@@ -72,6 +79,7 @@ def _container(names: list[str], **optional: st.SearchStrategy[object]) -> st.Se
             args=_ARGS,
             stdin=st.booleans(),
             tty=st.booleans(),
+            use=_USES_OF_VOLUME,
             securityContext=st.sampled_from([_LEVEL, _LEVEL, *_TYPES, *_ADDED_CAPABILITIES]),
             resources=st.sampled_from(
                 [{"limits": {"memory": each}} for each in ("100Ki", "5Mi", "64Mi")]
@@ -158,8 +166,12 @@ def _pod(annotations: Json | None, labels: Json, spec: Json) -> Json:
     metadata: Json = {"name": "generated", "labels": labels}
     if annotations is not None:
         metadata["annotations"] = annotations
-    for container in spec.get("initContainers", ()):
+    names = {each["name"] for each in spec["volumes"]}
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
         container.update(container.pop("restart", {}))
+        use = container.pop("use", {})
+        if "data" in names:
+            container.update(use)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

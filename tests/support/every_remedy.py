@@ -31,5 +31,6 @@ def every_remedy_pod(name: str, namespace: str) -> Json:
     pod = simple_pod(name, namespace)
     pod["spec"]["securityContext"] = {"fsGroup": 1000, "seLinuxOptions": {"level": "s0:c1,c2"}}
     pod["spec"]["containers"][0]["command"] = ["/main"]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "work", "mountPath": "/work"}]
     pod["spec"]["volumes"] = [{"name": "work", "persistentVolumeClaim": {"claimName": "work"}}]
     return pod

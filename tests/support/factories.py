@@ -48,15 +48,28 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Json:
+    """Return a pod. Its first container mounts its claims, unless it sets `volumeMounts`."""
     metadata: Json = {"name": "p", "namespace": "ci"}
     if labels is not None:
         metadata["labels"] = dict(labels)
     if annotations is not None:
         metadata["annotations"] = dict(annotations)
     made: Json = {"containers": list(containers) or [container("main", "/bin/main")], **spec}
+    if mounts := mounts_of_claims(spec):
+        made["containers"] = [{**mounts, **made["containers"][0]}, *made["containers"][1:]]
     if init:
         made["initContainers"] = list(init)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
+
+
+def mounts_of_claims(spec: Json) -> Json:
+    """Return the `volumeMounts` of a container that mounts a pod's claims. Empty without claims."""
+    mounts = [
+        {"name": each["name"], "mountPath": f"/{each['name']}"}
+        for each in spec.get("volumes") or ()
+        if {"persistentVolumeClaim", "ephemeral"} & each.keys()
+    ]
+    return {"volumeMounts": mounts} if mounts else {}
 
 
 def init_containers(after: Json) -> list[Json]:

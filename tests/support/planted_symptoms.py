@@ -89,11 +89,15 @@ class Plant:
     """Reason, message, and the field path of the involved object."""
 
     def pod(self, namespace: str) -> Json:
-        """Return the pod without its status."""
+        """Return the pod without its status. Its container mounts all of its volumes."""
+        names = [each["name"] for each in self.spec.get("volumes", ())]
+        main: Json = {"name": "main", "image": "registry.example/app:1", "command": ["app"]}
+        if names:
+            main["volumeMounts"] = [{"name": name, "mountPath": f"/{name}"} for name in names]
         spec = {
             "nodeName": self.node,
             "restartPolicy": "Always",
-            "containers": [{"name": "main", "image": "registry.example/app:1", "command": ["app"]}],
+            "containers": [main],
             **deepcopy(self.spec),
         }
         metadata = {**deepcopy(self.metadata), "name": self.name, "namespace": namespace}
@@ -398,6 +402,9 @@ def _look_alikes() -> Iterator[Plant]:
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
     for plant in (_RELABEL, _CREATE_ERROR, _FS_GROUP):
         yield _alike(plant, "read-only", spec={**plant.spec, "volumes": [claim]})
+        (main,) = plant.pod("ci")["spec"]["containers"]
+        main["volumeDevices"] = [{"name": main.pop("volumeMounts")[0]["name"], "devicePath": "/d"}]
+        yield _alike(plant, "block", spec={**plant.spec, "containers": [main]})
     for plant in (_RELABEL, _CREATE_ERROR):
         unconfined = {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}
         yield _alike(plant, "spc", spec={**plant.spec, **unconfined})

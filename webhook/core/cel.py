@@ -8,6 +8,8 @@ from collections.abc import Iterable
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NODE_TERMS = f"object.spec.?affinity.?nodeAffinity.?{_REQUIRED}.?nodeSelectorTerms.orValue([])"
 """The terms of a pod's required node affinity."""
+CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
+"""A pod's containers of both kinds."""
 
 
 def quote(text: str) -> str:

@@ -169,7 +169,7 @@ class PodFacts(SpecFields):
     helper_container_image: str = ""
     """The image of the first init container with the helper's name. Cut."""
     has_persistent_volume: bool = False
-    """Whether a volume is persistent (`Volume.is_persistent`)."""
+    """Whether a container mounts a persistent volume (`Volume.is_persistent`)."""
     has_metadata: bool = False
     label_count: int = 0
     annotations: Mapping[str, str] | None = None
@@ -222,14 +222,19 @@ def facts_of(pod: Pod) -> PodFacts:
     spec, metadata = pod.spec, pod.metadata
     inits, containers, volumes = spec.init_containers, spec.containers, spec.volumes
     helper_volume: Volume | None = None
-    has_persistent_volume = False
+    persistent: list[str] = []
     for volume in volumes or ():
-        has_persistent_volume = has_persistent_volume or volume.is_persistent
+        if volume.is_persistent:
+            persistent.append(volume.name)
         if volume.name == HELPER and helper_volume is None:
             helper_volume = volume
             if volume.image is not None and len(volume.image.reference) > MAX_REFERENCE_CHARACTERS:
                 cut = volume.image.reference[: MAX_REFERENCE_CHARACTERS + 1]
                 helper_volume = replace(volume, image=ImageVolume(cut))
+    # `isdisjoint` decodes mounts up to the first one that is persistent.
+    has_persistent_volume = bool(persistent) and not set(persistent).isdisjoint(
+        spec.mounted_names()
+    )
     helper_container_image = ""
     for container in inits or ():
         if container.name == HELPER:

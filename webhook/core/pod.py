@@ -14,6 +14,7 @@ Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias, dataclass_transform
 
 import msgspec
@@ -80,10 +81,15 @@ class SecurityContext(WireStruct):
     """This field and the two before it are fields of the pod only, not of its containers."""
 
 
-class VolumeMount(WireStruct):
-    """One entry of `volumeMounts`."""
+class MountedVolume(WireStruct):
+    """The volume of an entry of `volumeMounts`."""
 
     name: str = ""
+
+
+class VolumeMount(MountedVolume):
+    """One entry of `volumeMounts`."""
+
     mount_path: str = ""
     sub_path: str | None = None
     sub_path_expr: str | None = None
@@ -97,6 +103,7 @@ class VolumeDevice(WireStruct):
 
 _decode_strings = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_mounts = msgspec.json.Decoder(list[VolumeMount]).decode
+_decode_mounted = msgspec.json.Decoder(list[MountedVolume]).decode
 _decode_devices = msgspec.json.Decoder(list[VolumeDevice]).decode
 
 
@@ -292,6 +299,18 @@ class PodSpec(SpecFields):
     host_pid: bool | None = msgspec.field(default=None, name="hostPID")
     host_ipc: bool | None = msgspec.field(default=None, name="hostIPC")
     image_pull_secrets: list[LocalObjectReference] | None = None
+
+    def mounted_names(self) -> Iterator[str]:
+        """Yield the names in the `volumeMounts` of containers. Raises one of DECODE_ERRORS.
+
+        The kubelet mounts no other volumes. Those in `volumeDevices` are block devices without
+        files (kubernetes `pkg/volume/util/util.go`: `GetPodVolumeNames`).
+        """
+        for containers in (self.containers, self.init_containers):
+            for each in containers or ():
+                if is_set(each.volume_mounts):
+                    for mount in _decode_mounted(each.volume_mounts):
+                        yield mount.name
 
 
 class OwnerReference(WireStruct):

@@ -129,6 +129,8 @@ def test_webhook_adds_the_remedies_that_are_not_native(engines: Engines) -> None
     pod = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
     pod["spec"]["securityContext"] = {"fsGroup": 1}
     pod["spec"]["volumes"].append({"name": "v", "persistentVolumeClaim": {"claimName": "v"}})
+    mounts = pod["spec"]["containers"][0].setdefault("volumeMounts", [])
+    mounts.append({"name": "v", "mountPath": "/v"})
     bodies = {each: engines.create(pod, PARTLY, each)[1] for each in ("webhook", "native", "both")}
     assert annotations_of(bodies["native"])[APPLIED] == "partly/fsGroupChangePolicy"
     applied = annotations_of(bodies["webhook"])[APPLIED]

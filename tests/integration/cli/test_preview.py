@@ -79,7 +79,8 @@ def test_options_set_the_namespace_and_its_labels() -> None:
 
 def test_namespace_label_option_keeps_the_selinux_level_of_the_namespace() -> None:
     volumes = "volumes: [{name: a, persistentVolumeClaim: {claimName: a}}]"
-    spec = f"{{containers: [{{name: a}}], {volumes}}}"
+    main = "{name: a, volumeMounts: [{name: a, mountPath: /a}]}"
+    spec = f"{{containers: [{main}], {volumes}}}"
     pod = f"{{kind: Pod, metadata: {{name: a, namespace: sample-namespace}}, spec: {spec}}}"
     arguments = ("preview", "--manifests", EXAMPLES, "--namespace-label", "storage=large", "-")
     done = podsettle(*arguments, stdin=pod)

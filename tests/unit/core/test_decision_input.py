@@ -144,6 +144,32 @@ def test_of_the_volumes_only_what_decisions_read_is_a_fact(
     assert found.has_persistent_volume is persistent
 
 
+@pytest.mark.parametrize("containers", ["initContainers", "containers"])
+@pytest.mark.parametrize(
+    ("fields", "persistent"),
+    [
+        ({"volumeMounts": [{"name": "data", "mountPath": "/data"}]}, True),
+        ({"volumeDevices": [{"name": "data", "devicePath": "/dev/data"}]}, False),
+        ({"volumeMounts": [{"name": "tmp", "mountPath": "/data"}]}, False),
+        ({"volumeMounts": None}, False),
+    ],
+)
+def test_claim_counts_only_if_a_container_mounts_it(
+    fields: Json, persistent: bool, containers: str
+) -> None:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    unmounting = container("m", "x", volumeMounts=[])
+    document = pod(unmounting, volumes=[claim], containers=[unmounting])
+    document["spec"][containers].append(container("uses", "x", **fields))
+    assert facts(document).has_persistent_volume is persistent
+
+
+@pytest.mark.parametrize("volumes", [None, [{"name": "data", "emptyDir": {}}]])
+def test_mounts_of_a_pod_without_a_claim_are_not_decoded(volumes: Any) -> None:
+    document = pod(containers=[container("m", "x", volumeMounts=[5])], volumes=volumes)
+    assert not facts(document).has_persistent_volume
+
+
 def test_the_image_of_a_container_is_a_fact_if_the_container_has_no_command() -> None:
     assert container_facts(image="i", command=["x"]).entrypoint_image is None
     assert container_facts(image="i").entrypoint_image == EntrypointImage("i", has_args=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from webhook.core.cel import NODE_TERMS, any_of, quote, quoted_list
+from webhook.core.cel import CONTAINERS, NODE_TERMS, any_of, quote, quoted_list
 from webhook.core.cluster.nodes import WINDOWS_LABEL
 from webhook.core.constants import (
     ANNOTATION_MIRROR,
@@ -30,7 +30,7 @@ _LABEL_OF_OS = ".or(".join(f'object.spec.?nodeSelector[?"{label}"]' for label in
 _NOT_WINDOWS = f"""\
 has(object.spec.os) ? object.spec.os.name != "windows"
 : object.spec.?securityContext.?windowsOptions.hasValue()
-  || (object.spec.containers + object.spec.?initContainers.orValue([]))
+  || {CONTAINERS}
     .exists(c, c.?securityContext.?windowsOptions.hasValue()) ? false
 : {_LABEL_OF_OS}.hasValue()
   ? {_LABEL_OF_OS}.orValue("") != "windows"

@@ -13,6 +13,7 @@ from webhook.core.admission.response import warnings_for
 from webhook.core.admission.review import Request, decode_review, encode_creation
 from webhook.core.admission.summary import summary_of
 from webhook.core.cluster.view import Namespace
+from webhook.core.decision_input import facts_of
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.labels import Labels
 from webhook.core.pod import DECODE_ERRORS
@@ -155,7 +156,7 @@ class PodDecider:
             namespace_seen is not None
             and namespace_seen.fixed_selinux_level
             and without_fs_group in [(each.remedy, each.reason) for each in outcomes]
-            and any(volume.is_persistent for volume in request.pod.spec.volumes or ())
+            and facts_of(request.pod).has_persistent_volume
         ):
             notes.append(_SCC_NOTE)
         is_known = self._namespace_labels is not None or self._view.contains_namespace(namespace)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from webhook.core.cel import CONTAINERS
 from webhook.core.cluster.view import ClusterView
 
 S = TypeVar("S")
@@ -69,9 +70,10 @@ def set_annotation(key: str, value: str) -> str:
     return f'[JSONPatch{{op: "add", path: {path}, value: {value}}}]'
 
 
-HAS_PERSISTENT_VOLUME = (
-    "object.spec.?volumes.orValue([]).exists(volume,"
-    " has(volume.ephemeral) || (has(volume.persistentVolumeClaim)"
-    " && !volume.persistentVolumeClaim.?readOnly.orValue(false)))"
-)
+HAS_PERSISTENT_VOLUME = f"""\
+object.spec.?volumes.orValue([]).exists(volume, (has(volume.ephemeral)
+    || has(volume.persistentVolumeClaim)
+      && !volume.persistentVolumeClaim.?readOnly.orValue(false))
+  && {CONTAINERS}
+    .exists(c, c.?volumeMounts.orValue([]).exists(mount, mount.name == volume.name)))"""
 """`PodFacts.has_persistent_volume` in CEL."""

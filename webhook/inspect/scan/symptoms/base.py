@@ -13,6 +13,7 @@ from webhook.core.cluster.nodes import Node, runs_on_windows
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, Sign
+from webhook.core.pod import DECODE_ERRORS, Volume
 from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Evidence, Finding, FoundContainer
 from webhook.inspect.objects import ContainerStatus, Event, LivePod, PodKey
 
@@ -93,7 +94,16 @@ class Case(NamedTuple):
     @property
     def claims(self) -> set[str]:
         """The names of the pod's persistent volumes, without claims that are read-only."""
-        return {each.name for each in self.pod.spec.volumes or () if each.is_persistent}
+        return {each.name for each in self.mounted_volumes if each.is_persistent}
+
+    @property
+    def mounted_volumes(self) -> list[Volume]:
+        """The volumes that containers mount. Empty for a malformed pod of a dump."""
+        try:
+            names = set(self.pod.spec.mounted_names())
+        except DECODE_ERRORS:
+            return []
+        return [each for each in self.pod.spec.volumes or () if each.name in names]
 
     @property
     def first_start(self) -> datetime | None:

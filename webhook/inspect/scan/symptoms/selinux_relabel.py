@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from webhook.core.defects.defect import Sign
 from webhook.core.defects.versions import Version
+from webhook.core.pod import Volume
 from webhook.core.remedies.skip_selinux_relabel import relabels_nothing
 from webhook.inspect.findings import Certainty, Finding
-from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.symptoms.base import Case, event_evidence, symptom_of
 
 _WAITING_REASON = "CreateContainerError"
@@ -42,7 +42,7 @@ def find(case: Case) -> Iterator[Finding]:
         certainty = Certainty(sign.certainty) if may_be_relabelled else None
         if sign.certainty == "certain":
             sentence += ", because it was still at the pod's volumes"
-            certainty = _of_stage(case.pod)
+            certainty = _of_stage(case.mounted_volumes)
         if certainty is not None:
             found = case.finding(certainty, sentence, [event_evidence(event)], event.time)
             yield from case.on_node(found)
@@ -77,8 +77,8 @@ def _node_namespaces_have_no_label(case: Case) -> bool:
     return bool(spec.host_pid or spec.host_ipc) and release is not None and release < _ALL_LABELLED
 
 
-def _of_stage(pod: LivePod) -> Certainty | None:
-    """Return how certain an event at the stage of volumes is. None for a pod without volumes.
+def _of_stage(mounted: Iterable[Volume]) -> Certainty | None:
+    """Return how certain an event at the stage of volumes is. None if no volume counts.
 
     The kubelet has neither host paths, NFS nor read-only claims relabelled, and volumes of secrets
     are small. Which of these a volume is, is not read, but for claims and the token that the API
@@ -86,7 +86,7 @@ def _of_stage(pod: LivePod) -> Certainty | None:
     """
     volumes = [
         each
-        for each in pod.spec.volumes or ()
+        for each in mounted
         if not each.name.startswith(_ACCOUNT_VOLUME)
         and (each.persistent_volume_claim is None or each.is_persistent)
     ]
