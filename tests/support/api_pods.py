@@ -61,6 +61,7 @@ _PROBE = {"exec": {"command": ["true"]}}
 _RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}]
 _LEVEL = {"seLinuxOptions": {"level": "s0:c1,c2"}}
 _TYPES = [{"seLinuxOptions": {"type": each}} for each in ("spc_t", "spc_t", "container_t")]
+_OPTIONS: list[Json] = [{"windowsOptions": each} for each in ({}, {"runAsUserName": "u"})]
 _ADDED_CAPABILITIES = [
     {"capabilities": {"add": added}}
     for added in ([], ["CHOWN"], ["CHOWN", "NET_ADMIN"], ["cap_net_raw"], ["ALL"])
@@ -80,7 +81,9 @@ def _container(names: list[str], **optional: st.SearchStrategy[object]) -> st.Se
             stdin=st.booleans(),
             tty=st.booleans(),
             use=_USES_OF_VOLUME,
-            securityContext=st.sampled_from([_LEVEL, _LEVEL, *_TYPES, *_ADDED_CAPABILITIES]),
+            securityContext=st.sampled_from(
+                [_LEVEL, _LEVEL, *_TYPES, *_OPTIONS, *_ADDED_CAPABILITIES]
+            ),
             resources=st.sampled_from(
                 [{"limits": {"memory": each}} for each in ("100Ki", "5Mi", "64Mi")]
             ),
@@ -120,6 +123,7 @@ _SECURITY = _objects(
     fsGroup=st.just(1000),
     fsGroupChangePolicy=st.sampled_from(["Always", "OnRootMismatch"]),
     seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
+    windowsOptions=st.sampled_from([{}, {}, {"runAsUserName": "u"}]),
     seLinuxOptions=st.sampled_from([{"type": "spc_t"}, {"level": "s0:c3,c4"}, {"user": "u"}]),
 )
 _OS_KEYS = ["kubernetes.io/os", "beta.kubernetes.io/os"]

@@ -115,7 +115,7 @@ SECURITY = structs(
     seLinuxOptions=SELINUX,
     seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
     fsGroupChangePolicy=st.sampled_from(["OnRootMismatch", "Always"]),
-    windowsOptions=st.none(),
+    windowsOptions=st.sampled_from([None, {}, {"hostProcess": True}]),
     seccompProfile=objects(type=st.sampled_from(["RuntimeDefault", "Unconfined"])),
 )
 RULES = st.lists(

@@ -48,6 +48,15 @@ class AnyObject(WireStruct):
     """An object whose fields are not read. Decisions depend only on whether it is present."""
 
 
+class WindowsOptions(WireStruct):
+    """`securityContext.windowsOptions`."""
+
+    gmsa_credential_spec_name: str | None = None
+    gmsa_credential_spec: str | None = None
+    run_as_user_name: str | None = None
+    host_process: bool | None = None
+
+
 class SELinuxOptions(WireStruct):
     """`securityContext.seLinuxOptions`."""
 
@@ -72,7 +81,7 @@ class SecurityContext(WireStruct):
     run_as_non_root: bool | None = None
     allow_privilege_escalation: bool | None = None
     """This field, `privileged` and `capabilities` are fields of containers only."""
-    windows_options: AnyObject | None = None
+    windows_options: WindowsOptions | None = None
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
     seccomp_profile: AnyObject | None = None
     fs_group: int | None = None

@@ -22,7 +22,13 @@ from webhook.core.defects.versions import (
     supports_restart_rules,
 )
 from webhook.core.labels import compile_requirement
-from webhook.core.pod import NodeSelectorRequirement, NodeSelectorTerm, PodSpec, SpecFields
+from webhook.core.pod import (
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    SpecFields,
+    WindowsOptions,
+)
 
 _ARCHITECTURE_LABEL = "kubernetes.io/arch"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
@@ -30,6 +36,7 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 _NAME_FIELD = "metadata.name"
 WINDOWS_LABEL = "node.kubernetes.io/windows-build"
 """A label that the kubelet sets only on Windows."""
+_NO_OPTIONS = WindowsOptions()
 
 _MAX_AFFINITY_SIZE = 500
 """The maximum number of terms, requirements and values in an affinity. Webhooks run before API
@@ -374,20 +381,24 @@ def names_nodes(pod: SpecFields) -> bool:
 def runs_on_windows(pod: PodSpec) -> bool:
     """Return whether the spec restricts the pod to Windows.
 
-    The spec can do so by `os`, `windowsOptions`, the nodeSelector or the node affinity.
+    The spec can do so by `os`, the nodeSelector, `windowsOptions` or the node affinity, in this
+    order. Neither the scheduler nor a kubelet of Linux reads `windowsOptions`, and clients also
+    write it as an empty object.
     """
     if pod.os is not None and pod.os.name:
         return pod.os.name == "windows"
-    for each in (pod, *(pod.init_containers or ()), *(pod.containers or ())):
-        if each.security_context is not None and each.security_context.windows_options is not None:
-            return True
-    if pod.node_selector is None and pod.affinity is None:
-        return False  # As most pods.
+    selector = pod.node_selector or {}
     for key in _OS_LABELS:
-        if pod.node_selector and key in pod.node_selector:
-            return pod.node_selector[key] == "windows"
-    if pod.node_selector and WINDOWS_LABEL in pod.node_selector:
+        if key in selector:
+            return selector[key] == "windows"
+    if WINDOWS_LABEL in selector:
         return True
+    for each in (pod, *(pod.init_containers or ()), *(pod.containers or ())):
+        security = each.security_context
+        if security is not None and security.windows_options not in (None, _NO_OPTIONS):
+            return True
+    if pod.affinity is None:
+        return False  # As most pods.
     terms = _required_terms(pod) or ()
     return bool(terms) and all(
         any(map(_requires_windows, term.match_expressions or ())) for term in terms

@@ -27,14 +27,17 @@ KiB, and podsettle writes less than 4 KiB."""
 
 _LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _LABEL_OF_OS = ".or(".join(f'object.spec.?nodeSelector[?"{label}"]' for label in _LABELS) + ")"
+_FOR_WINDOWS = (
+    "securityContext.?windowsOptions.optMap(options, size(dyn(options)) > 0).orValue(false)"
+)
 _NOT_WINDOWS = f"""\
 has(object.spec.os) ? object.spec.os.name != "windows"
-: object.spec.?securityContext.?windowsOptions.hasValue()
-  || {CONTAINERS}
-    .exists(c, c.?securityContext.?windowsOptions.hasValue()) ? false
 : {_LABEL_OF_OS}.hasValue()
   ? {_LABEL_OF_OS}.orValue("") != "windows"
-: !object.spec.?nodeSelector[?"{WINDOWS_LABEL}"].hasValue() && (size({NODE_TERMS}) == 0
+: !object.spec.?nodeSelector[?"{WINDOWS_LABEL}"].hasValue()
+  && !object.spec.?{_FOR_WINDOWS}
+  && !{CONTAINERS}.exists(c, c.?{_FOR_WINDOWS})
+  && (size({NODE_TERMS}) == 0
   || {NODE_TERMS}
     .exists(term, !term.?matchExpressions.orValue([]).exists(label,
       label.key == "{WINDOWS_LABEL}" ? label.operator in ["In", "Exists"]

@@ -76,6 +76,12 @@ ON_WINDOWS = {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}
 OF_WINDOWS = {"key": "node.kubernetes.io/windows-build", "operator": "Exists"}
 BUILD_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [OF_WINDOWS]}]}
 ON_BUILD = {"requiredDuringSchedulingIgnoredDuringExecution": BUILD_TERMS}
+ON_LINUX = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{**OS, "values": ["linux"]}]}]
+    }
+}
+EMPTY_OPTIONS: dict[str, Any] = {"securityContext": {"windowsOptions": {}}}
 FOR_WINDOWS = {"securityContext": {"windowsOptions": {"runAsUserName": "ContainerUser"}}}
 
 
@@ -92,6 +98,7 @@ FOR_WINDOWS = {"securityContext": {"windowsOptions": {"runAsUserName": "Containe
         ({}, {"nodeSelector": {OF_WINDOWS["key"]: "10.0.20348"}}, "WindowsPod"),
         ({}, {"affinity": {"nodeAffinity": ON_BUILD}}, "WindowsPod"),
         ({}, {"containers": [container("c", "cmd", **FOR_WINDOWS)]}, "WindowsPod"),
+        ({}, {**FOR_WINDOWS, "affinity": {"nodeAffinity": ON_LINUX}}, "WindowsPod"),
     ],
 )
 def test_an_excluded_pod_is_unchanged(
@@ -101,6 +108,21 @@ def test_an_excluded_pod_is_unchanged(
     assert reasons(decision) == [reason]
     assert decision.operations == ()
     assert decision.warnings == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        EMPTY_OPTIONS,
+        {"securityContext": {"windowsOptions": {"hostProcess": None}}},
+        {"containers": [container("c", "x", **EMPTY_OPTIONS)]},
+        {**FOR_WINDOWS, "nodeSelector": {"kubernetes.io/os": "linux"}},
+        {"containers": [container("c", "x", **FOR_WINDOWS)], "os": {"name": "linux"}},
+    ],
+)
+def test_options_for_windows_count_only_if_set_and_if_nothing_selects_linux(spec: Any) -> None:
+    gated = policy(remedies={"kubeletGate": {}})
+    assert reasons(decide_pod(pod(QUICK, **spec), view(gated))) == ["Applied"]
 
 
 @pytest.mark.parametrize(
