@@ -32,6 +32,7 @@ def test_cert_manager_injects_the_ca_of_the_served_certificate() -> None:
 def test_openshift_writes_the_secret_and_the_bundle() -> None:
     found = documents("openshift.yaml")
     service = found["Service", "podsettle"]["metadata"]["annotations"]
-    assert service == {"service.beta.openshift.io/serving-cert-secret-name": "podsettle-openshift-tls"}
+    secret = "podsettle-openshift-tls"
+    assert service == {"service.beta.openshift.io/serving-cert-secret-name": secret}
     configuration = found[CONFIGURATION]["metadata"]["annotations"]
     assert configuration == {"service.beta.openshift.io/inject-cabundle": "true"}

@@ -251,7 +251,7 @@ def test_text_with_a_script_of_limits_alone_does_not_keep_its_container_alive() 
 
 def test_wrapper_behind_many_strings_is_read_in_bounded_time() -> None:
     (wrapped,) = mutate_pod(before(PROGRAM), seen(SLEEP))["spec"]["containers"]
-    args = [*(["x", "/podsettle/linger", "podsettle"] * 15_000), *strings_of(wrapped)]
+    args = [*(["x", "/podsettle/linger", "podsettle"] * 8_000), *strings_of(wrapped)]
     document = before(container("a", "/x", args=args, volumeMounts=wrapped["volumeMounts"]))
     assert reasons(decide_pod(document, seen(SLEEP)))[0] == "prepare: AlreadySettled"
 
