@@ -415,6 +415,8 @@ def _look_alikes() -> Iterator[Plant]:
     yield _alike(_CREATE_ERROR, "config", status=config_error)
     yield _alike(_EARLY, "later", status={"containerStatuses": [running("main", 20)]})
     yield _alike(_EARLY, "client", node=CLIENT_ONLY)
+    fargate = {"labels": {"eks.amazonaws.com/fargate-profile": "fp-default"}}
+    yield _alike(_EARLY, "fargate", metadata=fargate)
     network = 'Failed to create pod sandbox: failed to setup network for sandbox: plugin "overlay"'
     yield _alike(_HANDLER, "network", events=(("FailedCreatePodSandBox", network, ""),))
     yield _alike(_UNLISTED_HANDLER, "listed", node=LISTS_HANDLER)

@@ -91,6 +91,7 @@ CRIO_KEY = re.compile(f"(?:{CRIO_ANNOTATION.pattern}|{_CRIO_WORKLOAD})", re.ASCI
 """The annotations that decide what CRI-O does with a pod: CRIO_ANNOTATION, and those that activate
 a workload. One pattern, because it is matched with each annotation of each review."""
 _ISTIO_MODE, _AMBIENT_MODES = "istio.io/dataplane-mode", {"ambient": True, "none": False}
+_FARGATE_PROFILE = "eks.amazonaws.com/fargate-profile"
 _CONSUL_REDIRECT, _APP_MESH_REDIRECT, _APP_MESH_PLUGIN = (
     "consul.hashicorp.com/redirect-traffic-config",
     "appmesh.k8s.aws/proxyEgressPort",
@@ -185,6 +186,8 @@ class PodFacts(SpecFields):
     """Whether annotations tell the CNI plugin of a service mesh to redirect connections."""
     is_ambient: bool | None = None
     """Whether the pod's label puts it into Istio's ambient mode. None if no label decides."""
+    is_on_fargate: bool = False
+    """Whether the pod has the label that EKS gives to all pods of its Fargate profiles."""
 
     @property
     def helper_image(self) -> str:
@@ -246,10 +249,12 @@ def facts_of(pod: Pod) -> PodFacts:
     crio_annotations: tuple[str, ...] = ()
     asks_plugin_to_redirect = False
     is_ambient: bool | None = None
+    is_on_fargate = False
     if metadata is not None:
         if metadata.labels:
             label_count = len(metadata.labels)
             is_ambient = _AMBIENT_MODES.get(metadata.labels.get(_ISTIO_MODE, ""))
+            is_on_fargate = _FARGATE_PROFILE in metadata.labels
         if metadata.annotations is not None:
             received = metadata.annotations
             annotations = {}
@@ -281,6 +286,7 @@ def facts_of(pod: Pod) -> PodFacts:
             crio_annotations,
             asks_plugin_to_redirect,
             is_ambient,
+            is_on_fargate,
         )
     )
 

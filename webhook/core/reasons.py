@@ -258,8 +258,8 @@ class Reason(StrEnum):
     )
     NOT_APPLICABLE = (
         "NotApplicable",
-        "The pod lacks a field that the remedy needs, or a container of it needs what the remedy "
-        "would change. The message says which.",
+        "The pod lacks what the remedy needs, or a container of it needs what the remedy would "
+        "change. The message says which.",
     )
     FIELD_PRESET = (
         "FieldPreset",

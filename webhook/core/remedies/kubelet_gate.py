@@ -72,6 +72,11 @@ def apply(
     if outcome is not None:
         yield replace(outcome, effect=_effect_of_gate(pod, settings))
         return
+    if pod.is_on_fargate:
+        # aws/containers-roadmap issue 1798
+        message = "pods on Fargate cannot connect to their kubelet"
+        yield Outcome(Reason.NOT_APPLICABLE, message=message)
+        return
     timeout = format_duration(settings.timeout)
     start_gate = patch.inserted_init_container(START_GATE)
     if start_gate is not None:
@@ -130,7 +135,7 @@ REMEDY = Remedy(
     "its log can be read from the beginning.",
     settings=KubeletGate,
     apply=apply,
-    reasons=GATE_REASONS,
+    reasons=GATE_REASONS | {Reason.NOT_APPLICABLE},
     effect=effect,
     proposed_settings=lambda _found: {},
     native="it adds an init container, whose resources and place depend on the other containers",

@@ -155,6 +155,17 @@ def test_daemon_set_pod_gets_no_gate(kind: str | None, reason: str) -> None:
     assert reasons(decide_pod(before, make_view())) == [reason]
 
 
+def test_pod_on_fargate_gets_no_gate_and_keeps_the_one_that_it_has() -> None:
+    label = {"eks.amazonaws.com/fargate-profile": "fp-default"}
+    decision = decide_pod(pod(labels=label), make_view())
+    assert reasons(decision) == ["NotApplicable"]
+    assert decision.operations == ()
+    gated = patched(pod(labels={}), decide_pod(pod(labels={}), make_view()))
+    # The webhook of EKS may add the label after podsettle's first call.
+    gated["metadata"]["labels"] = label
+    assert reasons(decide_pod(gated, make_view())) == ["AlreadySettled"]
+
+
 @pytest.mark.parametrize("namespace", ["kube-system", "openshift-etcd"])
 @pytest.mark.parametrize(
     ("host_network", "reason"), [(True, "SystemPod"), (False, "Applied"), (None, "Applied")]

@@ -82,9 +82,11 @@ def find(case: Case) -> Iterator[Finding]:
         return
     # The gate itself starts before the certificate exists.
     has_gate = any(init.name == KUBELET_GATE for init in pod.spec.init_containers or ())
-    # A node may need the pod before the certificate, so that it gets no gate.
+    # A node may need the pod before the certificate, so that it gets no gate. Nor does a pod on
+    # Fargate, because it cannot connect to its kubelet.
+    facts = facts_of(pod)
     namespace = namespace_facts_of(pod.metadata.namespace, {}, fixed_selinux_level=False)
-    if has_gate or is_needed_by_node(facts_of(pod), namespace):
+    if has_gate or facts.is_on_fargate or is_needed_by_node(facts, namespace):
         return
     sentence = f"the pod started on node {pod.spec.node_name}"
     if approved is None:
