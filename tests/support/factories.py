@@ -64,10 +64,11 @@ def pod(
 
 def mounts_of_claims(spec: Json) -> Json:
     """Return the `volumeMounts` of a container that mounts a pod's claims. Empty without claims."""
+    volumes = spec.get("volumes")
     mounts = [
         {"name": each["name"], "mountPath": f"/{each['name']}"}
-        for each in spec.get("volumes") or ()
-        if {"persistentVolumeClaim", "ephemeral"} & each.keys()
+        for each in (volumes if isinstance(volumes, list) else ())
+        if isinstance(each, dict) and {"persistentVolumeClaim", "ephemeral"} & each.keys()
     ]
     return {"volumeMounts": mounts} if mounts else {}
 
