@@ -236,7 +236,7 @@ async def _find_in(
                 template = each["spec"]["template"]
                 labels = template["metadata"].get("labels") or {}
                 container = template["spec"]["containers"][0]
-                is_own = _NAME in (labels.get(_NAME_LABEL), container.get("name"))
+                is_own = query or _NAME in (labels.get(_NAME_LABEL), container.get("name"))
                 is_webhook = labels.get(_COMPONENT_LABEL) == "webhook"
                 found += [each] if is_own and is_webhook else []
     if denied and not found:
