@@ -206,7 +206,8 @@ class ApiServer:
         """Yield the pages of a list. Raises ApiError and Unreachable.
 
         A page that is too large is requested again with half as many objects. A tenant with many
-        namespaces could otherwise make the list of namespaces unreadable.
+        namespaces could otherwise make the list of namespaces unreadable. The pages behind it have
+        more again, because a few large objects would otherwise cost a request for each later one.
         """
         limit, token = _PAGE_ITEMS, ""
         while True:
@@ -223,6 +224,9 @@ class ApiServer:
                 continue
             yield page
             token = page.metadata.next
+            size = sum(memoryview(each).nbytes for each in page.raw_items or ())
+            if size < _MAX_PAGE_BYTES // 2:
+                limit = min(2 * limit, _PAGE_ITEMS)
             if not token:
                 return
 

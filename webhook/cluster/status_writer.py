@@ -92,7 +92,7 @@ class StatusWriter:
     async def _write_all(self) -> float:
         """Write all statuses that have changed. Return when to do so again without a change."""
         now, due_at = asyncio.get_running_loop().time(), math.inf
-        details_due_at = self._details_due_at
+        next_details_due_at, in_force = self._details_due_at, self._source.policies_in_force
         namespace_counts = await self._count_namespaces()
         nodes = self._nodes = all_nodes(self._source.view, self._nodes)
         problem = ""
@@ -101,16 +101,16 @@ class StatusWriter:
             await time_slice.yield_if_over()
             name, status = policy_object.name, policy_object.status
             valid = policy_object.policy
-            if valid is not None and valid is not self._source.policies_in_force.get(name):
-                continue  # It is not in the view yet. The view will ask for another pass.
+            if valid is not None and valid is not in_force.get(name):
+                continue  # It was not in the view yet. The view has asked for another pass.
             desired = self._desired_status(policy_object, namespace_counts[name], nodes)
             if _decisive(desired) == _decisive(status):
                 if desired == status:
                     continue
-                if now < details_due_at:
-                    due_at = details_due_at
+                if now < self._details_due_at:
+                    due_at = self._details_due_at
                     continue
-                self._details_due_at = now + _DETAILS_INTERVAL_SECONDS
+                next_details_due_at = now + _DETAILS_INTERVAL_SECONDS
             try:
                 await self._write(name, desired)
             except (ApiError, Unreachable) as error:
@@ -122,7 +122,10 @@ class StatusWriter:
         elif self.problem and not problem:
             log.info("status of %s: ok again", KIND)
         self.problem = problem
-        return 0.0 if problem else due_at
+        if problem:
+            return 0.0
+        self._details_due_at = next_details_due_at
+        return due_at
 
     async def _count_namespaces(self) -> Counter[str]:
         """Return the number of namespaces that each policy covers, by the policy's name."""

@@ -323,7 +323,7 @@ tolerations:
 {{- /* The caBundle has the CA of the certificate, which cert-manager replaces two thirds of its lifetime after its issue,
      and then not before the certificate's own renewal (cert-manager#5851). */ -}}
 {{- $least := sub (trimSuffix "h" .duration | int64) (trimSuffix "h" .renewBefore | int64) | mul 3 -}}
-{{- if and (not .issuerRef) (lt (trimSuffix "h" .caDuration | int64) $least) -}}
+{{- if and (eq $.Values.certificates.source "certManager") (not .issuerRef) (lt (trimSuffix "h" .caDuration | int64) $least) -}}
 {{- fail (printf "at '/certificates/certManager/caDuration': %s is less than three times duration without renewBefore; the registered CA could expire; set at least %dh" .caDuration $least) -}}
 {{- end -}}
 {{- end -}}

@@ -126,7 +126,7 @@ WRONG: list[tuple[Json, str, str]] = [
         "not less than duration",
     ),
     (
-        {"certificates.certManager.caDuration": "4319h"},
+        {"certificates.source": "certManager", "certificates.certManager.caDuration": "4319h"},
         "/certificates/certManager/caDuration",
         "set at least 4320h",
     ),

@@ -411,6 +411,27 @@ async def test_pages_of_large_objects_stay_small() -> None:
     assert [size > 4 << 20 for size in sizes] == [True] + [False] * 4
 
 
+async def test_a_few_large_objects_do_not_shrink_all_later_pages() -> None:
+    things = [{"metadata": {"name": f"thing-{number}"}} for number in range(3000)]
+    for number in range(700, 703):
+        things[number]["x"] = "x" * 1_500_000  # type: ignore[assignment]
+    requests = 0
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal requests
+        requests += 1
+        start = int(request.query.get("continue", "0"))
+        end = start + int(request.query["limit"])
+        following = {"continue": str(end)} if end < len(things) else {}
+        metadata = {"resourceVersion": "7", **following}
+        return web.json_response({"metadata": metadata, "items": things[start:end]})
+
+    async with serving_answers(answer, 32 << 20) as server:
+        pages = [page async for page in server.pages("/things", "application/json")]
+    assert [item for page in pages for item in page.items] == things
+    assert requests < 50
+
+
 @pytest.mark.parametrize(
     "event",
     [

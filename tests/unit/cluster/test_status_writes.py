@@ -15,6 +15,7 @@ import pytest
 from tests.support.factories import node, policy_document
 from tests.support.stepped_loop import SteppedLoop
 from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import Unreachable
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.policy_object import read_policy
@@ -34,6 +35,7 @@ class StoringApiServer:
 
     def __init__(self) -> None:
         self.writes: list[str] = []
+        self.refuses = False
         self.watching = asyncio.Event()
         """An event that is set when there is a watch for each resource."""
         self._watched: set[str] = set()
@@ -65,6 +67,8 @@ class StoringApiServer:
 
     async def request(self, method: str, _path: str, body: Any = None, **_options: Any) -> Any:
         if method == "PATCH":
+            if self.refuses:
+                raise Unreachable("PATCH: connection refused")
             name = body["metadata"]["name"]
             self.writes.append(name)
             known = self.stored["settlepolicies"][name]
@@ -219,3 +223,22 @@ def test_policy_that_is_another_one_is_validated(changed: Any) -> None:
     assert read_policy({**document, "status": {"a": "b"}}, {"p": known}) is known
     assert known.status == {"a": "b"}
     assert read_policy({**document, **changed}, {"p": known}) is not known
+
+
+def test_message_that_could_not_be_written_is_written_as_soon_as_it_can_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(server: StoringApiServer, written: Any) -> None:
+        await written(10)
+        server.store("nodes", node("n0"))
+        await written(70)
+        server.refuses = True
+        server.store("nodes", node("n1"))
+        assert await written(10) == []
+        assert "ok again" not in caplog.text
+        server.refuses = False
+        assert await written(2) == POLICIES
+
+    caplog.set_level("INFO")
+    run(test)
+    assert "ok again" in caplog.text

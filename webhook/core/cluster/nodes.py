@@ -468,19 +468,20 @@ def _required_names(term: NodeSelectorTerm) -> tuple[str, ...] | None:
 
 
 def _affinity_size(terms: list[NodeSelectorTerm]) -> tuple[int, int]:
-    """Return the number of terms, requirements and values, and that of requirements on labels.
+    """Return the number of terms, requirements and values, and that of requirements for each node.
 
-    Requirements beside a required name do not count as the latter. Both are only lower bounds if
-    the first one exceeds _MAX_AFFINITY_SIZE.
+    The latter is 0 if all terms require names. Both are only lower bounds if the first one exceeds
+    _MAX_AFFINITY_SIZE.
     """
-    size, on_labels = len(terms), 0
+    size, for_each_node, all_named = len(terms), 0, True
     for term in terms[:_MAX_AFFINITY_SIZE]:
         requirements = (*(term.match_expressions or ()), *(term.match_fields or ()))
         size += sum(1 + len(each.values or ()) for each in requirements[: _MAX_AFFINITY_SIZE + 1])
         if size > _MAX_AFFINITY_SIZE:
             break
-        on_labels += len(requirements) if _required_names(term) is None else 0
-    return size, on_labels
+        for_each_node += len(requirements)
+        all_named = all_named and _required_names(term) is not None
+    return size, 0 if all_named else for_each_node
 
 
 def _term_filter(term: NodeSelectorTerm) -> _Filter:

@@ -68,8 +68,19 @@ def test_an_affinity_with_too_many_requirements_is_ignored(terms: list[dict[str,
     assert could_run(**affinity(*terms))
 
 
-def test_an_affinity_with_too_many_comparisons_is_ignored() -> None:
-    wanted = spec(**affinity({"matchExpressions": NOWHERE * 20}))
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [{"matchExpressions": NOWHERE * 20}],
+        # Names do not narrow the search if another term has none.
+        [
+            term("metadata.name", "In", "gone", fields=True) | {"matchExpressions": NOWHERE * 20},
+            {"matchExpressions": NOWHERE},
+        ],
+    ],
+)
+def test_an_affinity_with_too_many_comparisons_is_ignored(terms: list[dict[str, Any]]) -> None:
+    wanted = spec(**affinity(*terms))
     few, many = (nodes(*[node(f"n{i}") for i in range(count)]) for count in (100, 10_000))
     assert not few.any_fits(wanted)
     assert many.any_fits(wanted)

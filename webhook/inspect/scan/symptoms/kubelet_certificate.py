@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from webhook.core.constants import KUBELET_GATE
 from webhook.core.decision_input import facts_of, namespace_facts_of
+from webhook.core.pod import DECODE_ERRORS
 from webhook.core.remedies.gates import is_needed_by_node
 from webhook.inspect.findings import Certainty, Evidence, Finding, format_time
 from webhook.inspect.objects import SigningRequest
@@ -84,7 +85,10 @@ def find(case: Case) -> Iterator[Finding]:
     has_gate = any(init.name == KUBELET_GATE for init in pod.spec.init_containers or ())
     # A node may need the pod before the certificate, so that it gets no gate. Nor does a pod on
     # Fargate, because it cannot connect to its kubelet.
-    facts = facts_of(pod)
+    try:
+        facts = facts_of(pod)
+    except DECODE_ERRORS:
+        return  # Of a dump. No API server has a pod with such mounts.
     namespace = namespace_facts_of(pod.metadata.namespace, {}, fixed_selinux_level=False)
     if has_gate or facts.is_on_fargate or is_needed_by_node(facts, namespace):
         return
