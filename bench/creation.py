@@ -98,10 +98,9 @@ def _await_same_pods(cluster: KubeCluster, namespaces: Sequence[str]) -> None:
         pods = []
         for namespace in namespaces:
             status, pod, _ = cluster.create_pod(_make_pod(namespace, "probe"), dry_run=True)
-            for key in ("uid", "creationTimestamp", "namespace", "managedFields"):
-                pod.get("metadata", {}).pop(key, None)
-            pods.append((status, pod))
-        return "podsettle.dev/applied" in str(pods[0]) and all(each == pods[0] for each in pods)
+            annotations = pod.get("metadata", {}).get("annotations", {})
+            pods.append((status, pod.get("spec"), annotations.get("podsettle.dev/applied")))
+        return pods[0][2] is not None and all(each == pods[0] for each in pods)
 
     await_that(make_same_pods, "all setups make the same pod")
 
