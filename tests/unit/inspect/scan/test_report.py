@@ -436,6 +436,15 @@ def test_nulls_of_a_dump_are_empty_texts_in_labels_and_else_absent_fields(
     assert [each.verdict for each in found.symptoms] == [each.verdict for each in report.symptoms]
 
 
+def test_malformed_mounts_of_a_dump_do_not_end_the_scan(report: ScanReport, tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    for each in document["items"]:
+        if each["kind"] == "Pod":
+            each["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]
+            each["spec"]["containers"][0]["volumeMounts"] = [{"name": 5}]
+    assert scan_dump(tmp_path, document).pods == report.pods
+
+
 def test_policies_are_exported_where_the_api_server_has_no_settle_policies(tmp_path: Path) -> None:
     right = Right("list", "podsettle.dev", "settlepolicies")
 
