@@ -206,8 +206,8 @@ class ApiServer:
         """Yield the pages of a list. Raises ApiError and Unreachable.
 
         A page that is too large is requested again with half as many objects. A tenant with many
-        namespaces could otherwise make the list of namespaces unreadable. The pages behind it have
-        more again, because a few large objects would otherwise cost a request for each later one.
+        namespaces could otherwise make the list of namespaces unreadable. Pages after small ones
+        have more objects again: a few large objects must not cost a request for each later one.
         """
         limit, token = _PAGE_ITEMS, ""
         while True:

@@ -102,7 +102,7 @@ class StatusWriter:
             name, status = policy_object.name, policy_object.status
             valid = policy_object.policy
             if valid is not None and valid is not in_force.get(name):
-                continue  # It was not in the view yet. The view has asked for another pass.
+                continue  # It was not in the view yet. The change of the view causes another pass.
             desired = self._desired_status(policy_object, namespace_counts[name], nodes)
             if _decisive(desired) == _decisive(status):
                 if desired == status:

@@ -128,12 +128,13 @@ class Nodes:
             if pool is None:
                 pool = pools[key] = Pool(*key)
             pool.nodes.append(node)
-        self._pools = tuple(pools.values())
-        self._by_name = {node.name: (node, pool) for pool in self._pools for node in pool.nodes}
+        self.pools = tuple(pools.values())
+        """All known nodes, in their pools."""
+        self._by_name = {node.name: (node, pool) for pool in self.pools for node in pool.nodes}
         self._by_remedy = {
             remedy: [
                 pool
-                for pool in self._pools
+                for pool in self.pools
                 if any(
                     # The nodes of a pool have the same releases and operating system.
                     pool.nodes[0].status_for(each).needs_remedy
@@ -145,12 +146,12 @@ class Nodes:
         }
         """The pools that have a defect that a remedy cures, by the remedy's name."""
         self._may_lack_image_volumes, self._uncertain_image_volumes = (
-            [p for p in self._pools if not mounts_image_volumes(p.kubelet, p.runtime, minimum)]
+            [p for p in self.pools if not mounts_image_volumes(p.kubelet, p.runtime, minimum)]
             for minimum in (IMAGE_VOLUMES_ON_BY_DEFAULT, IMAGE_VOLUMES_LOCKED_ON)
         )
-        self._windows = [pool for pool in self._pools if pool.os == "windows"]
-        self._others = [pool for pool in self._pools if pool.os != "windows"]
-        kubelets = (pool.kubelet for pool in self._pools if pool.kubelet is not None)
+        self._windows = [pool for pool in self.pools if pool.os == "windows"]
+        self._others = [pool for pool in self.pools if pool.os != "windows"]
+        kubelets = (pool.kubelet for pool in self.pools if pool.kubelet is not None)
         self.newest_kubelet = max(kubelets, default=None)
         self._by_label: dict[tuple[str, str], tuple[Node, ...]] = {}
         """The nodes by the labels that policies name. Few policies name one."""
@@ -166,11 +167,6 @@ class Nodes:
 
     __hash__ = None  # type: ignore[assignment]
 
-    @property
-    def pools(self) -> tuple[Pool, ...]:
-        """All known nodes, in their pools."""
-        return self._pools
-
     def any_fits(self, pod: SpecFields, pools: Iterable[Pool] | None = None) -> bool:
         """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
 
@@ -178,7 +174,7 @@ class Nodes:
         scheduler scores are ignored, because they can change at any moment. An affinity that would
         take too long to evaluate is ignored too.
         """
-        return any(map(self._search_for(pod).finds, self._pools if pools is None else pools))
+        return any(map(self._search_for(pod).finds, self.pools if pools is None else pools))
 
     def all_fit(self, pod: SpecFields, narrowed: SpecFields) -> bool:
         """Return whether each known node that fits a pod also fits another one, and one does."""
@@ -255,7 +251,7 @@ class Nodes:
         `among_all` says whether all nodes count. If it is False, only nodes that need the remedy
         retryInitExit255 count, because the other nodes do not need the rules.
         """
-        pools = self._pools if among_all else self._by_remedy.get("retryInitExit255", ())
+        pools = self.pools if among_all else self._by_remedy.get("retryInitExit255", ())
         return self.any_fits(pod, [p for p in pools if not supports_restart_rules(p.kubelet)])
 
     def take_short_names_from_docker_hub(self, pod: SpecFields) -> bool:
@@ -280,7 +276,7 @@ class Nodes:
 
     def _fitting(self, pod: SpecFields) -> list[Pool]:
         """Return the pools that have a node for the pod."""
-        return list(filter(self._search_for(pod).finds, self._pools))
+        return list(filter(self._search_for(pod).finds, self.pools))
 
     def _search_for(self, pod: SpecFields) -> _Search:
         """Return a search for a pod that requires the same of its node, or a new one."""
