@@ -88,9 +88,14 @@ class RunningServer:
             if request.url.path not in REVIEW_PATHS or request.url.query == b"verbose":
                 request.url = request.url.copy_with(port=self.web_port)
 
-        hooks = {"request": [choose_port]}
+        # uvicorn closes an idle connection after 5 s, httpx's own default: a request at that moment
+        # would meet a closed connection.
         return httpx.Client(
-            base_url=self.url, verify=trust, timeout=TIMEOUT_SECONDS, event_hooks=hooks
+            base_url=self.url,
+            verify=trust,
+            timeout=TIMEOUT_SECONDS,
+            event_hooks={"request": [choose_port]},
+            limits=httpx.Limits(keepalive_expiry=1),
         )
 
     def await_previews(self) -> None:
