@@ -12,7 +12,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -35,30 +35,20 @@ class ThreadResolver(AbstractResolver):
         return await self._lookups.run(key, lambda: self._resolve_in_thread(*key))
 
     async def _resolve_in_thread(self, host: str, port: int, family: int) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[ResolveResult] | Exception] = loop.create_future()
-
-        def finish(found: list[ResolveResult] | Exception) -> None:
-            if not answer.done():  # It is done if the look-up was cancelled.
-                answer.set_result(found)
+        found: Future[list[ResolveResult]] = Future()
+        found.set_running_or_notify_cancel()  # `set_result` fails on one that can be cancelled.
 
         def run() -> None:
-            found: list[ResolveResult] | Exception
             try:
-                found = self._addresses(host, port, family)
+                found.set_result(self._addresses(host, port, family))
             except Exception as error:
-                found = error
-            with suppress(RuntimeError):  # The loop is closed, so nothing waits for the answer.
-                loop.call_soon_threadsafe(finish, found)
+                found.set_exception(error)
 
         try:
             threading.Thread(target=run, name="resolver", daemon=True).start()
         except RuntimeError as error:  # A container's limit on processes also counts threads.
             raise OSError(f"cannot start a DNS look-up: {error}") from None
-        found = await answer
-        if isinstance(found, Exception):
-            raise found
-        return found
+        return await asyncio.wrap_future(found)
 
     def _addresses(self, host: str, port: int, family: int) -> list[ResolveResult]:
         # AI_ADDRCONFIG as in aiohttp's own resolver: no IPv6 addresses on a machine without IPv6.

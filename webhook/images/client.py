@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -53,12 +53,12 @@ class RepositoryClient:
     def __init__(
         self, session: HttpSession, registry: Registry, credential: Credential | None
     ) -> None:
-        self._session = session
+        self._request = partial(session.request, rules=registry.rules)
         self._registry = registry
         self._credential = credential
         self._authorizations: dict[_Origin, str] = {}
         """The Authorization headers, by the origin that gets them."""
-        self._base = _url(f"https://{registry.host}/v2/{registry.repository}/")
+        self._base = URL(f"https://{registry.host}/v2/{registry.repository}/")
 
     async def digest(self, tag: str) -> str:
         """Return the digest that a tag points to now."""
@@ -130,11 +130,6 @@ class RepositoryClient:
             else:
                 raise RefusedError(f"the registry answers {status}")
 
-    def _request(
-        self, method: str, url: URL, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        return self._session.request(method, url, headers, self._registry.rules)
-
     async def _authorize(
         self, challenges: tuple[Challenge, ...], credential: Credential | None
     ) -> str:
@@ -146,7 +141,7 @@ class RepositoryClient:
             if scheme == "bearer":
                 return f"Bearer {await self._request_token(parameters, credential)}"
         if credential is not None and any(c.scheme == "basic" for c in challenges):
-            return _basic_authorization(credential)
+            return credential.authorization
         raise RefusedError("the registry answers 401")
 
     async def _request_token(
@@ -157,8 +152,8 @@ class RepositoryClient:
         Like containerd, follow a few redirects. The credential is for the named server alone.
         """
         try:
-            realm = _url(parameters.get("realm", ""))
-        except ValueError:
+            realm = URL(parameters["realm"])
+        except (KeyError, ValueError):
             raise LookupFailedError("the registry names an invalid URL as token server") from None
         query = {
             "service": parameters.get("service", ""),
@@ -166,7 +161,7 @@ class RepositoryClient:
         }
         headers = {"Accept": "application/json"}
         if credential is not None:
-            headers["Authorization"] = _basic_authorization(credential)
+            headers["Authorization"] = credential.authorization
         url = realm.update_query({key: value for key, value in query.items() if value})
         for _ in range(_MAX_REDIRECTS + 1):
             async with self._request("GET", url, headers) as response:
@@ -196,7 +191,7 @@ class RepositoryClient:
 def _redirected(url: URL, location: str) -> URL:
     """Return the URL to which `url` redirects. Raises LookupFailedError."""
     try:
-        target, given = url.join(_url(location)), urlsplit(location)
+        target, given = url.join(URL(location)), urlsplit(location)
         if not _VISIBLE.fullmatch(location):
             return target
         # A signature can cover the path and the query as they are written, as CloudFront's does.
@@ -217,18 +212,5 @@ def _origin(url: URL) -> _Origin:
     return url.scheme, url.raw_host, url.port
 
 
-def _basic_authorization(credential: Credential) -> str:
-    """Return the Authorization header for Basic authentication (RFC 7617), in UTF-8."""
-    pair = f"{credential.username}:{credential.password}".encode()
-    return f"Basic {b64encode(pair).decode()}"
-
-
 def _digest_of(body: bytes, algorithm: str) -> str:
     return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
-
-
-def _url(text: str) -> URL:
-    """Return the URL. Raises ValueError if the text is empty or not a URL."""
-    if not text:
-        raise ValueError("no URL")
-    return URL(text)

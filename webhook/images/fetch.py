@@ -88,7 +88,7 @@ async def fetch_config(
     if config is not None:
         return (await _fetch_document(client, config)).config
     entries = index_entries(manifest, architectures)
-    found = await _fetch_documents(client, entries.with_platform)
+    found = await _fetch_documents(client, (digest for digest, _ in entries.with_platform))
     others = await _fetch_documents(client, entries.without_platform, skip_others=True)
     found |= {each for each in others if entries.pull_without_platform(each.architecture)}
     distinct = {document.config for document in found}
@@ -102,7 +102,7 @@ async def fetch_config(
 
 
 async def _fetch_documents(
-    client: RepositoryClient, entries: Iterable[Descriptor], *, skip_others: bool = False
+    client: RepositoryClient, digests: Iterable[str], *, skip_others: bool = False
 ) -> set[ImageDocument]:
     """Return the configurations of the images in an index. Raises LookupFailedError.
 
@@ -110,7 +110,7 @@ async def _fetch_documents(
     """
     # Several manifests may share a configuration.
     configs: dict[tuple[str, int], Descriptor] = {}
-    for manifest in await _gather_or_cancel(client.manifest(entry.digest) for entry in entries):
+    for manifest in await _gather_or_cancel(map(client.manifest, digests)):
         try:
             config = config_descriptor(manifest)
         except NotAnImageError:

@@ -183,7 +183,10 @@ def _text_for_author(error: Exception, url: URL) -> str:
         if isinstance(cause, ForbiddenAddressError):
             return str(cause)
         if error.host != url.raw_host:
-            return f"the proxy: {_describe_os_error(cause)}"
+            # A negative errno is of the resolver, which `os.strerror` does not know. asyncio's own
+            # message of another one has the address.
+            known = (cause.errno or 0) > 0 and os.strerror(cause.errno or 0)
+            return f"the proxy: {known or cause.strerror or type(cause).__name__}"
     return _NO_CONNECTION
 
 
@@ -203,10 +206,3 @@ def _describe_cause(error: Exception) -> str:
     if isinstance(inner, OSError):
         return inner.strerror or str(inner)
     return type(inner).__name__
-
-
-def _describe_os_error(error: OSError) -> str:
-    """Return the meaning of an error number, without asyncio's message, which has the address."""
-    # A negative errno is an error of the resolver, which `strerror` does not know.
-    known = (error.errno or 0) > 0
-    return os.strerror(error.errno or 0) if known else error.strerror or type(error).__name__

@@ -8,12 +8,11 @@ Docker's Image Manifest V2, Schema 2, which has the same fields under other medi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from webhook.core.images import ImageConfig
 from webhook.images.errors import LookupFailedError, NotAnImageError
@@ -73,10 +72,10 @@ for theirs (containerd/platforms `compare.go`). CRI-O does not (containers/image
 `internal/pkg/platform`): there the pod does not start, so its command does not matter."""
 
 
-def _normalized(platform: Platform) -> Platform:
+def _normalized(os: str | None, architecture: str | None) -> tuple[str, str]:
     """Return a platform as containerd on Linux reads it. CRI-O reads it literally."""
-    os, architecture = (platform.os or "linux").lower(), (platform.architecture or "").lower()
-    return Platform(os, _ARCHITECTURES.get(architecture, architecture))
+    lower = (architecture or "").lower()
+    return (os or "linux").lower(), _ARCHITECTURES.get(lower, lower)
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
@@ -89,18 +88,15 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
     annotations: Mapping[str, str | None] | None = None
     artifact_type: str | None = ""
 
-    @property
-    def architecture(self) -> str:
-        """The architecture of the platform. Empty if the descriptor has none."""
-        return (self.platform.architecture or "") if self.platform is not None else ""
-
 
 class IndexEntries(NamedTuple):
     """The entries of an index that the nodes of a pod could pull."""
 
-    with_platform: tuple[Descriptor, ...]
-    without_platform: tuple[Descriptor, ...]
-    """The entries whose configuration says their platform. Empty if no node would pull one."""
+    with_platform: Collection[tuple[str, str]]
+    """The digest and the architecture of each. Some indexes name one image under several."""
+    without_platform: Collection[str]
+    """The digests of entries whose configuration says their platform. Empty if no node would pull
+    one."""
     architectures: frozenset[str]
     """The architectures of the nodes. Empty if one of them is unknown."""
 
@@ -110,7 +106,7 @@ class IndexEntries(NamedTuple):
         `architecture` is that of the entry's configuration, or empty if that names none. Runtimes
         prefer an entry with the platform of the node.
         """
-        named = {each.architecture for each in self.with_platform}
+        named = {of_entry for _, of_entry in self.with_platform}
         if not architecture or not self.architectures:
             return architecture not in named
         fits = {architecture, _OF_64_BITS.get(architecture)}
@@ -176,40 +172,32 @@ def index_entries(index: bytes, architectures: frozenset[str]) -> IndexEntries:
     architecture if none is given. Attestations of BuildKit (`unknown/unknown`) are omitted. An
     entry may have no platform. Runtimes take such an entry if no other one is for the node's
     platform (containerd `core/images/image.go`, containers/image
-    `internal/manifest/oci_index.go`). Raises LookupFailedError if there are no entries, or too
-    many.
+    `internal/manifest/oci_index.go`). Raises LookupFailedError if there are too many.
     """
-    # Some indexes name one image under several platforms.
-    with_platform: dict[tuple[str, str | None], Descriptor] = {}
-    without_platform: dict[str, Descriptor] = {}
+    with_platform: dict[tuple[str, str], None] = {}
+    without_platform: dict[str, None] = {}
     for entry in _decode_manifest(index).manifests or ():
         is_artifact = (entry.artifact_type or "") not in ("", *_CONFIGS)
         if _REFERENCE_TYPE in (entry.annotations or {}) or is_artifact:
             continue
         if entry.platform is None:
-            without_platform[entry.digest] = entry
+            without_platform[entry.digest] = None
             continue
-        platform = _normalized(entry.platform)
-        if platform.os == "linux" and platform.architecture not in ("", "unknown"):
-            with_platform[entry.digest, platform.architecture] = replace(entry, platform=platform)
+        os, architecture = _normalized(entry.platform.os, entry.platform.architecture)
+        if os == "linux" and architecture not in ("", "unknown"):
+            with_platform[entry.digest, architecture] = None
     if architectures:
-        lacking = architectures - {each.architecture for each in with_platform.values()}
+        lacking = architectures - {each for _, each in with_platform}
         wanted = architectures | {each for each, of_64 in _OF_64_BITS.items() if of_64 in lacking}
-        found = with_platform.items()
-        with_platform = {key: each for key, each in found if each.architecture in wanted}
+        with_platform = {each: None for each in with_platform if each[1] in wanted}
         if not lacking:
             without_platform.clear()
-    entries = IndexEntries(
-        tuple(with_platform.values()), tuple(without_platform.values()), architectures
-    )
     count = len(with_platform) + len(without_platform)
-    if not count:
-        raise LookupFailedError(entries.no_match)
     if count > _MAX_PLATFORMS:
         raise LookupFailedError(
             f"the index has {count} matching images; the limit is {_MAX_PLATFORMS}"
         )
-    return entries
+    return IndexEntries(with_platform, without_platform, architectures)
 
 
 def parse_config(config: bytes) -> ImageDocument:
@@ -221,8 +209,8 @@ def parse_config(config: bytes) -> ImageDocument:
         document = _decode_config(with_usual_names(config))
     except _UNREADABLE:
         raise LookupFailedError("the image's configuration is invalid") from None
-    platform = _normalized(Platform(document.os, document.architecture))
-    if platform.os != "linux":
+    os, architecture = _normalized(document.os, document.architecture)
+    if os != "linux":
         raise NotAnImageError("the image is not for Linux")
     process = document.config or _Process()
     entrypoint = process.entrypoint or ()
@@ -234,7 +222,7 @@ def parse_config(config: bytes) -> ImageDocument:
         raise LookupFailedError(
             f"the image's command has more than {MAX_COMMAND_CHARACTERS} characters"
         )
-    return ImageDocument(platform.architecture or "", result)
+    return ImageDocument(architecture, result)
 
 
 def _decode_manifest(manifest: bytes) -> _Document:

@@ -6,7 +6,7 @@ Source: kubernetes 1.36 `pkg/credentialprovider` (`keyring.go`, `config.go`, `se
 from __future__ import annotations
 
 import binascii
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -36,6 +36,11 @@ class Credential(NamedTuple):
 
     username: str
     password: str
+
+    @property
+    def authorization(self) -> str:
+        """The Authorization header for Basic authentication (RFC 7617), in UTF-8."""
+        return f"Basic {b64encode(f'{self.username}:{self.password}'.encode()).decode()}"
 
     def __repr__(self) -> str:
         return f"Credential({self.username!r}, …)"

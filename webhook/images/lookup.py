@@ -184,7 +184,12 @@ class ImageLookup:
         except (ValueError, TooManyError) as error:
             return Unavailable(f"{reference}: {error}")
         if isinstance(found, Unavailable):
-            reasons = (f"{reference}: {found.why}", *_summarize(keyring.problems))
+            reasons = [
+                f"{reference}: {found.why}",
+                *keyring.problems[:_MAX_REPORTED_SECRET_PROBLEMS],
+            ]
+            if (more := len(keyring.problems) - _MAX_REPORTED_SECRET_PROBLEMS) > 0:
+                reasons.append(f"and {more} more problems with pull secrets")
             return Unavailable("; ".join(reasons))
         return found
 
@@ -276,10 +281,3 @@ def _owner(query: ImageQuery) -> str:
     The queries of previews have no namespace.
     """
     return f"namespace {query.namespace}" if query.namespace else "previews"
-
-
-def _summarize(problems: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the first few problems, and the number of further problems."""
-    more = len(problems) - _MAX_REPORTED_SECRET_PROBLEMS
-    first = problems[:_MAX_REPORTED_SECRET_PROBLEMS]
-    return (*first, f"and {more} more problems with pull secrets") if more > 0 else first

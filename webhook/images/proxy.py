@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from yarl import URL
 
+from webhook.images.keyring import Credential
 from webhook.no_proxy import NoProxy, proxy_variable
 
 
@@ -43,8 +43,7 @@ class Proxy:
             raise ValueError(message)
         headers = {}
         if user is not None:
-            credentials = b64encode(f"{user}:{password or ''}".encode()).decode()
-            headers["Proxy-Authorization"] = f"Basic {credentials}"
+            headers["Proxy-Authorization"] = Credential(user, password or "").authorization
         return cls(url.origin(), headers, NoProxy.from_environment(environment))
 
     def is_used_for(self, url: URL) -> bool:

@@ -36,13 +36,12 @@ _IPV4_EMBEDDING_NETWORKS = (
     IPv6Network("::ffff:0:0/96"),  # IPv4-mapped (RFC 4291)
     IPv6Network("::ffff:0:0:0/96"),  # IPv4-translated (RFC 2765)
     IPv6Network("64:ff9b::/96"),  # NAT64 (RFC 6052)
-    IPv6Network("64:ff9b:1::/48"),  # NAT64 (RFC 8215), with a prefix of 96 bits
 )
 _LOCAL_NAT64_NETWORK = IPv6Network("64:ff9b:1::/48")
-# The positions of the IPv4 address's bytes, for NAT64 prefixes of 48, 56 and 64 bits (RFC 6052
-# section 2.2). All bytes behind them are 0. A network may use other
+# The positions of the IPv4 address's bytes, for NAT64 prefixes of 48, 56, 64 and 96 bits (RFC 6052
+# section 2.2) in that network (RFC 8215). All bytes behind them are 0. A network may use other
 # NAT64 prefixes, which cannot be recognised.
-_LOCAL_NAT64_BYTES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12))
+_LOCAL_NAT64_BYTES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
 
 
 def parse_ip_literal(host: str) -> IPv4Address | IPv6Address | None:
