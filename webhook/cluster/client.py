@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -32,10 +32,11 @@ from webhook.cluster.errors import (
     describe,
     is_of_api_server,
     status_message,
+    token_of,
 )
 from webhook.cluster.own_pod import default_namespace, in_cluster
 from webhook.cluster.raw_responses import Page, RawAnswer, page_of, server_time
-from webhook.cluster.rest_client import RestClient, TlsIdentity
+from webhook.cluster.rest_client import RestClient
 from webhook.cluster.service_account import from_service_account
 from webhook.cluster.watch import WatchLimits, lines_until_silent
 from webhook.core.constants import OBJECT_NAME
@@ -60,10 +61,22 @@ _CLOSE_SECONDS = 0.25
 # The limit for a response. etcd stores at most 1.5 MiB of an object, which become 9 MiB of JSON if
 # each character is escaped. /metrics of an API server has up to about 10 MiB.
 _MAX_RESPONSE_BYTES = 32 * 1024 * 1024
-# The page size of client-go and kubectl.
-_PAGE_ITEMS = 500
-# The limit for a page of several objects. To split it into them blocks the event loop for 3 ms.
-_MAX_PAGE_BYTES = 4 * 1024 * 1024
+# After a smaller page, the next one has twice as many objects.
+_SMALL_PAGE_BYTES = 2 * 1024 * 1024
+
+
+class PageLimits(NamedTuple):
+    """The limits of the pages of a list, and of each request for one."""
+
+    first_items: int = 500
+    """The number of objects of the first page. The default is that of client-go and kubectl."""
+    max_items: int = 500
+    max_bytes: int = 4 * 1024 * 1024
+    """That of a page of several objects. To split it into them blocks the event loop for 3 ms."""
+    timeout_seconds: float = _TIMEOUT_SECONDS
+    continues: bool = False
+    """Whether a list whose version expires continues with the current objects. No object comes
+    twice, but the pages are of several versions."""
 
 
 class ApiServer:
@@ -84,9 +97,11 @@ class ApiServer:
         self._access = access
         self._max_response_bytes = max_response_bytes
         self._request_timeout = request_timeout
-        self._identity: TlsIdentity | None = None
+        self._identity: tuple[bytes, bytes, bytes] | None = None
         self._clients: list[RestClient] = []
         self.url: str = access.url
+        self.time: datetime | None = None
+        """The time of the last response that says one, by the clock of the API server."""
         self.clock_behind = timedelta(0)
         """How far the clock of this machine was behind the API server's at the last response."""
 
@@ -202,6 +217,7 @@ class ApiServer:
         path: str,
         accept: str,
         query: Mapping[str, str] | None = None,
+        limits: PageLimits = PageLimits(),  # noqa: B008 (it is immutable)
     ) -> AsyncIterator[Page]:
         """Yield the pages of a list. Raises ApiError and Unreachable.
 
@@ -209,30 +225,41 @@ class ApiServer:
         namespaces could otherwise make the list of namespaces unreadable. Pages after small ones
         have more objects again: a few large objects must not cost a request for each later one.
         """
-        limit, token = _PAGE_ITEMS, ""
+        count, token = limits.first_items, ""
         while True:
-            parameters = {"limit": str(limit), **(query or {})}
-            if token:
-                parameters["continue"] = token
+            parameters = {**(query or {}), "limit": count, **({"continue": token} if token else {})}
+            url, max_bytes = f"{path}?{urlencode(parameters)}", limits.max_bytes
             try:
-                url = f"{path}?{urlencode(parameters)}"
-                page = await self.page(url, accept, _MAX_PAGE_BYTES if limit > 1 else None)
+                page = await self.page(
+                    url, accept, max_bytes if count > 1 else None, limits.timeout_seconds
+                )
             except TooLargeError:
-                if limit == 1:
+                if count == 1:
                     raise
-                limit //= 2
+                count //= 2
+                continue
+            except ApiError as error:
+                if not (limits.continues and error.status == 410 and error.next_page):
+                    raise
+                token = error.next_page
                 continue
             yield page
             token = page.metadata.next
             size = sum(memoryview(each).nbytes for each in page.raw_items or ())
-            if size < _MAX_PAGE_BYTES // 2:
-                limit = min(2 * limit, _PAGE_ITEMS)
+            if size < _SMALL_PAGE_BYTES:
+                count = min(2 * count, limits.max_items)
             if not token:
                 return
 
-    async def page(self, path: str, accept: str, max_bytes: int | None = None) -> Page:
+    async def page(
+        self,
+        path: str,
+        accept: str,
+        max_bytes: int | None = None,
+        timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
+    ) -> Page:
         """Request one page of a list. Raises ApiError, Unreachable and TooLargeError."""
-        async with self._sent("GET", path, accept=accept) as response:
+        async with self._sent("GET", path, accept=accept, timeout=timeout) as response:
             content = await self._checked(response, f"GET {path}", max_bytes)
         try:
             return page_of(content, path)
@@ -308,7 +335,7 @@ class ApiServer:
                 f"{request}: {error}; the response is no Status; is {self.url} an API server?"
             )
         if response.status >= 300:
-            raise ApiError(response.status, status_message(content))
+            raise ApiError(response.status, status_message(content), token_of(content))
         return content
 
     @asynccontextmanager
@@ -399,8 +426,9 @@ class ApiServer:
                 response: aiohttp.ClientResponse = wrapper.response
                 milliseconds = round((time.monotonic() - began) * 1000)
                 log.debug("%s %s %d in %d ms", method, url, response.status, milliseconds)
-                now = datetime.now(UTC)
-                self.clock_behind = max((server_time(response.headers) or now) - now, timedelta(0))
+                now, time_of_server = datetime.now(UTC), server_time(response.headers)
+                self.time = time_of_server or self.time
+                self.clock_behind = max((time_of_server or now) - now, timedelta(0))
                 asked = time.monotonic()
                 # kubectl also asks its plugin after a 401, but fails this request.
                 if response.status != 401 or is_repeated or not await credentials.renew(credential):
@@ -421,9 +449,9 @@ class ApiServer:
         """
         try:
             ca = self._access.ca.read()
-            identity = TlsIdentity(ca, credential.certificate, credential.key)
+            identity = (ca, credential.certificate, credential.key)
             if identity != self._identity:
-                self._clients.append(RestClient(self._access, identity))
+                self._clients.append(RestClient(self._access, *identity))
                 self._identity = identity
         except (CredentialsError, OSError, ValueError) as error:
             if not self._clients:

@@ -19,9 +19,11 @@ _MAX_MESSAGE_CHARACTERS = 4000
 class ApiError(Exception):
     """An error response of the API server: its HTTP status and message."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, next_page: str = "") -> None:
         super().__init__(f"{status}: {cut(message, _MAX_MESSAGE_CHARACTERS)}")
         self.status = status
+        self.next_page = next_page
+        """The token with which a list continues whose version has expired (410). May be empty."""
 
 
 class Unreachable(Exception):  # noqa: N818
@@ -62,6 +64,13 @@ def status_message(content: bytes) -> str:
         return content[:200].decode(errors="replace").strip()
     message = status.get("message", status) if isinstance(status, dict) else status
     return cut(str(message), _MAX_MESSAGE_CHARACTERS)
+
+
+def token_of(content: bytes) -> str:
+    """Return the token in an answer, with which an expired list continues. It may be empty."""
+    with suppress(*DECODE_ERRORS, LookupError, TypeError):
+        return str(msgspec.json.decode(content)["metadata"]["continue"] or "")
+    return ""
 
 
 def is_of_api_server(content: bytes) -> bool:

@@ -66,6 +66,7 @@ class KubernetesSource:
         self.webhook_selectors = WebhookSelectors({})
         """The selectors of the webhooks that the policies in force need."""
         self._server = server
+        self.title = server.url
         self._version: Version | None = None
         self.policies_in_force: Mapping[str, SettlePolicy] = {}
         """The last valid state of each policy, by name."""
@@ -73,7 +74,9 @@ class KubernetesSource:
         """The same by name and uid. A new object can have the name of a deleted one."""
         self._invalid: dict[str, PolicyObject] = {}
         """The policies whose current state has problems, by name."""
-        self._synced = False
+        self.synced = False
+        """Whether the view and the selectors contain the objects of every kind. The leader must not
+        write before this is True: with incomplete selectors it would delete webhooks."""
         self._rebuild_scheduled = False
         self._stale: set[str] = set()
         """The kinds with an object that has changed since they were processed."""
@@ -123,20 +126,6 @@ class KubernetesSource:
             "runtimeclasses": self.runtime_classes,
             "nodes": self.nodes,
         }
-
-    @property
-    def title(self) -> str:
-        """The API server's address."""
-        return self._server.url
-
-    @property
-    def synced(self) -> bool:
-        """Whether the view and the selectors contain the objects of every kind.
-
-        The leader must not write before this is True: with incomplete selectors it would
-        delete webhooks.
-        """
-        return self._synced
 
     def checks(self) -> Iterable[Check]:
         """Return one check for each kind, and one check for problems of policies.
@@ -258,7 +247,7 @@ class KubernetesSource:
             view = replace(view, policies=view.policies.of(self._valid.values()))
             self.webhook_selectors = webhook_selectors(self._valid.values())
         self.view = view
-        self._synced = all(reflector.synced.is_set() for reflector in self.reflectors.values())
+        self.synced = all(reflector.synced.is_set() for reflector in self.reflectors.values())
         for observer in self.observers:
             observer()
 

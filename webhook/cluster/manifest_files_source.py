@@ -54,6 +54,7 @@ class ManifestsSource:
         """Each of `paths` is a file or a directory. Of duplicate objects, the first counts."""
         self._poll_interval_seconds = poll_interval_seconds
         self.paths = paths
+        self.title = ", ".join(map(str, paths))
         self.view = Snapshot()
         self._files: dict[Path, _LoadedFile] = {}
         self._duplicates: tuple[ManifestProblem, ...] = ()
@@ -85,11 +86,6 @@ class ManifestsSource:
             self._duplicates = duplicates(objects)
             self.view = view_of(objects)
         return bool(changed)
-
-    @property
-    def title(self) -> str:
-        """The paths of the manifests, for messages."""
-        return ", ".join(map(str, self.paths))
 
     def checks(self) -> Iterable[Check]:
         """Return a check that always passes, because the last valid state stays in force."""

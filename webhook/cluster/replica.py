@@ -56,7 +56,7 @@ class Controller:
                 service_names(certificates.service, namespace),
                 certificates.lifetimes,
                 self._may_write,
-                self._registered_bundles,
+                lambda: found.webhooks if (found := self.webhook_configuration) else (),
                 # A certificate issued by a clock that is behind could have expired for the API
                 # server.
                 now=lambda: datetime.now(UTC) + server.clock_behind,
@@ -113,13 +113,6 @@ class Controller:
 
     def _may_write(self) -> bool:
         return self.elector.is_leader
-
-    def _registered_bundles(self) -> list[tuple[str, bytes]]:
-        """Return the host and the CA bundle of each registered webhook."""
-        if self.webhook_configuration is None:
-            return []
-        webhooks = self.webhook_configuration.webhooks
-        return [(webhook.host, webhook.bundle) for webhook in webhooks]
 
 
 def _registration_check(configuration: WebhookConfiguration, trust_check: TrustCheck) -> Check:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import ssl
 from contextlib import suppress
-from typing import NamedTuple
 
 import aiohttp
 from kubernetes.aio.client import Configuration
@@ -21,25 +20,19 @@ from webhook.tls.load_pem import load_pem
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
-class TlsIdentity(NamedTuple):
-    """What the TLS context of a client is made of. Another one needs another client."""
-
-    ca: bytes
-    """The CA certificates in PEM. Empty for those of the system."""
-    certificate: bytes
-    key: bytes
-
-
 class RestClient(RESTClientObject):
     """An HTTP session that resolves host names in its own threads."""
 
-    def __init__(self, access: Access, identity: TlsIdentity) -> None:
-        """Create a client. Raises ssl.SSLError for a certificate or key that is not valid."""
+    def __init__(self, access: Access, ca: bytes, certificate: bytes, key: bytes) -> None:
+        """Create a client. Raises ssl.SSLError for a certificate or key that is not valid.
+
+        `ca` has the CA certificates in PEM. It is empty for those of the system.
+        """
         proxy = URL(access.proxy)
         configuration = Configuration(
             host=access.url,
             # The comments of a bundle can have other characters, which Python refuses.
-            ca_cert_data=_valid_certificates(identity.ca.decode("ascii", "ignore")),
+            ca_cert_data=_valid_certificates(ca.decode("ascii", "ignore")),
             verify_ssl=access.verify,
             tls_server_name=access.server_name,
             proxy=str(proxy.with_user(None)) if proxy.user is not None else access.proxy,
@@ -53,8 +46,8 @@ class RestClient(RESTClientObject):
         configuration.client_session_kwargs = {"trust_env": False}
         super().__init__(configuration)
         verify_as_kubectl(self.ssl_context)
-        if identity.certificate:
-            load_pem(self.ssl_context, identity.certificate, identity.key)
+        if certificate:
+            load_pem(self.ssl_context, certificate, key)
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         """Return a connector with podsettle's resolver. RESTClientObject documents this hook.

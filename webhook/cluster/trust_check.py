@@ -44,8 +44,7 @@ class TrustCheck:
         if self._checked_inputs != inputs or is_outdated:
             self._errors = [
                 f"{host}: {error}"
-                # Usually all webhooks share them.
-                for host, bundle in dict.fromkeys((each.host, each.bundle) for each in webhooks)
+                for host, bundle in dict.fromkeys(webhooks)  # Usually all of them are equal.
                 if (error := self._verify(context, host, bundle))
             ]
             self._checked_inputs, self._checked_at = inputs, self._clock()

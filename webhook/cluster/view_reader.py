@@ -8,15 +8,15 @@ answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from webhook.cluster.client import ApiServer
+from webhook.cluster.client import ApiServer, PageLimits
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError
 from webhook.cluster.policy_object import policy_problems, read_policy
@@ -64,15 +64,15 @@ def unread_note(unread: Unread) -> str:
     return f"{unread.resource} were not read: {unread.why}; {effect}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadView:
     """What was read of a cluster."""
 
-    view: Snapshot
-    unread: tuple[Unread, ...]
-    problems: tuple[ManifestProblem, ...]
+    view: Snapshot = field(default_factory=Snapshot)
+    unread: tuple[Unread, ...] = ()
+    problems: tuple[ManifestProblem, ...] = ()
     """The problems of policies and other objects, which are not in the view."""
-    created: Mapping[str, datetime]
+    created: dict[str, datetime] = field(default_factory=dict)
     """When each policy was created, by name."""
     lists_namespaces: bool = True
     """Whether the view has all namespaces. Else it has only those that the caller named."""
@@ -86,103 +86,81 @@ async def read_view(server: ApiServer, *, namespaces: Collection[str] = ()) -> R
     """
     # The first request shows whether there is an API server. Without one, all others would wait.
     version = await server.request("GET", "/version")
-    reading = _Reading(server, namespaces)
-    lists = await asyncio.gather(*map(reading.read, ALL), return_exceptions=True)
+    read = ReadView()
+    reading = (_read(server, kind, namespaces, read) for kind in ALL)
+    lists = await asyncio.gather(*reading, return_exceptions=True)
     found: dict[Kind, dict[str, Any]] = {}
     for kind, result in zip(ALL, lists, strict=True):
         if isinstance(result, BaseException):
             raise result
         found[kind] = result
     policies = found["settlepolicies"].values()
-    return ReadView(
-        Snapshot(
-            policies=PolicySet(each.policy for each in policies if each.policy is not None),
-            namespaces=found["namespaces"],
-            runtime_classes=found["runtimeclasses"],
-            nodes=Nodes(found["nodes"].values()),
-            server_version=parse_version(str(version.get("gitVersion", ""))),
-            invents_namespaces=False,
-        ),
-        tuple(each for kind in ALL for each in reading.unread if each.resource == kind),
-        # A list that began again may have found a problem twice.
-        tuple(dict.fromkeys((*policy_problems(policies), *reading.problems))),
-        reading.created,
-        reading.lists_namespaces,
+    read.view = Snapshot(
+        policies=PolicySet(each.policy for each in policies if each.policy is not None),
+        namespaces=found["namespaces"],
+        runtime_classes=found["runtimeclasses"],
+        nodes=Nodes(found["nodes"].values()),
+        server_version=parse_version(str(version.get("gitVersion", ""))),
+        invents_namespaces=False,
     )
+    read.unread = tuple(sorted(read.unread, key=lambda each: ALL.index(each.resource)))
+    read.problems = (*policy_problems(policies), *read.problems)
+    return read
 
 
-class _Reading:
-    """The requests of one view, and what they could not read."""
-
-    def __init__(self, server: ApiServer, namespaces: Collection[str]) -> None:
-        self._server = server
-        self._namespaces = namespaces
-        self.unread: list[Unread] = []
-        self.problems: list[ManifestProblem] = []
-        self.created: dict[str, datetime] = {}
-        self.lists_namespaces = True
-
-    async def read(self, kind: Kind) -> dict[str, Any]:
-        """Return the objects of a kind by name. If they may not be read, note that."""
-        try:
-            try:
-                return await self._list_pages(kind)
-            except ApiError as error:
-                if error.status != 410:
-                    raise
-                # The list took longer than etcd keeps old versions, so it begins again.
-                return await self._list_pages(kind)
-        except ApiError as error:
-            right = Right("list", _RESOURCES[kind].group, kind)
-            if error.status == 403:
-                if kind == "namespaces":
-                    self.lists_namespaces = False
-                    namespaces = await self._get_namespaces()
-                    if namespaces is not None:
-                        return namespaces
-                self.unread.append(Unread(kind, right))
-            elif error.status == 404 and kind == "settlepolicies":
-                self.unread.append(Unread(kind, right, NOT_INSTALLED))
-            else:
-                raise
-            return {}
-
-    async def _list_pages(self, kind: Kind) -> dict[str, Any]:
-        resource = _RESOURCES[kind]
-        path = path_of(Right("list", resource.group, kind))
-        accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
-        objects: dict[str, Any] = {}
-        async for page in self._server.pages(path, accept):
+async def _read(
+    server: ApiServer, kind: Kind, namespaces: Collection[str], read: ReadView
+) -> dict[str, Any]:
+    """Return the objects of a kind by name. Note in `read` what may not or cannot be read."""
+    resource = _RESOURCES[kind]
+    right = Right("list", resource.group, kind)
+    accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
+    objects: dict[str, Any] = {}
+    try:
+        async for page in server.pages(path_of(right), accept, None, PageLimits(continues=True)):
             for item in page.items:
                 name = item["metadata"]["name"]
                 try:
                     objects[name] = resource.read(item)
                 except msgspec.ValidationError as error:
-                    self.problems.append(ManifestProblem(f"{kind}/{name}", 0, str(error)))
+                    read.problems += (ManifestProblem(f"{kind}/{name}", 0, str(error)),)
                 if kind == "settlepolicies":
                     # An answer that is not an API server's may lack it.
                     with suppress(LookupError, TypeError, ValueError):
                         created = item["metadata"]["creationTimestamp"]
-                        self.created[name] = datetime.fromisoformat(created)
+                        read.created[name] = datetime.fromisoformat(created)
         return objects
+    except ApiError as error:
+        if error.status == 403:
+            if kind == "namespaces":
+                read.lists_namespaces = False
+                named = await _get_namespaces(server, namespaces)
+                if named is not None:
+                    return named
+            read.unread += (Unread(kind, right),)
+        elif error.status == 404 and kind == "settlepolicies":
+            read.unread += (Unread(kind, right, NOT_INSTALLED),)
+        else:
+            raise
+        return {}
 
-    async def _get_namespaces(self) -> dict[str, Namespace] | None:
-        """Return the named namespaces that exist, or None if there are none to read.
 
-        The user may lack the right to read them.
-        """
-        if not self._namespaces:
-            return None
-        namespaces = {}
-        for name in filter(OBJECT_NAME.fullmatch, self._namespaces):
-            try:
-                path = f"/api/v1/namespaces/{name}"
-                document = await read_metadata(self._server, path)
-            except ApiError as error:
-                if error.status == 403:
-                    return None
-                if error.status != 404:
-                    raise
-            else:
-                namespaces[name] = read_namespace(document)
-        return namespaces
+async def _get_namespaces(server: ApiServer, names: Collection[str]) -> dict[str, Namespace] | None:
+    """Return the named namespaces that exist, or None if there are none to read.
+
+    The user may lack the right to read them.
+    """
+    if not names:
+        return None
+    namespaces = {}
+    for name in filter(OBJECT_NAME.fullmatch, names):
+        try:
+            document = await read_metadata(server, f"/api/v1/namespaces/{name}")
+        except ApiError as error:
+            if error.status == 403:
+                return None
+            if error.status != 404:
+                raise
+        else:
+            namespaces[name] = read_namespace(document)
+    return namespaces

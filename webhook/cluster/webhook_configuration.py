@@ -13,7 +13,6 @@ import base64
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -45,11 +44,9 @@ _MAX_BACKOFF_SECONDS = 60.0
 _CONFLICT = "another field manager keeps reverting podsettle's fields; see metadata.managedFields"
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredWebhook:
-    """A webhook of the configuration, with the host that the API server calls and its CA bundle."""
+class RegisteredWebhook(NamedTuple):
+    """The host that the API server calls for a webhook of the configuration, and its CA bundle."""
 
-    name: str
     host: str
     bundle: bytes
     """CA certificates in PEM."""
@@ -73,7 +70,7 @@ class WebhookConfiguration:
         bundle: Callable[[], bytes | None],
         may_write: Callable[[], bool],
     ) -> None:
-        self.name = name
+        self.name, self.title = name, f"{_KIND} {name}"
         self.problem = ""
         """Why the last update failed. It is empty if the update succeeded."""
         self.webhooks: tuple[RegisteredWebhook, ...] = ()
@@ -85,11 +82,6 @@ class WebhookConfiguration:
         self._backoff = _ConflictBackoff()
         self._logged_merge = ""
         self._reflector = Reflector(server, _PATH, _decode, self._on_change, name=name)
-
-    @property
-    def title(self) -> str:
-        """The kind and name, for messages."""
-        return f"{_KIND} {self.name}"
 
     @property
     def synced(self) -> bool:
@@ -277,4 +269,4 @@ def _registered_webhook(webhook: Json) -> RegisteredWebhook:
         if service
         else urlsplit(client.get("url", "")).hostname or ""
     )
-    return RegisteredWebhook(webhook["name"], host, base64.b64decode(client.get("caBundle") or ""))
+    return RegisteredWebhook(host, base64.b64decode(client.get("caBundle") or ""))

@@ -16,11 +16,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.client import ApiServer
-from webhook.cluster.errors import TooLargeError, Unreachable, status_message
+from webhook.cluster.client import ApiServer, PageLimits
+from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.manifests import Manifests
 from webhook.cluster.progress import OnProgress, ignore_progress
-from webhook.cluster.raw_responses import Page, page_of, server_time
 from webhook.cluster.reader import ClusterReader, path_of
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
@@ -33,15 +32,10 @@ from webhook.inspect.objects import Event, LivePod, NamedObject, SigningRequest
 
 T = TypeVar("T")
 
-_FIRST_PAGE_ITEMS, _MAX_PAGE_ITEMS = 10, 250
-"""The number of objects in a page. A pod often takes 5 to 50 KB, and 1.5 MiB at most, because etcd
-stores no more. So the first page is small, and the size of each page decides that of the next."""
-_SMALL_PAGE_BYTES = 2 * 1024 * 1024
-"""After a smaller page, the next one has twice as many objects."""
-_MAX_PAGE_BYTES = 8 * 1024 * 1024
-"""A larger page is requested again with half as many objects."""
-_TIMEOUT_SECONDS = 30.0
-"""A busy API server takes seconds for a page of large pods."""
+_PAGES = PageLimits(10, 250, 8 * 1024 * 1024, timeout_seconds=30.0, continues=True)
+"""A pod often takes 5 to 50 KB, and 1.5 MiB at most, because etcd stores no more. So the first page
+is small, and the size of each page decides that of the next. A busy API server takes seconds for a
+page of large pods."""
 
 _ABSENT = "the manifests contain none"
 _MAX_NAMES = 5
@@ -50,7 +44,6 @@ _MAX_NAMES = 5
 _MAX_DIGITS = 100
 """Python converts no more than 4,300 digits to an integer."""
 
-_OK, _FORBIDDEN, _NOT_FOUND, _GONE = 200, 403, 404, 410
 _WORST_FIRST = (Looked.NOT_LOOKED_AT, Looked.PARTLY, Looked.LOOKED_AT)
 
 
@@ -140,7 +133,6 @@ class PagedReader:
         self._server = server
         self._pod_selectors = {k: v for k, v in (pod_selectors or {}).items() if v}
         self._on_progress = on_progress
-        self._server_time: datetime | None = None
         self.areas = Areas()
 
     @property
@@ -149,7 +141,7 @@ class PagedReader:
 
         It is the time of this machine if no response says its time.
         """
-        return self._server_time or datetime.now(UTC)
+        return self._server.time or datetime.now(UTC)
 
     async def objects(
         self,
@@ -164,10 +156,11 @@ class PagedReader:
         decode = msgspec.json.Decoder(resource.type).decode
         selectors = self._pod_selectors if resource.kind == "Pod" else {}
         queries = [{"fieldSelector": each} for each in field_selectors] or [selectors]
-        count = malformed = 0
+        accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
+        count, malformed, right = 0, 0, resource.right(namespace)
         try:
             for query in queries:
-                async for page in self._pages(resource, namespace, query):
+                async for page in self._server.pages(path_of(right), accept, query, _PAGES):
                     for raw in page.raw_items or ():
                         count += 1
                         try:
@@ -180,9 +173,14 @@ class PagedReader:
                     remaining = page.metadata.remaining if page.metadata.next else 0
                     length = None if remaining is None else count + remaining
                     self._on_progress(resource.name, count, length)
-        except _ListError as error:
-            looked = Looked.PARTLY if count or error.is_partly else Looked.NOT_LOOKED_AT
-            self.areas.record(Area(resource.name, looked, error.why, error.right))
+        except (ApiError, Unreachable) as error:
+            status = error.status if isinstance(error, ApiError) else 0
+            is_partly = count or isinstance(error, TooLargeError)
+            looked = Looked.PARTLY if is_partly else Looked.NOT_LOOKED_AT
+            why = "the API server does not know this resource" if status == 404 else str(error)
+            area = Area(resource.name, looked, why)
+            denied = Area(resource.name, looked, right=str(right))
+            self.areas.record(denied if status == 403 else area)
         else:
             self.areas.record(resource.area(malformed))
 
@@ -197,62 +195,6 @@ class PagedReader:
             return await reader.list(Right("list", group, resource), query)
         found = await reader.get(Right("get", group, resource, namespace, name))
         return [found] if found else []
-
-    async def _pages(
-        self, resource: Resource[T], namespace: str | None, query: Mapping[str, str]
-    ) -> AsyncIterator[Page]:
-        """Yield the pages of a list. Raises _ListError."""
-        accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
-        limit, token, right = _FIRST_PAGE_ITEMS, "", resource.right(namespace)
-        while True:
-            parameters = {**query, "limit": limit, **({"continue": token} if token else {})}
-            path = f"{path_of(right)}?{urlencode(parameters)}"
-            try:
-                answer = await self._server.fetch(
-                    "GET", path, accept=accept, timeout=_TIMEOUT_SECONDS, max_bytes=_MAX_PAGE_BYTES
-                )
-            except TooLargeError as error:
-                if limit == 1:
-                    raise _ListError(str(error), is_partly=True) from None
-                limit //= 2
-                continue
-            except Unreachable as error:
-                raise _ListError(str(error)) from None
-            self._server_time = server_time(answer.headers) or self._server_time
-            if answer.status == _OK:
-                try:
-                    page = page_of(answer.content, path)
-                except DECODE_ERRORS as error:
-                    raise _ListError(f"the response is not a list: {error}") from None
-                yield page
-                token = page.metadata.next
-                if len(answer.content) < _SMALL_PAGE_BYTES:
-                    limit = min(2 * limit, _MAX_PAGE_ITEMS)
-            elif answer.status == _FORBIDDEN:
-                raise _ListError("", str(right))
-            elif answer.status == _NOT_FOUND:
-                raise _ListError("the API server does not know this resource")
-            elif answer.status != _GONE or not (token := _token_of(answer.content)):
-                # The version of a list expires. Then the token in the answer continues with the
-                # current objects, so that no object is yielded twice.
-                raise _ListError(f"{answer.status}: {status_message(answer.content)}")
-            if not token:
-                return
-
-
-class _ListError(Exception):
-    """A list that could not be read to its end."""
-
-    def __init__(self, why: str, right: str = "", *, is_partly: bool = False) -> None:
-        super().__init__(why)
-        self.why, self.right, self.is_partly = why, right, is_partly
-
-
-def _token_of(content: bytes) -> str:
-    """Return the token in the answer 410, with which an expired list continues. It may be empty."""
-    with suppress(*DECODE_ERRORS, LookupError, TypeError):
-        return str(msgspec.json.decode(content)["metadata"]["continue"] or "")
-    return ""
 
 
 class DumpReader:

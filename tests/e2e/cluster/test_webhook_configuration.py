@@ -78,7 +78,7 @@ async def test_bundle_is_written_replaced_and_restored(
     own_cluster: KubeCluster, configuration: WebhookConfiguration, inputs: Inputs
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
-    expected = (RegisteredWebhook("opt-in.podsettle.dev", "hook.settle.svc", CA),)
+    expected = (RegisteredWebhook("hook.settle.svc", CA),)
     await eventually(lambda: configuration.webhooks == expected)
     inputs.bundle = OTHER_CA + CA
     await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])

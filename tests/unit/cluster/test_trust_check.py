@@ -42,7 +42,7 @@ class Case:
 
 
 def registered(ca: trustme.CA) -> RegisteredWebhook:
-    return RegisteredWebhook("opt-in", HOST, ca.cert_pem.bytes())
+    return RegisteredWebhook(HOST, ca.cert_pem.bytes())
 
 
 @pytest.fixture

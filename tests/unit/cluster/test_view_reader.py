@@ -17,7 +17,10 @@ from webhook.kubeconfig.access import Access
 
 @asynccontextmanager
 async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServer, list[str]]]:
-    """Serve nodes in two pages. The second page is gone at the first `times` requests for it."""
+    """Serve nodes in two pages. The requests after the first page fail this number of times.
+
+    Only the first of these answers has a token with which the list continues.
+    """
     requested: list[str] = []
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -31,8 +34,10 @@ async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServe
             return web.json_response({"metadata": {"resourceVersion": "7"}, "items": []})
         token = request.query.get("continue", "")
         requested.append(token)
-        if token and requested.count(token) <= times:
-            return web.json_response({"message": "the version is too old"}, status=410)
+        if token and len(requested) <= times + 1:
+            metadata = {"continue": "now"} if "now" not in requested else {}
+            gone = {"message": "the version is too old", "metadata": metadata}
+            return web.json_response(gone, status=410)
         node = {"metadata": {"name": "b" if token else "a"}, "status": {}}
         metadata = {"resourceVersion": "7", "continue": "" if token else "a/b&c"}
         return web.json_response({"metadata": metadata, "items": [node]})
@@ -44,11 +49,11 @@ async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServe
         yield server, requested
 
 
-async def test_list_begins_again_if_its_resource_version_expires() -> None:
+async def test_list_whose_resource_version_expires_continues() -> None:
     async with cluster_whose_pages_expire(1) as (server, requested):
         live = await read_view(server)
     assert {node.name for node in live.view.nodes.all} == {"a", "b"}
-    assert requested == ["", "a/b&c", "", "a/b&c"]
+    assert requested == ["", "a/b&c", "now"]
     assert live.unread == ()
 
 
