@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from webhook.cli.options import PLACEHOLDER_IMAGE, Cluster, InputError, ViewChoice
 from webhook.cluster.own_pod import in_cluster
-from webhook.cluster.progress import OnProgress, ignore_progress
+from webhook.cluster.progress import OnProgress
 from webhook.core.admission.decider import OperatorSettings
 from webhook.kubeconfig.paths import kubeconfig_paths
 from webhook.process_memory import imports_excluded_from_gc
@@ -123,7 +123,7 @@ def open_cluster(
     linger_image: str | None = None,
     namespaces: Collection[str] = (),
     limit_seconds: float | None = None,
-    on_progress: OnProgress = ignore_progress,
+    on_progress: OnProgress = lambda *_: None,
 ) -> Iterator[OpenCluster]:
     """Read the cluster that the options choose. With manifests, no cluster is contacted.
 

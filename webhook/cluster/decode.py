@@ -60,7 +60,7 @@ class _Metadata(msgspec.Struct):
     annotations: _Texts = None
 
 
-class _Namespace(msgspec.Struct):
+class _Object(msgspec.Struct):
     metadata: _Metadata
 
 
@@ -79,8 +79,7 @@ class _NodeStatus(msgspec.Struct, rename="camel"):
     runtime_handlers: list[_RuntimeHandler] | None = None
 
 
-class _Node(msgspec.Struct):
-    metadata: _Metadata
+class _Node(_Object):
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
@@ -93,8 +92,7 @@ class _Scheduling(msgspec.Struct, rename="camel"):
     tolerations: list[dict[str, Any]] | None = None
 
 
-class _RuntimeClass(msgspec.Struct):
-    metadata: _Metadata
+class _RuntimeClass(_Object):
     handler: str = ""
     overhead: _Overhead | None = None
     scheduling: _Scheduling | None = None
@@ -105,7 +103,7 @@ def read_namespace(document: object) -> Namespace:
 
     Adds the label `kubernetes.io/metadata.name`, because a manifest may omit it.
     """
-    metadata = _read(document, _Namespace).metadata
+    metadata = _read(document, _Object).metadata
     labels = {**_labels(metadata, "namespace"), LABEL_NAMESPACE_NAME: metadata.name}
     annotations = metadata.annotations or {}
     text = annotations.get(ANNOTATION_NODE_SELECTOR) or ""

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from webhook.cluster.manifest_loader import (
     ManifestObject,
@@ -32,15 +31,13 @@ log = logging.getLogger(__name__)
 # The interval can be short, because a poll only calls `stat` for each file.
 POLL_INTERVAL_SECONDS = 1.0
 
-_Signature: TypeAlias = tuple[int, int, int]
-"""The modification time, length and inode of a file."""
-
 
 @dataclass(slots=True)
 class _LoadedFile:
     """A file with its last valid objects and its current problems."""
 
-    signature: _Signature | None = None
+    signature: tuple[int, int, int] | None = None
+    """The modification time, length and inode. None if the file cannot be accessed."""
     objects: list[ManifestObject] = field(default_factory=list)
     problems: tuple[ManifestProblem, ...] = ()
     is_outdated: bool = False
@@ -76,7 +73,10 @@ class ManifestsSource:
         changed = [path for path in self._files if path not in present]
         self._files = {path: self._files.get(path) or _LoadedFile() for path in paths}
         for path, file in self._files.items():
-            signature = _signature(path)
+            signature = None
+            with suppress(OSError):
+                status = path.stat()
+                signature = status.st_mtime_ns, status.st_size, status.st_ino
             if signature is None or signature != file.signature:
                 file.signature = signature
                 _reload(path, file)
@@ -138,15 +138,6 @@ class ManifestsSource:
             return "; the file's last valid state stays in force"
         rest = "the valid objects of the file are" if file.objects else "nothing of the file is"
         return f"; {rest} in force"
-
-
-def _signature(path: Path) -> _Signature | None:
-    """Return values that change with the file, or None if the file cannot be accessed."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _reload(path: Path, file: _LoadedFile) -> None:

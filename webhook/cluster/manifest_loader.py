@@ -91,7 +91,7 @@ def load_objects(
 
 def view_of(objects: Iterable[ManifestObject]) -> Snapshot:
     """Return the cluster that manifests describe. Of duplicate objects, the first counts."""
-    models: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
+    models: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *_READERS)}
     for item in objects:
         models[item.kind].setdefault(item.name, item.model)
     return Snapshot(
@@ -119,15 +119,13 @@ def duplicates(objects: Iterable[ManifestObject]) -> tuple[ManifestProblem, ...]
     return tuple(problems)
 
 
-# The kinds that podsettle reads in addition to SettlePolicy, with the function that converts each.
-READERS: dict[str, Callable[[object], Any]] = {
-    "Namespace": read_namespace,
-    "Node": read_node,
-    "RuntimeClass": read_runtime_class,
+# The kinds that podsettle reads in addition to SettlePolicy, with the API group of each, which is
+# empty for the core group, and the function that converts it.
+_READERS: dict[str, tuple[str, Callable[[object], Any]]] = {
+    "Namespace": ("", read_namespace),
+    "Node": ("", read_node),
+    "RuntimeClass": ("node.k8s.io", read_runtime_class),
 }
-
-# The API group of each of these kinds, except kinds of the core group, whose name is empty.
-_API_GROUPS = {"RuntimeClass": "node.k8s.io"}
 
 
 def _load_object(item: TextObject) -> Iterator[ManifestObject | ManifestProblem]:
@@ -151,9 +149,9 @@ def _load_object(item: TextObject) -> Iterator[ManifestObject | ManifestProblem]
         yield item.problem(("kind",), f"is {kind!r}; did you mean {KIND}?")
     elif item.api_version.startswith(f"{GROUP}/"):
         yield item.problem(("kind",), f"is {kind!r}; the only kind of {GROUP} is {KIND}")
-    elif kind in READERS and group in ("", _API_GROUPS.get(kind, "")):
+    elif kind in _READERS and group in ("", _READERS[kind][0]):
         try:
-            model = READERS[kind](item.value)
+            model = _READERS[kind][1](item.value)
         except DECODE_ERRORS as error:
             yield item.problem((), f"{kind}: {error}")
         else:

@@ -26,7 +26,7 @@ from webhook.cluster.manifest_loader import (
     load_objects,
     view_of,
 )
-from webhook.cluster.progress import OnProgress, ignore_progress
+from webhook.cluster.progress import OnProgress
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.document import DocumentError
@@ -100,7 +100,7 @@ class Manifests:
 
 
 def read_manifests(
-    paths: Collection[Path], stdin: BinaryIO, on_progress: OnProgress = ignore_progress
+    paths: Collection[Path], stdin: BinaryIO, on_progress: OnProgress = lambda *_: None
 ) -> Manifests:
     """Read manifests. The path `-` is standard input. Raises ManifestsError."""
     loaded: list[ManifestObject] = []

@@ -7,7 +7,3 @@ from typing import TypeAlias
 
 OnProgress: TypeAlias = Callable[[str, int, int | None], object]
 """A function that gets what is read, how much of it was read, and its length if that is known."""
-
-
-def ignore_progress(_label: str, _done: int, _length: int | None) -> None:
-    """Discard a note on progress."""

@@ -123,25 +123,16 @@ class WebhookConfiguration:
                 await asyncio.sleep(_SYNC_INTERVAL_SECONDS)
 
     async def _sync(self) -> str:
-        """Update the configuration if necessary. Return why it failed, or an empty text."""
+        """Patch the configuration if its webhooks are not as desired.
+
+        Return why it failed, or that another client keeps reverting the patches, or an empty text.
+        """
         if not self._may_write() or not self.exists or self._bundle() == b"":
             return ""
-        found = self._reflector.objects[self.name]
-        current = {webhook["name"]: webhook for webhook in found.webhooks}
+        uid, webhooks = self._reflector.objects[self.name]
+        current = {webhook["name"]: webhook for webhook in webhooks}
         if OPT_IN_WEBHOOK not in current:
             return f"has no webhook {OPT_IN_WEBHOOK}, from which podsettle derives its webhooks"
-        try:
-            return await self._reconcile(found.uid, current)
-        except (ApiError, Unreachable) as error:
-            return str(error)
-
-    async def _reconcile(self, uid: str, current: dict[str, Json]) -> str:
-        """Patch the configuration if its webhooks are not as desired. `current` holds them by name.
-
-        `uid` is the configuration's `metadata.uid`.
-
-        Return a text if another client keeps reverting the patches, else an empty text.
-        """
         selectors = self._selectors()
         self._log_merged_selectors(selectors)
         desired = _desired_webhooks(current[OPT_IN_WEBHOOK], selectors, self._bundle())
@@ -172,7 +163,10 @@ class WebhookConfiguration:
             return ""
         if not self._backoff.should_wait(body):
             path = f"{_PATH}/{self.name}?{query}"
-            await self._server.request("PATCH", path, body, content_type=content_type)
+            try:
+                await self._server.request("PATCH", path, body, content_type=content_type)
+            except (ApiError, Unreachable) as error:
+                return str(error)
             log.info("%s: updated", self.title)
         return _CONFLICT if self._backoff.conflicting else ""
 

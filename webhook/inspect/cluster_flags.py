@@ -37,7 +37,12 @@ class ClusterFlags(NamedTuple):
         The programs are kubectl, helm, and the commands of podsettle that use a cluster. Each word
         is quoted, so that the shell passes it on as it is. The result for no program is empty.
         """
-        return " | ".join(shlex.join(self._with_flags(*program)) for program in command)
+        programs = []
+        for name, *words in command:
+            # The flags come first, because what follows may end in a placeholder or be cut.
+            begin = 1 if name == "podsettle" else 0
+            programs.append(shlex.join((name, *words[:begin], *self.words(name), *words[begin:])))
+        return " | ".join(programs)
 
     def words(self, name: str = "podsettle") -> list[str]:
         """Return the flags of a program."""
@@ -47,11 +52,6 @@ class ClusterFlags(NamedTuple):
         chosen += [(f"{prefix}{user}", self.as_user)]
         flags = [f"{flag}={value}" for flag, value in chosen if value]
         return flags + [f"{prefix}as-group={group}" for group in self.as_groups]
-
-    def _with_flags(self, name: str, *words: str) -> tuple[str, ...]:
-        # The flags come first, because what follows may end in a placeholder or be cut.
-        begin = 1 if name == "podsettle" else 0
-        return (name, *words[:begin], *self.words(name), *words[begin:])
 
 
 NO_FLAGS = ClusterFlags()

@@ -19,7 +19,7 @@ import msgspec
 from webhook.cluster.client import ApiServer, PageLimits
 from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.manifests import Manifests
-from webhook.cluster.progress import OnProgress, ignore_progress
+from webhook.cluster.progress import OnProgress
 from webhook.cluster.reader import ClusterReader, path_of
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
@@ -29,6 +29,7 @@ from webhook.core.printable import list_first
 from webhook.core.types import Json
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.objects import Event, LivePod, NamedObject, SigningRequest
+from webhook.kubeconfig.go_yaml import without_nulls
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ class PagedReader:
     def __init__(
         self,
         server: ApiServer,
-        on_progress: OnProgress = ignore_progress,
+        on_progress: OnProgress = lambda *_: None,
         pod_selectors: Mapping[str, str] | None = None,
     ) -> None:
         """Read lists of an API server.
@@ -200,7 +201,7 @@ class PagedReader:
 class DumpReader:
     """Lists of objects in manifests. A kind without an object counts as not looked at."""
 
-    def __init__(self, manifests: Manifests, on_progress: OnProgress = ignore_progress) -> None:
+    def __init__(self, manifests: Manifests, on_progress: OnProgress = lambda *_: None) -> None:
         self.areas = Areas()
         self.problems: list[str] = []
         """Why objects could not be read."""
@@ -309,13 +310,7 @@ def decode_object(content: bytes, decode: Callable[[bytes], T]) -> T:
         value = msgspec.json.decode(content)
         if isinstance(value, dict):
             fill_in_nulls(value)
-        return decode(msgspec.json.encode(_without_nulls(value)))
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+        return decode(msgspec.json.encode(without_nulls(value)))
 
 
 def _older_copies(pods: Iterable[bytes]) -> set[int]:

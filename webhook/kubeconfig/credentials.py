@@ -36,14 +36,12 @@ class Credentials(Protocol):
 
     async def current(self) -> Credential:
         """Return the credential for the next request. Raises CredentialsError."""
-        ...
 
     async def renew(self, rejected: Credential) -> bool:
         """Return whether there is another credential than one that was answered with 401.
 
         Raises CredentialsError.
         """
-        ...
 
 
 class FileOrData(NamedTuple):

@@ -29,13 +29,14 @@ def load_yaml(text: bytes) -> Any:
     For Go, such keys are not set. An empty text is None. Raises ValueError.
     """
     try:
-        return _without_nulls(next(yaml.load_all(text, _Loader), None))
+        return without_nulls(next(yaml.load_all(text, _Loader), None))
     except (yaml.YAMLError, RecursionError) as error:
         # The parser's message has several lines.
         raise ValueError(f"not YAML: {' '.join(str(error).split())}") from None
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Return a value without the keys of null values in it, and with texts as keys."""
     if isinstance(value, dict):
-        return {json_key(k): _without_nulls(v) for k, v in value.items() if v is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+        return {json_key(k): without_nulls(v) for k, v in value.items() if v is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -375,15 +375,19 @@ async def test_redirects_without_an_end_are_named() -> None:
             await server.request("GET", "/things")
 
 
+def page_for(request: web.Request, items: list[Any]) -> web.Response:
+    """Return the page of a list that a request asks for."""
+    start = int(request.query.get("continue", "0"))
+    end = start + int(request.query["limit"])
+    metadata = {"resourceVersion": "7", "continue": str(end) if end < len(items) else ""}
+    return web.json_response({"metadata": metadata, "items": items[start:end]})
+
+
 async def test_page_that_is_too_large_is_requested_again_with_fewer_objects() -> None:
     things = [{"metadata": {"name": f"thing-{number}"}} for number in range(100)]
 
     async def answer(request: web.Request) -> web.Response:
-        start = int(request.query.get("continue", "0"))
-        end = start + int(request.query["limit"])
-        following = {"continue": str(end)} if end < len(things) else {}
-        metadata = {"resourceVersion": "7", **following}
-        return web.json_response({"metadata": metadata, "items": things[start:end]})
+        return page_for(request, things)
 
     async with serving_answers(answer) as server:
         pages = [page async for page in server.pages("/things", "application/json")]
@@ -396,11 +400,7 @@ async def test_pages_of_large_objects_stay_small() -> None:
     sizes = []
 
     async def answer(request: web.Request) -> web.Response:
-        start = int(request.query.get("continue", "0"))
-        end = start + int(request.query["limit"])
-        following = {"continue": str(end)} if end < len(items) else {}
-        metadata = {"resourceVersion": "7", **following}
-        response = web.json_response({"metadata": metadata, "items": items[start:end]})
+        response = page_for(request, items)
         sizes.append(response.content_length or 0)
         return response
 
@@ -420,11 +420,7 @@ async def test_a_few_large_objects_do_not_shrink_all_later_pages() -> None:
     async def answer(request: web.Request) -> web.Response:
         nonlocal requests
         requests += 1
-        start = int(request.query.get("continue", "0"))
-        end = start + int(request.query["limit"])
-        following = {"continue": str(end)} if end < len(things) else {}
-        metadata = {"resourceVersion": "7", **following}
-        return web.json_response({"metadata": metadata, "items": things[start:end]})
+        return page_for(request, things)
 
     async with serving_answers(answer, 32 << 20) as server:
         pages = [page async for page in server.pages("/things", "application/json")]

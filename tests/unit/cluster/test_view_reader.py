@@ -17,10 +17,7 @@ from webhook.kubeconfig.access import Access
 
 @asynccontextmanager
 async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServer, list[str]]]:
-    """Serve nodes in two pages. The requests after the first page fail this number of times.
-
-    Only the first of these answers has a token with which the list continues.
-    """
+    """Serve nodes in two pages. The requests after the first page fail this number of times."""
     requested: list[str] = []
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -35,8 +32,8 @@ async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServe
         token = request.query.get("continue", "")
         requested.append(token)
         if token and len(requested) <= times + 1:
-            metadata = {"continue": "now"} if "now" not in requested else {}
-            gone = {"message": "the version is too old", "metadata": metadata}
+            new = "" if token == "now" else "now"  # Only the first answer has a token.
+            gone = {"message": "the version is too old", "metadata": {"continue": new}}
             return web.json_response(gone, status=410)
         node = {"metadata": {"name": "b" if token else "a"}, "status": {}}
         metadata = {"resourceVersion": "7", "continue": "" if token else "a/b&c"}

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.progress import OnProgress, ignore_progress
+from webhook.cluster.progress import OnProgress
 from webhook.cluster.raw_responses import well_formed
 from webhook.cluster.reader import ClusterReader
 from webhook.cluster.rights import Right
@@ -80,7 +80,7 @@ async def diagnose(
     chosen_namespace: str | None,
     new_image_lookup: Callable[[ApiServer], ImageLookup],
     flags: ClusterFlags,
-    on_progress: OnProgress = ignore_progress,
+    on_progress: OnProgress = lambda *_: None,
 ) -> DoctorReport:
     """Run every check once. Raises Unreachable if the API server does not answer.
 

@@ -105,7 +105,7 @@ async def scan(
         areas=areas.all,
         nodes=groups,
         defects=report_parts.defect_nodes(groups, proposals),
-        needs=report_parts.policy_needs(cluster.view.policies.documents, cluster.view),
+        needs=report_parts.policy_needs(cluster.view),
         symptoms=report_parts.symptom_reports(tally, areas, seconds, proposals, nodes),
         bin_seconds=seconds,
         notes=tuple(_notes(cluster)),

@@ -6,6 +6,7 @@ Pods of one template are kept once. So the memory grows with templates, and it h
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from webhook.core.decision_input import facts_of
 from webhook.core.defects.defect import Defect
 from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
 from webhook.core.preview.pods_in_document import Workload, pods_of
+from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import FoundContainers
 from webhook.core.types import Json
@@ -44,6 +46,13 @@ _MAX_READ = 50
 """The maximum number of workloads that are read, because each takes a request."""
 _GROUPS = WORKLOAD_GROUPS | {"ReplicaSet": "apps"}
 """The kinds that are read, with their API groups."""
+
+_KEPT_ALIVE = (
+    "postInitSleep keeps their containers alive already. If CRI-O's log on the node has `Failed to "
+    "update container state` for them (before CRI-O 1.34), or if their own logs show no failure, "
+    "raise `minLifetime` in the policy"
+)
+_MIRROR = f"{Reason.MIRROR_POD}: {Reason.MIRROR_POD.meaning}"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -131,10 +140,8 @@ class FoundPods:
         """The number of pods."""
         self.uncompared = 0
         """The number of pods that are not in `kinds`, because they would take too much memory."""
-        self.mirrors = 0
-        """The number of mirror pods, which no policy changes."""
-        self.kept_alive = 0
-        """The number of pods that have the symptom only at containers that are kept alive."""
+        self.apart = Counter({_KEPT_ALIVE: 0, _MIRROR: 0})
+        """Why no policy is for some of the pods, and for how many."""
         self.namespaces: set[str] = set()
         """The namespaces of the others, except those of the cluster itself."""
 
@@ -142,11 +149,11 @@ class FoundPods:
         """Add a pod and what was found at it."""
         self.count += 1
         if ANNOTATION_MIRROR in (pod.annotations or {}):
-            self.mirrors += 1
+            self.apart[_MIRROR] += 1
             return
         found = [each.container for each in findings]
         if all(each is not None and each.kept_alive for each in found):
-            self.kept_alive += 1
+            self.apart[_KEPT_ALIVE] += 1
             return
         containers = [each for each in found if each is not None and not each.kept_alive]
         for container in containers:

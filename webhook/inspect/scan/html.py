@@ -9,7 +9,6 @@ import base64
 import hashlib
 import re
 from datetime import timedelta
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -31,7 +30,8 @@ def render_html(report: ScanReport) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
-        finalize=_printable,
+        # Characters of a text can change the order of the page's text. A Markup has none of them.
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters |= {
         "code": _code,
@@ -58,11 +58,6 @@ def render_html(report: ScanReport) -> str:
         tables=summary.report_tables(report),
         most=_MAX_FINDINGS,
     )
-
-
-def _printable(value: Any) -> Any:
-    """Return a value of the template, without characters that change the order of a page's text."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _code(text: str) -> Markup:

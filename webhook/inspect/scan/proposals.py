@@ -35,12 +35,6 @@ _MAX_NAMESPACES = 50
 _MAX_REASONS = 5
 """The maximum number of reasons for which pods stay as they are, because people read them."""
 _IN_SYSTEM_NAMESPACE = "in a namespace of the cluster itself, which you have to add to the policy"
-_KEPT_ALIVE = (
-    "postInitSleep keeps their containers alive already. If CRI-O's log on the node has `Failed to "
-    "update container state` for them (before CRI-O 1.34), or if their own logs show no failure, "
-    "raise `minLifetime` in the policy"
-)
-_MIRROR = f"{Reason.MIRROR_POD}: {Reason.MIRROR_POD.meaning}"
 _UNCOMPARED = "not previewed, because there are too many different pods"
 _AUDIT_LINE = "  action: Audit\n"
 _AUDIT_COMMENT = "  action: Audit # reports only; delete this line to change new pods\n"
@@ -99,7 +93,7 @@ def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
         else:
             why = _why_unchanged(kind, found, namespaces, outcomes, decision, remedy, cluster)
             unchanged[why] += kind.count
-    unchanged.update({_UNCOMPARED: found.uncompared, **_apart(found)})
+    unchanged.update({_UNCOMPARED: found.uncompared, **found.apart})
     nodes, classes = cluster.view.nodes.all, cluster.view.runtime_classes
     warnings = (
         f"RuntimeClass {name}: {clause}"
@@ -128,15 +122,9 @@ def _is_audited(outcomes: Sequence[Outcome], proposed: str) -> bool:
 
 def _no_policy(remedy: str, found: FoundPods, why: str) -> Proposal:
     """Return that there is no policy, and why for the pods that it could be for."""
-    apart = _apart(found)
-    unchanged = Counter({why: found.count - sum(apart.values()), **apart})
+    unchanged = Counter({why: found.count - found.apart.total(), **found.apart})
     preview = PolicyPreview(remedy=remedy, pods=found.count, unchanged=_pod_counts(unchanged))
     return Proposal("", preview)
-
-
-def _apart(found: FoundPods) -> dict[str, int]:
-    """Return why no policy is for some of the pods, and for how many."""
-    return {_KEPT_ALIVE: found.kept_alive, _MIRROR: found.mirrors}
 
 
 def _why_unchanged(

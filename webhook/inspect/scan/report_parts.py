@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.remedy_need import Need
-from webhook.core.cluster.view import ClusterView
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, DefectStatus
-from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.still_needed import all_nodes, remedy_needs
 from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Finding, verdict
 from webhook.inspect.object_readers import Areas
@@ -105,14 +104,12 @@ def defect_nodes(
     )
 
 
-def policy_needs(
-    policies: Iterable[SettlePolicy], view: ClusterView
-) -> tuple[model.PolicyNeed, ...]:
+def policy_needs(view: Snapshot) -> tuple[model.PolicyNeed, ...]:
     """Return whether the nodes still need each remedy of each policy, and which nodes do."""
     nodes = all_nodes(view)
     return tuple(
         model.PolicyNeed(policy.metadata.name, remedy, need.status, need.message)
-        for policy in policies
+        for policy in view.policies.documents
         for remedy, found in remedy_needs(policy, nodes).items()
         for need in [found or _NO_CURE]
     )

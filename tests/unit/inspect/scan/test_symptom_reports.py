@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.factories import policy
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
 from webhook.inspect.findings import (
     MAX_EVIDENCE,
@@ -116,6 +117,7 @@ def test_of_several_results_for_a_resource_the_worst_one_counts() -> None:
 
 
 def test_remedy_of_a_defect_that_no_release_cures_is_still_needed() -> None:
-    (need,) = policy_needs([policy("gate", remedies={"kubeletGate": {}})], Snapshot())
+    policies = PolicySet([policy("gate", remedies={"kubeletGate": {}})])
+    (need,) = policy_needs(Snapshot(policies=policies))
     assert (need.policy, need.remedy, need.status) == ("gate", "kubeletGate", "True")
     assert need.message == "no release that podsettle knows cures it"
