@@ -92,23 +92,18 @@ class ApiServer:
         """Create a client. `request_timeout` replaces the limits of callers; 0 means none."""
         self.namespace = access.namespace or default_namespace()
         """The default namespace of commands."""
-        self.context = access.context
-        """The kubeconfig's context. Empty if there is no kubeconfig."""
         self._access = access
         self._max_response_bytes = max_response_bytes
         self._request_timeout = request_timeout
         self._identity: tuple[bytes, bytes, bytes] | None = None
         self._clients: list[RestClient] = []
         self.url: str = access.url
+        self.title = f"{access.context} ({self.url})" if access.context else self.url
+        """The context and the address of the API server, for messages."""
         self.time: datetime | None = None
         """The time of the last response that says one, by the clock of the API server."""
         self.clock_behind = timedelta(0)
         """How far the clock of this machine was behind the API server's at the last response."""
-
-    @property
-    def title(self) -> str:
-        """The context and the address of the API server, for messages."""
-        return f"{self.context} ({self.url})" if self.context else self.url
 
     @classmethod
     async def connect(

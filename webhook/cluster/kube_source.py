@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -81,9 +82,8 @@ class KubernetesSource:
         self._stale: set[str] = set()
         """The kinds with an object that has changed since they were processed."""
         self._due_at: dict[str, float] = {}
-        """When nodes and policies may be processed again, by the clock of the event loop."""
-        self._waiting: set[str] = set()
-        """The kinds that have changed and are not due yet."""
+        """When nodes and policies may be processed again, by the clock of the event loop. It is
+        infinite for a kind that has changed and has a timer."""
         # The key is a client and a namespace. If all clients shared one, a client could request a
         # namespace before it is created, and its failure would count for the API server's reviews.
         failed = (NamespaceLookup.MISSING, NamespaceLookup.FAILED)
@@ -205,17 +205,16 @@ class KubernetesSource:
             asyncio.get_running_loop().call_soon(self._rebuild)
 
     def _on_burst(self, kind: str) -> None:
-        if kind in self._waiting:
-            return
         loop, due_at = asyncio.get_running_loop(), self._due_at.get(kind, 0.0)
-        if loop.time() < due_at:
-            self._waiting.add(kind)
-            loop.call_at(due_at, self._process, kind)
-        else:  # Not by a timer: the view must contain the first list when it counts as synced.
+        if (
+            due_at <= loop.time()
+        ):  # No timer: the view has to have the first list once it is synced.
             self._process(kind)
+        elif due_at < math.inf:
+            self._due_at[kind] = math.inf
+            loop.call_at(due_at, self._process, kind)
 
     def _process(self, kind: str) -> None:
-        self._waiting.discard(kind)
         self._due_at[kind] = asyncio.get_running_loop().time() + BURST_INTERVAL_SECONDS
         self._on_change(kind)
 
@@ -272,11 +271,10 @@ class KubernetesSource:
     async def _watch_version(self) -> None:
         """Poll the API server's version until cancelled, because an upgrade changes it."""
         while True:
-            try:
+            pause = _VERSION_RETRY_SECONDS
+            with suppress(ApiError, Unreachable):
                 answer = await self._server.request("GET", "/version")
                 self._version = parse_version(str(answer.get("gitVersion", "")))
                 self._schedule_rebuild()
-            except (ApiError, Unreachable):
-                await asyncio.sleep(_VERSION_RETRY_SECONDS)
-                continue
-            await asyncio.sleep(_VERSION_POLL_SECONDS)
+                pause = _VERSION_POLL_SECONDS
+            await asyncio.sleep(pause)
