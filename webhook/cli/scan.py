@@ -166,8 +166,7 @@ def _advice_on_rights(opened: OpenCluster, report: ScanReport) -> str:
         return ""
     namespace = opened.known.namespace
     right = PODS.right(namespace)
-    permissions = opened.connection.run(access_to(opened.connection.server, [right]))
-    if permissions[right] != "allowed":
+    if opened.connection.run(access_to(opened.connection.server, right)) != "allowed":
         return ""
     command = opened.known.flags.command(podsettle("scan", "-n", namespace))
     return f"scan: you may list the pods of namespace {namespace}, not of all namespaces: {command}"

@@ -22,6 +22,10 @@ from contextlib import asynccontextmanager
 FIRST = None
 """The client of requests that wait for no others. They have as many slots as all others together.
 Only what a client cannot invent may use it."""
+MIN_SLOT_SECONDS = 0.1
+# In the time that a review waits for a namespace, a client's share serves fewer, so more would wait
+# in vain. In the time that a token waits, it serves more.
+_MAX_WAITING_PER_CLIENT = 64
 
 
 class NoSlotError(Exception):
@@ -48,7 +52,11 @@ class FairSlots:
     """
 
     def __init__(
-        self, slots: int, slots_per_client: int, max_waiting_per_client: int, min_seconds: float
+        self,
+        slots: int,
+        slots_per_client: int,
+        max_waiting_per_client: int = _MAX_WAITING_PER_CLIENT,
+        min_seconds: float = MIN_SLOT_SECONDS,
     ) -> None:
         self._slots_per_client = slots_per_client
         self._max_waiting_per_client = max_waiting_per_client

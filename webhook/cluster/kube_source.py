@@ -19,7 +19,7 @@ from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.fair_slots import FairSlots, NoSlotError
 from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
 from webhook.cluster.reader import read_metadata
-from webhook.cluster.reflector import Reflector
+from webhook.cluster.reflector import METADATA_ONLY, Reflector
 from webhook.cluster.source import Check, NamespaceLookup
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import API_VERSION, DNS_LABEL_NAME, KIND
@@ -39,12 +39,9 @@ log = logging.getLogger(__name__)
 # later is stored for the next review.
 _FETCH_TIMEOUT_SECONDS = 5.0
 # Clients could send reviews with invented namespaces, which must not overload the API server. With
-# `FETCH_SLOT_SECONDS`, these limits are 320 requests a second, and 160 for each client address.
+# `MIN_SLOT_SECONDS`, these limits are 320 requests a second, and 160 for each client address.
 MAX_FETCHES = 32
 MAX_FETCHES_PER_CLIENT = 16
-FETCH_SLOT_SECONDS = 0.1
-# More would wait in vain: in the time that a review waits, a client's share serves fewer.
-_MAX_WAITING_PER_CLIENT = 64
 # A request must begin in this share of the time that a review waits for a namespace.
 FETCH_QUEUE_SHARE = 0.5
 # The time for which a failed request for a namespace is not repeated.
@@ -91,9 +88,7 @@ class KubernetesSource:
             lambda result: _FETCH_RETRY_SECONDS if result in failed else 0.0,
             max_entries=_MAX_FAILED_FETCHES,
         )
-        self._fetch_slots = FairSlots(
-            MAX_FETCHES, MAX_FETCHES_PER_CLIENT, _MAX_WAITING_PER_CLIENT, FETCH_SLOT_SECONDS
-        )
+        self._fetch_slots = FairSlots(MAX_FETCHES, MAX_FETCHES_PER_CLIENT)
         self._fetch_log = LimitedLog(log)
         self.observers: list[Callable[[], None]] = []
         """Callbacks, called after each change of the view."""
@@ -102,7 +97,7 @@ class KubernetesSource:
             "/api/v1/namespaces",
             read_namespace,
             partial(self._on_change, "namespaces"),
-            metadata_only=True,
+            accept=METADATA_ONLY,
         )
         self.policies: Reflector[PolicyObject] = Reflector(
             server,

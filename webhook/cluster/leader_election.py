@@ -172,7 +172,12 @@ class LeaderElector:
         except ApiError as error:
             if error.status != 404:
                 raise
-        owner = await self._owner()
+        owner: Json = {}
+        try:
+            owner = (await self._request("GET", self._owner_path))["metadata"]
+        except ApiError as error:  # podsettle may not run as this Deployment.
+            if error.status not in (403, 404):
+                raise
         spec: Json = {}
         # A leader writes until its deadline, also if its Lease is gone. No other one may lead then.
         if self.is_leader:
@@ -187,17 +192,6 @@ class LeaderElector:
         created = await self._request("POST", directory, body)
         log.info("leader election: %s did not exist, and was created", self._lease)
         return created
-
-    async def _owner(self) -> Json:
-        """Return the metadata of the Deployment. Empty if podsettle does not run as this one."""
-        try:
-            deployment = await self._request("GET", self._owner_path)
-        except ApiError as error:
-            if error.status not in (403, 404):
-                raise
-            return {}
-        metadata: Json = deployment["metadata"]
-        return metadata
 
     async def _release(self) -> None:
         """Release the Lease if this replica holds it, so that another can acquire it."""

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -136,19 +137,15 @@ def _title(path: Path) -> str:
 
 
 def _open(path: Path, stdin: BinaryIO) -> IO[bytes]:
-    """Open a file. What cannot be read twice is copied, if it is long into a temporary file."""
-    if path == STDIN:
-        return _copied(stdin)
-    with path.open("rb") as opened:
-        if not opened.seekable():  # It is a pipe.
-            return _copied(opened)
-    return path.open("rb")
+    """Open a file. What cannot be read twice, as a pipe, is copied.
 
-
-def _copied(stream: BinaryIO) -> IO[bytes]:
-    """Return a copy. A long one is a file without a name, which no other user can open."""
-    copy: IO[bytes] = SpooledTemporaryFile(_MAX_READ_BYTES)  # noqa: SIM115 (the caller closes it)
-    shutil.copyfileobj(stream, copy)
+    A long copy is a file without a name, which no other user can open.
+    """
+    with nullcontext(stdin) if path == STDIN else path.open("rb") as opened:
+        if path != STDIN and opened.seekable():
+            return path.open("rb")
+        copy: IO[bytes] = SpooledTemporaryFile(_MAX_READ_BYTES)  # noqa: SIM115 (the caller closes)
+        shutil.copyfileobj(opened, copy)
     copy.seek(0)
     return copy
 

@@ -99,7 +99,7 @@ class Reflector(Generic[T]):
         decode: Callable[[msgspec.Raw], T | None],
         on_change: Callable[[], None],
         *,
-        metadata_only: bool = False,
+        accept: str = FULL_OBJECTS,
         name: str | None = None,
         not_found_hint: str = "",
         limits: WatchLimits = WatchLimits(),  # noqa: B008 (it is frozen)
@@ -113,7 +113,7 @@ class Reflector(Generic[T]):
         self._path = path
         self._decode_object = decode
         self._on_change = on_change
-        self._metadata_only = metadata_only
+        self._accept = accept
         self._field_selector = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._not_found_hint = not_found_hint
         self._limits = limits
@@ -177,7 +177,8 @@ class Reflector(Generic[T]):
         version = None
         time_slice = TimeSlice()
         try:
-            pages = self._server.pages(self._path, self._accept("List"), self._field_selector)
+            accept = self._accept.format(list="List")
+            pages = self._server.pages(self._path, accept, self._field_selector)
             async for page in pages:
                 for item in page.raw_items or ():
                     name = _decode_object(item).metadata.name
@@ -208,7 +209,7 @@ class Reflector(Generic[T]):
         now = asyncio.get_running_loop().time
         try:
             async with self._server.watch(
-                path, self._accept(""), seconds + 10, self._limits
+                path, self._accept.format(list=""), seconds + 10, self._limits
             ) as lines:
                 self._mark_connected()
                 self._answered_at = now()
@@ -276,7 +277,3 @@ class Reflector(Generic[T]):
         if self.problem:
             log.info("watch %s: connected again", self._path)
         self.problem = ""
-
-    def _accept(self, suffix: str) -> str:
-        """Return the Accept header. `suffix` is "List" for a list, and empty for a watch."""
-        return METADATA_ONLY.format(list=suffix) if self._metadata_only else FULL_OBJECTS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from webhook.cluster.client import ApiServer
@@ -76,17 +74,11 @@ class Right(NamedTuple):
         return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
 
 
-async def access_to(server: ApiServer, rights: Iterable[Right]) -> Mapping[Right, Permission]:
-    """Return for each right whether the API server allows it to the user.
+async def access_to(server: ApiServer, right: Right) -> Permission:
+    """Return whether the API server allows a right to the user.
 
-    A right is not known if the API server does not answer the question.
+    It is not known if the API server does not answer the question.
     """
-    unique = list(dict.fromkeys(rights))
-    answers = await asyncio.gather(*(_ask(server, right) for right in unique))
-    return dict(zip(unique, answers, strict=True))
-
-
-async def _ask(server: ApiServer, right: Right) -> Permission:
     try:
         review = await create_review(server, "SelfSubjectAccessReview", right.review_attributes())
     except (ApiError, Unreachable):

@@ -34,12 +34,9 @@ MAX_CACHED_DECISIONS = 1024
 # Prometheus scrapes more often.
 RECENTLY_GRANTED_SECONDS = 300.0
 # A client that sends many invalid tokens must not overload the API server. With
-# `REVIEW_SLOT_SECONDS`, these limits are 80 tokens a second, and 40 for each client address.
+# `MIN_SLOT_SECONDS`, these limits are 80 tokens a second, and 40 for each client address.
 MAX_REVIEWS = 8
 MAX_REVIEWS_PER_CLIENT = 4
-REVIEW_SLOT_SECONDS = 0.1
-# A client's share serves more in the time that a token waits.
-_MAX_WAITING_PER_CLIENT = 64
 # Half of the default scrape timeout of Prometheus.
 _TIMEOUT_SECONDS = 5.0
 REVIEW_QUEUE_SECONDS = 2.5
@@ -84,9 +81,7 @@ class ClusterAuthorizer:
             max_entries=max_cached,
             clock=clock,
         )
-        self._slots = FairSlots(
-            MAX_REVIEWS, MAX_REVIEWS_PER_CLIENT, _MAX_WAITING_PER_CLIENT, REVIEW_SLOT_SECONDS
-        )
+        self._slots = FairSlots(MAX_REVIEWS, MAX_REVIEWS_PER_CLIENT)
         self._log = LimitedLog(log)
 
     async def authorize(self, token: str, verb: str, path: str, client: str) -> AccessDecision:

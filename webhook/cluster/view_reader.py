@@ -47,12 +47,12 @@ class _Resource(NamedTuple):
     read: Callable[[Json], Any]
     effect: str
     """What decisions do without the objects."""
-    metadata_only: bool = False
+    accept: str = FULL_OBJECTS
 
 
 _RESOURCES: dict[str, _Resource] = {
     "settlepolicies": _Resource(GROUP, read_policy, "only the policies in the input count"),
-    "namespaces": _Resource("", read_namespace, "they count as unknown", metadata_only=True),
+    "namespaces": _Resource("", read_namespace, "they count as unknown", METADATA_ONLY),
     "runtimeclasses": _Resource("node.k8s.io", read_runtime_class, "each one counts as missing"),
     "nodes": _Resource("", read_node, "remedies with `when: NodesNeedIt` are treated as needed"),
 }
@@ -114,7 +114,7 @@ async def _read(
     """Return the objects of a kind by name. Note in `read` what may not or cannot be read."""
     resource = _RESOURCES[kind]
     right = Right("list", resource.group, kind)
-    accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
+    accept = resource.accept.format(list="List")
     objects: dict[str, Any] = {}
     try:
         async for page in server.pages(path_of(right), accept, None, PageLimits(continues=True)):

@@ -79,7 +79,9 @@ class WebhookConfiguration:
         self._bundle = bundle
         self._may_write = may_write
         self._sync_requested = asyncio.Event()
-        self._backoff = _ConflictBackoff()
+        self._patch: Json = {}
+        """The last patch. `_repetitions` is how many times in a row it was sent."""
+        self._patched_at, self._repetitions = 0.0, 0
         self._logged_merge = ""
         self._reflector = Reflector(server, _PATH, _decode, self._on_change, name=name)
 
@@ -134,7 +136,10 @@ class WebhookConfiguration:
         if OPT_IN_WEBHOOK not in current:
             return f"has no webhook {OPT_IN_WEBHOOK}, from which podsettle derives its webhooks"
         selectors = self._selectors()
-        self._log_merged_selectors(selectors)
+        if (merged := selectors.merged_because) and merged != self._logged_merge:
+            effect = "the API server also sends pods that no policy covers"
+            log.warning("%s: %s: %s", self.title, merged, effect)
+        self._logged_merge = merged
         desired = _desired_webhooks(current[OPT_IN_WEBHOOK], selectors, self._bundle())
         stale = {
             name: webhook
@@ -161,53 +166,28 @@ class WebhookConfiguration:
             query, content_type = (f"fieldManager={FIELD_MANAGER}", STRATEGIC_MERGE)
         else:
             return ""
-        if not self._backoff.should_wait(body):
+        if not self._should_wait(body):
             path = f"{_PATH}/{self.name}?{query}"
             try:
                 await self._server.request("PATCH", path, body, content_type=content_type)
             except (ApiError, Unreachable) as error:
                 return str(error)
             log.info("%s: updated", self.title)
-        return _CONFLICT if self._backoff.conflicting else ""
+        return _CONFLICT if self._repetitions > _MAX_REPEATED_PATCHES else ""
 
-    def _log_merged_selectors(self, selectors: WebhookSelectors) -> None:
-        """Log once that the API server sends more pods than the policies select."""
-        reason = selectors.merged_because
-        if reason and reason != self._logged_merge:
-            effect = "the API server also sends pods that no policy covers"
-            log.warning("%s: %s: %s", self.title, reason, effect)
-        self._logged_merge = reason
+    def _should_wait(self, body: Json) -> bool:
+        """Return whether to skip a patch for now. If the result is False, count the patch.
 
-
-class _ConflictBackoff:
-    """An exponential back-off for identical patches in a row.
-
-    Identical patches mean that another client reverts each of them. Without a back-off, both
-    clients would overload the API server.
-    """
-
-    def __init__(self) -> None:
-        self._body: Json = {}
-        self._repetitions = 0
-        self._patched_at = 0.0
-
-    @property
-    def conflicting(self) -> bool:
-        """Whether another client keeps reverting the patch."""
-        return self._repetitions > _MAX_REPEATED_PATCHES
-
-    def should_wait(self, body: Json) -> bool:
-        """Return whether to skip this patch for now. If the result is False, count the patch."""
+        Identical patches in a row mean that another client reverts each of them. Without an
+        exponential back-off, both clients would overload the API server.
+        """
         now = monotonic()
         elapsed = now - self._patched_at
-        if body != self._body or elapsed > _MAX_BACKOFF_SECONDS:
-            self._body, self._repetitions = body, 0
-        elif self.conflicting and elapsed < min(
-            2.0 ** (self._repetitions - 1), _MAX_BACKOFF_SECONDS
-        ):
+        if body != self._patch or elapsed > _MAX_BACKOFF_SECONDS:
+            self._patch, self._repetitions = body, 0
+        elif self._repetitions > _MAX_REPEATED_PATCHES and elapsed < 2.0 ** (self._repetitions - 1):
             return True
-        self._repetitions += 1
-        self._patched_at = now
+        self._patched_at, self._repetitions = now, self._repetitions + 1
         return False
 
 

@@ -59,7 +59,7 @@ class Resource(Generic[T]):
     """The struct that an object is decoded to."""
     group: str = ""
     namespaced: bool = True
-    metadata_only: bool = False
+    accept: str = FULL_OBJECTS
     kept: str = ""
     """How long the API server keeps the objects. Empty: until they are deleted."""
 
@@ -75,7 +75,7 @@ class Resource(Generic[T]):
 
 
 PODS = Resource("pods", "Pod", LivePod)
-NODE_METADATA = Resource("nodes", "Node", NamedObject, namespaced=False, metadata_only=True)
+NODE_METADATA = Resource("nodes", "Node", NamedObject, namespaced=False, accept=METADATA_ONLY)
 EVENTS = Resource(
     "events", "Event", Event, kept="the API server keeps events for an hour by default"
 )
@@ -157,7 +157,7 @@ class PagedReader:
         decode = msgspec.json.Decoder(resource.type).decode
         selectors = self._pod_selectors if resource.kind == "Pod" else {}
         queries = [{"fieldSelector": each} for each in field_selectors] or [selectors]
-        accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
+        accept = resource.accept.format(list="List")
         count, malformed, right = 0, 0, resource.right(namespace)
         try:
             for query in queries:

@@ -222,7 +222,7 @@ async def check_dry_run(installed: Installed) -> AsyncIterator[Finding]:
         yield State.FAULT(target.not_sent)
         return
     right = Right("create", "", "pods", target.namespace)
-    if (await access_to(installed.server, [right]))[right] == "denied":
+    if await access_to(installed.server, right) == "denied":
         raise NotAllowedError(right)
     path = f"/api/v1/namespaces/{target.namespace}/pods?dryRun=All"
     pod = _probe_pod(target.labels)
