@@ -30,7 +30,7 @@ from webhook.core.policy.model import parse_policy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
-from webhook.inspect.explain.target import explain_reason
+from webhook.inspect.explain.target import explain_word
 from webhook.server.metrics import Metrics
 
 Json: TypeAlias = dict[str, Any]
@@ -91,7 +91,7 @@ def reason_lines() -> Iterator[str]:
     """Yield a section for each reason. Answers to previews link to their anchors."""
     for reason in Reason:
         warns = " `kubectl` warns." if reason.warns else ""
-        advice = explain_reason(reason)["advice"]
+        advice = explain_word(reason)["advice"]
         todo = "" if advice == "Nothing." else f" **What you can do:** {advice}"
         yield from (f"### {reason}", "", f"{reason.meaning}{warns}{todo}", "")
 

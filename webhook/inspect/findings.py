@@ -34,7 +34,7 @@ class Certainty(StrEnum):
 
 
 class Looked(StrEnum):
-    """Whether the objects of an area were read."""
+    """Whether the objects of an area were read. The last member is the worst one."""
 
     LOOKED_AT = "looked_at"
     """All objects were read."""

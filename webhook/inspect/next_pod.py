@@ -74,9 +74,15 @@ def next_pod_document(
     # The creator of a pod seldom knows its node.
     if of_any := {key: text for key, text in labels.items() if text != spec.get("nodeName")}:
         metadata["labels"] = of_any
+    # The API server has added the overhead and the nodeSelector of the class.
     # A pod of a DaemonSet gets a class only if its own nodeSelector or its node suits that.
-    if not any(each.get("kind") == "DaemonSet" for each in metadata.get("ownerReferences") or ()):
-        _remove_additions_of_class(spec, runtime_classes)
+    owners = metadata.get("ownerReferences") or ()
+    known = runtime_classes.get(spec.get("runtimeClassName") or "")
+    if known is not None and not any(each.get("kind") == "DaemonSet" for each in owners):
+        added, selector = known.node_selector, spec.pop("nodeSelector", None) or {}
+        if own := {key: value for key, value in selector.items() if added.get(key) != value}:
+            spec["nodeSelector"] = own
+        spec.pop("overhead", None)
     annotations = metadata.pop("annotations", None) or {}
     applied = {remedy for _, remedy in parse_applied(annotations)}
     if kept := {key: text for key, text in annotations.items() if key not in _RECORDS}:
@@ -106,16 +112,3 @@ def labels_at_creation(labels: Mapping[str, str] | None, managed_fields: Any) ->
         if not (key.startswith(_LATER_PREFIXES) or key in _LATER_LABELS)
         and (owned is None or f"f:{key}" in owned)
     }
-
-
-def _remove_additions_of_class(
-    spec: dict[str, Any], runtime_classes: Mapping[str, RuntimeClassInfo]
-) -> None:
-    """Remove the overhead and the nodeSelector that the API server has added for a known class."""
-    known = runtime_classes.get(spec.get("runtimeClassName") or "")
-    if known is None:
-        return
-    added, selector = known.node_selector, spec.pop("nodeSelector", None) or {}
-    if own := {key: value for key, value in selector.items() if added.get(key) != value}:
-        spec["nodeSelector"] = own
-    spec.pop("overhead", None)

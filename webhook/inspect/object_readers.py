@@ -45,8 +45,6 @@ _MAX_NAMES = 5
 _MAX_DIGITS = 100
 """Python converts no more than 4,300 digits to an integer."""
 
-_WORST_FIRST = (Looked.NOT_LOOKED_AT, Looked.PARTLY, Looked.LOOKED_AT)
-
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
@@ -92,29 +90,21 @@ ABOUT = "involvedObject.uid="
 ALL = (PODS, NODE_METADATA, EVENTS, SIGNING_REQUESTS)
 
 
-class Areas:
-    """What was looked at so far, by the name of the resource."""
-
-    def __init__(self) -> None:
-        self._areas: dict[str, Area] = {}
+class Areas(dict[str, Area]):
+    """What was looked at so far, by the name of the resource, in the order of the first lists."""
 
     def record(self, area: Area) -> None:
         """Record the result of a list. Of several results for a resource, the worst one counts."""
-        known = self._areas.setdefault(area.name, area)
-        if _WORST_FIRST.index(area.looked) < _WORST_FIRST.index(known.looked):
-            self._areas[area.name] = area
+        known, order = self.setdefault(area.name, area), list(Looked).index
+        if order(area.looked) > order(known.looked):
+            self[area.name] = area
         elif area.looked is known.looked and area.why not in known.why:
             whys = "; ".join(filter(None, (known.why, area.why)))
-            self._areas[area.name] = Area(area.name, area.looked, whys, known.right)
+            self[area.name] = Area(area.name, area.looked, whys, known.right)
 
-    def named(self, name: str) -> Area:
-        """Return the area of a resource. One that was never listed was not looked at."""
-        return self._areas.get(name) or Area(name, Looked.NOT_LOOKED_AT)
-
-    @property
-    def all(self) -> tuple[Area, ...]:
-        """All areas, in the order of their first lists."""
-        return tuple(self._areas.values())
+    def __missing__(self, name: str) -> Area:
+        """Return the area of a resource that was never listed."""
+        return Area(name, Looked.NOT_LOOKED_AT)
 
 
 class PagedReader:

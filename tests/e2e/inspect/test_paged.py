@@ -78,7 +78,7 @@ async def test_list_whose_version_expires_continues_without_a_duplicate(
     # The clock of the API server: the header Date has no fraction of a second.
     assert reader.now.microsecond == 0
     assert reader.now.tzinfo is UTC
-    assert reader.areas.named("configmaps").looked is Looked.LOOKED_AT
+    assert reader.areas["configmaps"].looked is Looked.LOOKED_AT
     assert len(progress) > 1
     assert progress[-1] == ("configmaps", MANY + 1, MANY + 1)
     # The API server says how many objects are left, so a bar can have a length.
@@ -102,7 +102,7 @@ async def test_page_of_large_objects_is_requested_again_with_fewer(
     expected = [f"a-{number:03}" for number in range(300)]
     expected += [f"b-{number:03}" for number in range(40)]
     assert [name for name in names if name != "kube-root-ca.crt"] == expected
-    assert reader.areas.named("configmaps").looked is Looked.LOOKED_AT
+    assert reader.areas["configmaps"].looked is Looked.LOOKED_AT
     counts = [0, *(done for _, done, _ in progress)]
     pages = [end - begin for begin, end in pairwise(counts)]
     assert max(pages) == 80, "small objects come in large pages"
@@ -117,6 +117,6 @@ async def test_list_that_is_refused_is_not_looked_at_and_names_the_right(
     async with await ApiServer.connect(kubeconfig=str(kubeconfig)) as server:
         reader = PagedReader(server)
         assert [each async for each in reader.objects(CONFIG_MAPS, "many")] == []
-    area = reader.areas.named("configmaps")
+    area = reader.areas["configmaps"]
     assert area.looked is Looked.NOT_LOOKED_AT
     assert area.right == "list configmaps in namespace many"

@@ -20,7 +20,7 @@ from webhook.core.types import Json
 from webhook.inspect.cluster_flags import podsettle
 from webhook.inspect.explain import report
 from webhook.inspect.explain.record import UNTOUCHED, Record
-from webhook.inspect.explain.target import ObjectTarget, explain_reason
+from webhook.inspect.explain.target import ObjectTarget, explain_word
 from webhook.inspect.findings import Area, Finding, Looked
 from webhook.inspect.installation import CONFIGURATIONS_RIGHT, Called
 from webhook.inspect.known_cluster import KnownCluster
@@ -281,7 +281,7 @@ class _Explainer:
     def _advice(self) -> Iterator[str]:
         for code in dict.fromkeys(each.reason for each in self._record.skipped):
             if (reason := Reason.of(code)) is not None:
-                yield f"{reason}: {explain_reason(reason)['advice']}"
+                yield f"{reason}: {explain_word(reason)['advice']}"
         if self._record.applied:
             names = ",".join(self._record.remedies)
             yield (

@@ -192,54 +192,55 @@ def parse_target(text: str, flags: ClusterFlags = NO_FLAGS) -> Target:
 
 
 def explain_word(word: Reason | str) -> Json:
-    """Return what a reason code, a remedy, a defect, a symptom or WRAPPER means, by WORD_TITLES."""
+    """Return what a reason code, a remedy, a defect, a symptom or WRAPPER means, by WORD_TITLES.
+
+    Of the wrapper it has the script as it stands in pods, and with comments.
+    """
     if isinstance(word, Reason):
-        return explain_reason(word)
-    if word in REMEDIES:
-        return explain_remedy(word)
-    return explain_wrapper() if word == WRAPPER else explain_symptom(word)
-
-
-def explain_reason(reason: Reason) -> Json:
-    """Return what a reason code means."""
-    return {
-        "reason": reason,
-        "meaning": reason.meaning,
-        "warns": reason.warns,
-        "remedies": [name for name, remedy in REMEDIES.items() if reason in remedy.reasons],
-        "advice": ADVICE.get(reason, "Nothing."),
-        "page": f"docs/reasons.md#{reason.lower()}",
-    }
-
-
-def explain_remedy(name: str) -> Json:
-    """Return what the remedy with a name does."""
-    remedy = REMEDIES[name]
-    # A Literal has values in place of fields.
-    fields = getattr(remedy.settings, "model_fields", {})
-    return {
-        "remedy": name,
-        "description": remedy.description,
-        "defects": [
-            {"id": each.id, "title": each.title, "advice": each.advice}
-            for each in DEFECTS
-            if name in each.remedies
-        ],
-        "nodeConfiguration": remedy.node_configuration,
-        "settings": [
-            {"name": field.alias or name, "description": field.description or ""}
-            for name, field in fields.items()
-        ],
-        "values": list(map(str, get_args(remedy.settings))),
-        "reasons": sorted(remedy.reasons),
-    }
-
-
-def explain_symptom(name: str) -> Json:
-    """Return what the defect or the symptom with an id is."""
-    for defect in (each for each in DEFECTS if each.id == name):
         return {
-            "symptom": name,
+            "reason": word,
+            "meaning": word.meaning,
+            "warns": word.warns,
+            "remedies": [name for name, remedy in REMEDIES.items() if word in remedy.reasons],
+            "advice": ADVICE.get(word, "Nothing."),
+            "page": f"docs/reasons.md#{word.lower()}",
+        }
+    if remedy := REMEDIES.get(word):
+        # A Literal has values in place of fields.
+        fields = getattr(remedy.settings, "model_fields", {})
+        return {
+            "remedy": word,
+            "description": remedy.description,
+            "defects": [
+                {"id": each.id, "title": each.title, "advice": each.advice}
+                for each in DEFECTS
+                if word in each.remedies
+            ],
+            "nodeConfiguration": remedy.node_configuration,
+            "settings": [
+                {"name": field.alias or name, "description": field.description or ""}
+                for name, field in fields.items()
+            ],
+            "values": list(map(str, get_args(remedy.settings))),
+            "reasons": sorted(remedy.reasons),
+        }
+    if word == WRAPPER:
+        commented, comments = [], dict(_COMMENTS)
+        for line in SCRIPT.splitlines(keepends=True):
+            start = next((each for each in comments if line.startswith(each)), None)
+            commented += [f"# {comments.pop(start)}\n"] if start else []
+            commented.append(line)
+        return {
+            "wrapper": WRAPPER,
+            "description": "postInitSleep puts a script in front of a command that starts with a "
+            "shell.",
+            "script": SCRIPT,
+            "commented": "".join(commented),
+            "page": "docs/exit-255.md",
+        }
+    for defect in (each for each in DEFECTS if each.id == word):
+        return {
+            "symptom": word,
             "title": defect.title,
             "cause": defect.cause,
             "messages": [f"In {each.where}: {each.message}" for each in defect.symptom],
@@ -247,23 +248,6 @@ def explain_symptom(name: str) -> Json:
             "advice": defect.advice,
             "page": page_of(defect),
         }
-    symptom = next(each for each in (unsettled.SYMPTOM, *SYMPTOMS) if each.id == name)
-    advice = {"advice": unsettled.ADVICE} if name == unsettled.ID else {}
-    return {"symptom": name, "title": symptom.title, **advice, "page": symptom.page}
-
-
-def explain_wrapper() -> Json:
-    """Return the script as it stands in pods, and with comments."""
-    commented, comments = [], dict(_COMMENTS)
-    for line in SCRIPT.splitlines(keepends=True):
-        start = next((each for each in comments if line.startswith(each)), None)
-        commented += [f"# {comments.pop(start)}\n"] if start else []
-        commented.append(line)
-    return {
-        "wrapper": WRAPPER,
-        "description": "postInitSleep puts a script in front of a command that starts with a "
-        "shell.",
-        "script": SCRIPT,
-        "commented": "".join(commented),
-        "page": "docs/exit-255.md",
-    }
+    symptom = next(each for each in (unsettled.SYMPTOM, *SYMPTOMS) if each.id == word)
+    advice = {"advice": unsettled.ADVICE} if word == unsettled.ID else {}
+    return {"symptom": word, "title": symptom.title, **advice, "page": symptom.page}

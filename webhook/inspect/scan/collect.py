@@ -91,7 +91,7 @@ async def scan(
         if (proposal := propose(each, cluster)) is not None
     }
     areas = Areas()
-    for area in (*in_view, *unsettled.areas, *reader.areas.all):
+    for area in (*in_view, *unsettled.areas, *reader.areas.values()):
         areas.record(area)
     scanning, seconds = podsettle("scan", *arguments), report_parts.bin_length(tally)
     nodes = cluster.view.nodes.all
@@ -102,7 +102,7 @@ async def scan(
         scanned_at=datetime.now(UTC).replace(microsecond=0),
         server_version=str(cluster.view.server_version or ""),
         pods=pods,
-        areas=areas.all,
+        areas=tuple(areas.values()),
         nodes=groups,
         defects=report_parts.defect_nodes(groups, proposals),
         needs=report_parts.policy_needs(cluster.view),

@@ -203,15 +203,18 @@ def symptom_reports(
             key=lambda f: (_ORDER.index(f.certainty), -f.count, f.namespace, f.workload),
         )
         count = sum(each.count for each in findings) + found.unlisted
-        limits = [areas.named(name) for name in symptom.areas]
+        limits = [areas[name] for name in symptom.areas]
         times = Counter(time - time % bin_seconds for time in found.times)
         # The catalogue has no advice on a fault of configuration, but its first finding has.
         advice = findings[0].advice if findings else ""
         if symptom is unsettled.SYMPTOM:
-            limits += [area for area in areas.all if area.name == unsettled.DECISIONS]
+            limits += [areas[unsettled.DECISIONS]] if unsettled.DECISIONS in areas else []
             times, advice = Counter(), unsettled.advice_for(findings)
         elif symptom.defect is not None and findings:
-            advice = _advice(symptom.defect, preview)
+            sentences = [symptom.defect.advice, *(preview.sentences if preview else ())]
+            if preview and preview.node_configuration:
+                sentences.append(f"Configure the nodes first: `{preview.node_configuration}`.")
+            advice = " ".join(sentences)
         reports.append(model.SymptomReport(
             id=symptom.id,
             title=symptom.title,
@@ -236,11 +239,3 @@ def symptom_reports(
             ),
         ))  # fmt: skip
     return tuple(reports)
-
-
-def _advice(defect: Defect, preview: model.PolicyPreview | None) -> str:
-    """Return what to do about a defect that pods suffer from."""
-    sentences = [defect.advice, *(preview.sentences if preview is not None else ())]
-    if preview is not None and preview.node_configuration:
-        sentences.append(f"Configure the nodes first: `{preview.node_configuration}`.")
-    return " ".join(sentences)

@@ -8,18 +8,14 @@ from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.shell_wrapper import SCRIPT
 from webhook.inspect.explain.report import as_text
-from webhook.inspect.explain.target import (
-    explain_reason,
-    explain_word,
-    explain_wrapper,
-)
+from webhook.inspect.explain.target import WRAPPER, explain_word
 
 PAGE = Page(DOCS / "reasons.md")
 
 
 def test_every_reason_has_advice_and_an_anchor_on_the_page() -> None:
     for reason in Reason:
-        found = explain_reason(reason)
+        found = explain_word(reason)
         assert found["advice"].endswith("."), reason
         assert found["advice"] != "Nothing." or not reason.warns, reason
         assert found["page"] == f"docs/reasons.md#{reason.lower()}"
@@ -27,7 +23,7 @@ def test_every_reason_has_advice_and_an_anchor_on_the_page() -> None:
 
 
 def test_reason_has_meaning_remedies_warning_and_advice() -> None:
-    text = as_text(explain_reason(Reason.NO_COMMAND))
+    text = as_text(explain_word(Reason.NO_COMMAND))
     assert text.startswith(f"NoCommand: {Reason.NO_COMMAND.meaning}\n")
     assert "\nWhether kubectl warns of it:\n  yes\n" in text
     assert "\nRemedies that give it:\n  postInitSleep, openFiles\n" in text
@@ -35,7 +31,7 @@ def test_reason_has_meaning_remedies_warning_and_advice() -> None:
 
 
 def test_wrapper_is_printed_with_comments_and_stays_a_script() -> None:
-    found = explain_wrapper()
+    found = explain_word(WRAPPER)
     lines = found["commented"].splitlines(keepends=True)
     assert "".join(line for line in lines if not line.startswith("# ")) == found["script"] == SCRIPT
     assert len(lines) - len(SCRIPT.splitlines()) == 17

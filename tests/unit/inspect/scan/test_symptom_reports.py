@@ -112,8 +112,8 @@ def test_of_several_results_for_a_resource_the_worst_one_counts() -> None:
     areas = Areas()
     for looked in (Looked.LOOKED_AT, Looked.NOT_LOOKED_AT, Looked.PARTLY):
         areas.record(Area("events", looked, looked.value))
-    assert areas.named("events") == Area("events", Looked.NOT_LOOKED_AT, "not_looked_at")
-    assert areas.named("pods").looked is Looked.NOT_LOOKED_AT
+    assert areas["events"] == Area("events", Looked.NOT_LOOKED_AT, "not_looked_at")
+    assert areas["pods"].looked is Looked.NOT_LOOKED_AT
 
 
 def test_remedy_of_a_defect_that_no_release_cures_is_still_needed() -> None:
