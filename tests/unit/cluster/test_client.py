@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -375,7 +376,7 @@ async def test_redirects_without_an_end_are_named() -> None:
             await server.request("GET", "/things")
 
 
-def page_for(request: web.Request, items: list[Any]) -> web.Response:
+async def page_for(items: list[Any], request: web.Request) -> web.Response:
     """Return the page of a list that a request asks for."""
     start = int(request.query.get("continue", "0"))
     end = start + int(request.query["limit"])
@@ -385,11 +386,7 @@ def page_for(request: web.Request, items: list[Any]) -> web.Response:
 
 async def test_page_that_is_too_large_is_requested_again_with_fewer_objects() -> None:
     things = [{"metadata": {"name": f"thing-{number}"}} for number in range(100)]
-
-    async def answer(request: web.Request) -> web.Response:
-        return page_for(request, things)
-
-    async with serving_answers(answer) as server:
+    async with serving_answers(partial(page_for, things)) as server:
         pages = [page async for page in server.pages("/things", "application/json")]
     assert [item for page in pages for item in page.items] == things
 
@@ -400,7 +397,7 @@ async def test_pages_of_large_objects_stay_small() -> None:
     sizes = []
 
     async def answer(request: web.Request) -> web.Response:
-        response = page_for(request, items)
+        response = await page_for(items, request)
         sizes.append(response.content_length or 0)
         return response
 
@@ -420,7 +417,7 @@ async def test_a_few_large_objects_do_not_shrink_all_later_pages() -> None:
     async def answer(request: web.Request) -> web.Response:
         nonlocal requests
         requests += 1
-        return page_for(request, things)
+        return await page_for(things, request)
 
     async with serving_answers(answer, 32 << 20) as server:
         pages = [page async for page in server.pages("/things", "application/json")]

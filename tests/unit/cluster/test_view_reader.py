@@ -60,6 +60,12 @@ async def test_list_that_expires_again_is_an_error() -> None:
             await read_view(server)
 
 
+async def test_list_for_a_watch_does_not_continue_with_a_later_version() -> None:
+    async with cluster_whose_pages_expire(1) as (server, _):
+        with pytest.raises(ApiError, match="410: the version is too old"):
+            _ = [page async for page in server.pages("/nodes", "application/json")]
+
+
 async def test_policy_without_the_time_of_its_creation_is_read() -> None:
     async with cluster_whose_pages_expire(0) as (server, _):
         live = await read_view(server)
