@@ -36,7 +36,7 @@ class ThreadResolver(AbstractResolver):
 
     async def _resolve_in_thread(self, host: str, port: int, family: int) -> list[ResolveResult]:
         found: Future[list[ResolveResult]] = Future()
-        found.set_running_or_notify_cancel()  # `set_result` fails on one that can be cancelled.
+        found.set_running_or_notify_cancel()  # A cancelled caller cannot cancel it from now on.
 
         def run() -> None:
             try:

@@ -79,15 +79,17 @@ def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
             for each in decision.outcomes
             if not (kind.containers and each.container) or each.container in kind.containers
         ]
-        having = [
-            each
+        others = {
+            each.policy
             for each in outcomes
             if each.remedy in remedies and (each.changed or each.reason is Reason.ALREADY_SETTLED)
-        ]
-        others = {each.policy for each in having} - {proposed}
-        if any(each.changed and each.policy == proposed for each in having):
+        } - {proposed}
+        changed = {(x.container, x.remedy) for x in outcomes if x.policy == proposed and x.changed}
+        reported = {(x.container, x.remedy) for x in outcomes if x.reason is Reason.WOULD_APPLY}
+        if changed:
             changes += kind.count
-            audited += kind.count * _is_audited(outcomes, proposed)
+            # Policies that only report would do all that the proposed policy does.
+            audited += kind.count * (changed <= reported)
         elif others:
             in_force.update(dict.fromkeys(others, kind.count))
         else:
@@ -111,13 +113,6 @@ def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
         warning=next(warnings, ""),
     )
     return Proposal(_as_yaml(document, found, namespaces, preview) if changes else "", preview)
-
-
-def _is_audited(outcomes: Sequence[Outcome], proposed: str) -> bool:
-    """Return whether policies that only report would do all that the proposed policy does."""
-    reported = {(x.container, x.remedy) for x in outcomes if x.reason is Reason.WOULD_APPLY}
-    changed = {(x.container, x.remedy) for x in outcomes if x.policy == proposed and x.changed}
-    return changed <= reported
 
 
 def _no_policy(remedy: str, found: FoundPods, why: str) -> Proposal:
