@@ -81,21 +81,6 @@ def test_all_problems_are_reported_at_once() -> None:
     assert [problem.path for problem in found] == ["spec.priority", "spec.action", "spec.remedies"]
 
 
-def test_valid_policy_has_the_defaults_of_the_contract() -> None:
-    spec = parse_policy(
-        {
-            **policy_document(),
-            "spec": {"remedies": {"postInitSleep": {}, "skipSELinuxRelabel": {}}},
-        }
-    ).spec
-    sleep, relabel = spec.settings()["postInitSleep"], spec.settings()["skipSELinuxRelabel"]
-    assert (spec.priority, spec.action, spec.namespace_selector) == (0, "Mutate", None)
-    assert (sleep.when, sleep.delivery) == ("NodesNeedIt", "Auto")
-    assert (sleep.min_lifetime, sleep.sleep) == (500, 10)
-    assert (sleep.init_containers, sleep.containers) == (("*",), ())
-    assert (relabel.pods, relabel.runtime_class_name) == ("WithPersistentVolumes", None)
-
-
 def test_fields_that_the_api_server_adds_are_accepted() -> None:
     document = policy_document()
     document["metadata"] |= {"uid": "u", "managedFields": [{}], "annotations": {"a": "b"}}
