@@ -12,7 +12,6 @@ from tests.support.factories import (
     mutate_pod,
     namespace,
     node,
-    patched,
     pod,
     policy,
     reasons,
@@ -37,7 +36,6 @@ def test_a_pod_selector_limits_the_policy_to_matching_pods() -> None:
     assert reasons(decide_pod(pod(QUICK, labels={"tekton.dev/taskRun": "x"}), seen)) == [
         "prepare: Applied"
     ]
-    assert reasons(decide_pod(pod(QUICK, labels={"app": "x"}), seen)) == ["NoPolicy"]
     assert reasons(decide_pod(pod(QUICK), seen)) == ["NoPolicy"]
 
 
@@ -166,28 +164,6 @@ def test_the_skip_annotation_excludes_single_remedies(skip: str, expected: list[
     both = policy(remedies={"postInitSleep": {}, "runtimeClass": {"name": "fast"}})
     decision = decide_pod(pod(QUICK, annotations={SKIP: skip}), view(both, classes=FAST))
     assert reasons(decision) == expected
-
-
-def test_each_remedy_comes_from_the_first_policy_that_sets_it() -> None:
-    policies = [
-        policy("a", priority=3, remedies={"runtimeClass": {"name": "fast"}}),
-        policy("b", priority=2, remedies={"runtimeClass": {"name": "slow"}, **relabel()}),
-        policy("c", priority=1, remedies={"postInitSleep": {}, **relabel(runtimeClassName="slow")}),
-    ]
-    seen = view(*policies, classes=FAST)
-    before = pod(QUICK)
-    decision = decide_pod(before, seen)
-    assert [(o.policy, o.remedy) for o in decision.outcomes] == [
-        ("a", "runtimeClass"),
-        ("b", "skipSELinuxRelabel"),
-        ("c", "postInitSleep"),
-    ]
-    assert decision.policies == ("a", "b", "c")
-    after = patched(before, decision)
-    assert after["spec"]["runtimeClassName"] == "fast"
-    assert after["metadata"]["annotations"][APPLIED] == (
-        "a/runtimeClass,b/skipSELinuxRelabel,c/postInitSleep"
-    )
 
 
 def test_an_audit_reports_remedies_without_changing_the_pod() -> None:

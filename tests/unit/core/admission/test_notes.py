@@ -19,7 +19,6 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
-    node,
     patched,
     pod,
     policy,
@@ -37,7 +36,6 @@ LEFT = "plugin was left as it is: NoCommand."
 LEFT_LIST = "plugin/postInitSleep=NoCommand"
 DONE = "prepare is kept alive for at least 500 ms, by policy p"
 SLEEP = policy()
-AUDIT = policy("audit", action="Audit")
 
 
 def decide(document: Json, *policies: SettlePolicy, **options: Any) -> Decided:
@@ -48,17 +46,6 @@ def notes(document: Json, decision: Decided) -> Json:
     """Return the notes on the pod after the patch."""
     annotations = patched(document, decision)["metadata"].get("annotations", {})
     return {key: text for key, text in annotations.items() if key in NOTES}
-
-
-def test_settled_pod_says_what_was_done_and_what_was_left_out() -> None:
-    before = pod(QUICK, PLUGIN)
-    decision = decide(before)
-    assert notes(before, decision) == {
-        SUMMARY: f"{DONE};\nplugin was left as it is: NoCommand.",
-        SKIPPED: LEFT_LIST,
-    }
-    assert [each.container for each in decision.unmet] == ["plugin"]
-    assert decision.applied_pairs == (("p", "postInitSleep"),)
 
 
 def test_pod_with_nothing_but_a_warning_gets_only_the_notes() -> None:
@@ -85,26 +72,6 @@ def test_summary_ends_with_the_address_that_the_operator_gives() -> None:
     before = pod(QUICK)
     settings = replace(SETTINGS, docs_url=URL)
     assert notes(before, decide(before, settings=settings))[SUMMARY] == f"{DONE}.\nWhy: {URL}"
-
-
-NEW_NODE = node("n", "cri-o://1.36.0")
-
-
-@pytest.mark.parametrize(
-    ("policies", "nodes", "reason"),
-    [
-        ((AUDIT,), [], "plugin: NoCommand"),
-        ((policy(podSelector={"matchLabels": {"app": "x"}}),), [], "NoPolicy"),
-        ((SLEEP,), [NEW_NODE], "plugin: NotNeeded"),
-        ((), [], "NoPolicy"),
-    ],
-)
-def test_pod_that_no_mutating_policy_wants_to_change_gets_no_notes(
-    policies: tuple[SettlePolicy, ...], nodes: list[Json], reason: str
-) -> None:
-    decision = decide_pod(pod(PLUGIN), view(*policies, nodes=nodes))
-    assert reasons(decision) == [reason]
-    assert decision.operations == ()
 
 
 @pytest.mark.parametrize("mark", [APPLIED, SETTLED, SUMMARY, SKIPPED])

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from tests.support.both_ways import admit_both_ways
 from tests.support.examples import examples
 from tests.support.factories import (
-    IMAGE,
     Json,
-    container,
     node,
     policy,
     qos,
@@ -26,7 +24,7 @@ from tests.support.factories import (
     view,
 )
 from tests.support.forbidden_changes import forbidden
-from tests.support.patches import NOTES, without_notes
+from tests.support.patches import NOTES
 from tests.support.strategies import (
     GATE,
     HELPER,
@@ -194,31 +192,6 @@ def test_a_copy_that_lacks_parts_of_the_helper_is_changed_once(
 
 
 @examples(300)
-@given(
-    document=PODS,
-    replicas=st.lists(st.sampled_from(["old", "new"]), min_size=3, max_size=6),
-    seen=VIEWS,
-    options=SETTINGS,
-)
-def test_old_and_new_replicas_in_any_order_change_a_pod_once_each(
-    document: Json, replicas: list[str], seen: Snapshot, options: OperatorSettings
-) -> None:
-    called: set[str] = set()
-    for replica in replicas:
-        operations = ask(document, seen, options).operations
-        if replica == "old":
-            operations = without_notes(operations)
-        if replica in called:
-            assert operations == []
-        elif called:
-            event(f"{replica} replica after the other one: {bool(operations)}")
-            # Only a pod that has nothing but warnings gets notes from the first new replica.
-            assert without_notes(operations) == []
-        called.add(replica)
-        document = jsonpatch.apply_patch(document, operations)
-
-
-@examples(300)
 @given(document=PODS, seen=VIEWS, options=SETTINGS)
 def test_notes_are_written_for_policies_that_mutate_and_stay_within_their_bounds(
     document: Json, seen: Snapshot, options: OperatorSettings
@@ -327,17 +300,3 @@ def test_any_body_is_answered_or_refused_as_no_review(body: bytes) -> None:
         assert uid == review["request"]["uid"]
     assert found["response"]["allowed"] is True
     assert found["apiVersion"].startswith("admission.k8s.io/")
-
-
-@given(count=st.integers(50, 300), seen=VIEWS)
-def test_a_pod_with_very_many_containers_is_answered(count: int, seen: Snapshot) -> None:
-    document = {
-        "metadata": {},
-        "spec": {
-            "initContainers": [container(f"c{n}", "/x") for n in range(count)],
-            "containers": [container("main")],
-        },
-    }
-    first = ask(document, seen, OperatorSettings(linger_image=IMAGE))
-    assert list(forbidden(document, first.after)) == []
-    assert ask(first.after, seen, OperatorSettings(linger_image=IMAGE)).operations == []

@@ -3,60 +3,45 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from webhook.core.admission.response import audit_annotations_for, warnings_for
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.response import audit_annotations_for, encode_texts, warnings_for
 from webhook.core.reasons import Outcome, Reason
 
 
+def test_only_a_reason_that_needs_an_action_gives_a_warning() -> None:
+    """`docs/reasons.md` says which do. A test compares it with the code."""
+    warning = {each for each in Reason if warnings_for([Outcome(each, "postInitSleep", "p", "a")])}
+    assert warning == {each for each in Reason if each.warns}
+
+
 @pytest.mark.parametrize(
-    "reason",
-    [
-        Reason.APPLIED, Reason.WOULD_APPLY, Reason.ALREADY_SETTLED, Reason.NO_POLICY,
-        Reason.NAMESPACE_DISABLED, Reason.PROTECTED_NAMESPACE, Reason.NOT_POD_CREATE,
-        Reason.POD_OPTED_OUT, Reason.MIRROR_POD, Reason.WINDOWS_POD, Reason.NATIVE_SIDECAR,
-        Reason.MESH_INIT_CONTAINER, Reason.LONG_RUNNING, Reason.NOT_NEEDED,
-        Reason.NO_PERSISTENT_VOLUME,
-    ],
-)  # fmt: skip
-def test_a_reason_that_needs_no_action_gives_no_warning(reason: Reason) -> None:
-    assert warnings_for((Outcome(reason, "postInitSleep", "p", "a"),)) == []
+    ("containers", "named"),
+    [(["a"], "a: "), ([""], ""), ([*"abc"], "a, b, c: "), ([*"abcde"], "a, b, c and 2 more: ")],
+)
+@pytest.mark.parametrize("message", ["", "no such command"])
+def test_a_warning_names_the_remedy_the_reason_and_up_to_three_containers(
+    containers: list[str], named: str, message: str
+) -> None:
+    outcomes = [Outcome(Reason.NO_COMMAND, "r", "p", name, message=message) for name in containers]
+    sentence = message or Reason.NO_COMMAND.meaning
+    assert warnings_for(outcomes) == [f"podsettle: r: NoCommand: {named}{sentence}"]
 
 
-def test_a_warning_names_the_remedy_the_reason_and_the_container() -> None:
-    outcome = Outcome(Reason.NO_SHELL, "postInitSleep", "p", "prepare")
-    assert warnings_for([outcome]) == [
-        "podsettle: postInitSleep: NoShell: prepare: "
-        "`delivery: Shell` is set, but the command does not start with a known shell."
-    ]
+SUBJECT = "podsettle: r: NoCommand: a: "
 
 
-def test_a_message_replaces_the_meaning_of_the_reason_in_a_warning() -> None:
-    missing = Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p", message="no such class")
-    assert warnings_for((missing,)) == [
-        "podsettle: runtimeClass: RuntimeClassMissing: no such class"
-    ]
-
-
-def test_a_warning_for_many_containers_names_three_and_counts_the_rest() -> None:
-    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}") for n in range(40))
-    (warning,) = warnings_for(outcomes)
-    assert warning.startswith("podsettle: postInitSleep: NoCommand: c0, c1, c2 and 37 more: ")
-
-
-SUBJECT = "podsettle: postInitSleep: NoCommand: a: "
-
-
-@pytest.mark.parametrize("length", [1, 255, 256, 257, 10_000])
-def test_a_long_warning_is_cut_to_256_characters(length: int) -> None:
+@pytest.mark.parametrize(("length", "end"), [(255, "m"), (256, "m"), (257, "..."), (9_999, "...")])
+def test_a_long_warning_is_cut_to_256_characters(length: int, end: str) -> None:
     message = "m" * (length - len(SUBJECT))
-    outcome = Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a", message=message or "m")
-    (warning,) = warnings_for((outcome,))
-    if length > 256:
-        assert warning == f"{SUBJECT}{message}"[:253] + "..."
-    else:
-        assert warning == SUBJECT + (message or "m")
+    (warning,) = warnings_for([Outcome(Reason.NO_COMMAND, "r", "p", "a", message=message)])
+    assert warning.endswith(end)
+    assert warning.removesuffix(end) == f"{SUBJECT}{message}"[: min(length, 256) - len(end)]
 
 
 def test_audit_annotations_list_applied_and_skipped_remedies() -> None:
@@ -96,7 +81,40 @@ def test_names_and_messages_of_a_client_are_bounded_as_json() -> None:
     assert skipped.split(" ")[:2] == ["p/postInitSleep[?]=NoCommand"] * 2
 
 
-def test_a_warning_for_three_containers_names_all_three() -> None:
-    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", name) for name in "abc")
-    (warning,) = warnings_for(outcomes)
-    assert warning.startswith("podsettle: postInitSleep: NoCommand: a, b, c: ")
+OUTCOMES = st.builds(
+    Outcome,
+    st.sampled_from([Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NOT_NEEDED, Reason.NO_SHELL]),
+    remedy=st.sampled_from(["", "postInitSleep", "kubeletGate"]),
+    policy=st.sampled_from(["", "p", "q"]),
+    container=st.sampled_from(["", "a", "b", "x" * 300]),
+    changed=st.booleans(),
+    message=st.sampled_from(["", "m", "n"]),
+    effect=st.sampled_from(["", "kept alive"]),
+)
+
+
+@given(st.lists(OUTCOMES, max_size=25))
+def test_texts_are_those_of_the_outcomes(outcomes: list[Outcome]) -> None:
+    found = Decision(tuple(outcomes)).texts
+    annotations = audit_annotations_for(outcomes)
+    assert found.audit_annotations == annotations
+    assert found.texts_json == encode_texts(warnings_for(outcomes), annotations)
+    assert found.log_summary == "; ".join(f"{k}: {v}" for k, v in annotations.items())
+    pairs = {(each.policy, each.remedy) for each in outcomes if each.changed}
+    assert sorted(found.applied_pairs) == sorted(pairs)
+    counted = [(each.remedy, each.reason) for each in outcomes]
+    assert dict(found.reason_counts) == {pair: counted.count(pair) for pair in counted}
+
+
+def test_texts_of_any_pods_occupy_little_memory() -> None:
+    tracemalloc.start()
+    for number in range(1000):
+        for count, length in ((20, 10_000), (50, 10), (20, 10)):
+            names = [f"{number}-{index}-" + "x" * length for index in range(count)]
+            outcomes = [
+                Outcome(Reason.APPLIED, "postInitSleep", "p", name, changed=True) for name in names
+            ]
+            assert Decision(tuple(outcomes)).texts
+    used_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used_bytes < 4 * 1024 * 1024
