@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import yaml
@@ -32,25 +33,21 @@ class Wrong(NamedTuple):
     """Whether it takes a CEL rule to tell, which editors do not know."""
 
 
-def sleep(**settings: Any) -> Json:
-    return policy_document(remedies={"postInitSleep": settings})
+def only(remedy: str, **settings: Any) -> Json:
+    return policy_document(remedies={remedy: settings})
+
+
+sleep, gate, limits = (
+    partial(only, name) for name in ("postInitSleep", "kubeletGate", "openFiles")
+)
 
 
 def retry(*names: Any, **settings: Any) -> Json:
-    remedy = {"initContainers": list(names), **settings}
-    return policy_document(remedies={"retryInitExit255": remedy})
-
-
-def gate(**settings: Any) -> Json:
-    return policy_document(remedies={"kubeletGate": settings})
-
-
-def limits(**settings: Any) -> Json:
-    return policy_document(remedies={"openFiles": settings})
+    return only("retryInitExit255", initContainers=list(names), **settings)
 
 
 def start_gate(*targets: Json, **settings: Any) -> Json:
-    return policy_document(remedies={"startGate": {"waitFor": [*targets], **settings}})
+    return only("startGate", waitFor=[*targets], **settings)
 
 
 def change_policy(value: Any) -> Json:
@@ -84,7 +81,6 @@ ENTRY = "spec.podSelector.matchExpressions[0]"
 
 RIGHT: dict[str, Json] = {
     "every default": policy_document(),
-    "opt-in only": {**policy_document(), "spec": {"remedies": {"skipSELinuxRelabel": {}}}},
     "no selector": policy_document(namespaceSelector=None),
     "empty selectors": policy_document(podSelector={"matchLabels": {}, "matchExpressions": []}),
     "everything said": policy_document(
@@ -106,7 +102,6 @@ RIGHT: dict[str, Json] = {
     ),
     "highest priority": policy_document(priority=2**31 - 1),
     "lowest priority": policy_document(priority=-(2**31)),
-    "a class": policy_document(remedies={"runtimeClass": {"name": "a"}}),
     "a class that steps aside": policy_document(
         remedies={"runtimeClass": {"name": "a", "when": "NodesNeedIt"}}
     ),
@@ -116,11 +111,9 @@ RIGHT: dict[str, Json] = {
     "one class twice": policy_document(
         remedies={"runtimeClass": {"name": "a"}, "skipSELinuxRelabel": {"runtimeClassName": "a"}}
     ),
-    "a gate": gate(),
     "an impatient gate": gate(timeout="1ms"),
     "a patient gate": gate(timeout="60s"),
     "containers that may run again": retry("prepare", "a", "a-0", "0" * 63),
-    "the same, wherever": retry("prepare", when="Always"),
     "lowest limit": limits(soft=1),
     "limits of everything": limits(
         soft=1_048_576,
@@ -132,7 +125,6 @@ RIGHT: dict[str, Json] = {
     ),
     "Recursive": change_policy("Recursive"),
     "no images": images(),
-    "images never": images(lookup="Never", registries=["*"]),
     "images from registries": images(
         lookup="Registry",
         registries=["quay.io", "*.example.com", "*:*", "localhost:5000", "[::1]:5000", "10.0.0.1"],
@@ -144,7 +136,6 @@ RIGHT: dict[str, Json] = {
     "longest registry": images(lookup="Registry", registries=["a" * 253 + ":65535"]),
     "longest mirror": images(lookup="Registry", mirrors={"a" * 253: "a" * 253 + "/" + "a" * 200}),
     "longest name": policy_document("a" * LONGEST_NAME),
-    "name with dots": policy_document("a.b-c"),
     "a status of ours": {**policy_document(), "status": {"conditions": []}},
     "labels and annotations": {
         **policy_document(),
@@ -155,7 +146,6 @@ RIGHT: dict[str, Json] = {
         for text in ("0", "0s", "0.5s", "1m", "60s", "59s999ms", "1s1s", "60000.5ms", "0.0009s")
     },
     "no lifetime": sleep(minLifetime="0"),
-    "no sleep": sleep(sleep="0s"),
     "no globs": sleep(initContainers=[], containers=["*"]),
     "longest glob": sleep(containers=["a" * 63]),
     "In": requirement("In", values=["b", ""]),
@@ -163,7 +153,6 @@ RIGHT: dict[str, Json] = {
     "Exists": requirement("Exists"),
     "Exists with an empty list": requirement("Exists", values=[]),
     "DoesNotExist": requirement("DoesNotExist"),
-    "label without value": labels({"a": ""}),
     "label with prefix": labels({"tekton.dev/task_Run.x": "A-1_b.C"}),
     "longest label": labels({f"{'a' * 253}/{'b' * 63}": "c" * 63}),
     "many labels": labels({f"{'a' * 253}/{number:063}": "" for number in range(1000)}),
@@ -173,26 +162,18 @@ WRONG: dict[str, Wrong] = {
     # Wrong types.
     "text as priority": Wrong(policy_document(priority="high"), "spec.priority"),
     "fraction as priority": Wrong(policy_document(priority=1.5), "spec.priority"),
-    "truth as priority": Wrong(policy_document(priority=True), "spec.priority"),
-    "list as description": Wrong(policy_document(description=["a"]), "spec.description"),
     "mapping as description": Wrong(policy_document(description={"a": "b"}), "spec.description"),
     "list as remedies": Wrong(
         {**policy_document(), "spec": {"remedies": ["postInitSleep"]}}, REMEDIES
     ),
     "text as remedy": Wrong(policy_document(remedies={"postInitSleep": "yes"}), SLEEP),
-    "list as selector": Wrong(policy_document(podSelector=["a"]), "spec.podSelector"),
-    "list as labels": Wrong(labels(["a"]), MATCHED),
     "truth as label": Wrong(labels({"a": True}), f"{MATCHED}.a"),
     "number as duration": Wrong(sleep(sleep=10), f"{SLEEP}.sleep"),
-    "text as globs": Wrong(sleep(initContainers="*"), f"{SLEEP}.initContainers"),
     "number as glob": Wrong(sleep(initContainers=["*", 5]), f"{SLEEP}.initContainers[1]"),
     "nothing as glob": Wrong(sleep(initContainers=[None]), f"{SLEEP}.initContainers[0]"),
-    "list as spec": Wrong({**policy_document(), "spec": []}, "spec"),
     # What is missing.
     "no spec": Wrong(without("spec"), "spec"),
     "empty spec": Wrong({**policy_document(), "spec": {}}, REMEDIES),
-    "spec of nothing": Wrong({**policy_document(), "spec": None}, "spec"),
-    "remedies of nothing": Wrong({**policy_document(), "spec": {"remedies": None}}, REMEDIES),
     "a remedy of nothing": Wrong(
         policy_document(remedies={"postInitSleep": None}), REMEDIES, only_rule=True
     ),
@@ -200,9 +181,6 @@ WRONG: dict[str, Wrong] = {
     "no class": Wrong(policy_document(remedies={"runtimeClass": {}}), f"{REMEDIES}.runtimeClass"),
     "no key": Wrong(
         policy_document(podSelector={"matchExpressions": [{"operator": "Exists"}]}), f"{ENTRY}.key"
-    ),
-    "no operator": Wrong(
-        policy_document(podSelector={"matchExpressions": [{"key": "a"}]}), f"{ENTRY}.operator"
     ),
     "no metadata": Wrong(without("metadata"), "metadata"),
     "no kind": Wrong(without("kind"), "kind", "'Kind' is missing"),
@@ -213,11 +191,6 @@ WRONG: dict[str, Wrong] = {
     "unknown setting": Wrong(sleep(minLifeTime="1s"), f"{SLEEP}.minLifeTime"),
     "unknown key of an entry": Wrong(requirement("Exists", value="b"), f"{ENTRY}.value"),
     "unknown action": Wrong(policy_document(action="Enforce"), "spec.action"),
-    "unknown delivery": Wrong(sleep(delivery="Magic"), f"{SLEEP}.delivery"),
-    "unknown time": Wrong(
-        policy_document(remedies={"skipSELinuxRelabel": {"when": "Sometimes"}}),
-        f"{REMEDIES}.skipSELinuxRelabel.when",
-    ),
     "unknown operator": Wrong(requirement("Is", values=["b"]), f"{ENTRY}.operator"),
     "other version": Wrong(
         {**policy_document(), "apiVersion": "podsettle.dev/v1"}, "apiVersion", 'version "v1"'
@@ -236,7 +209,6 @@ WRONG: dict[str, Wrong] = {
         for text in ("61s", "1m1ms", "60001ms", "1h", "60.001s", "99999999999h")
     },
     "no effect": Wrong(sleep(sleep="0", minLifetime="0s"), SLEEP, only_rule=True),
-    "next to no effect": Wrong(sleep(sleep="0.9ms", minLifetime="0"), SLEEP, only_rule=True),
     # Globs.
     **{
         f"glob {glob!r}": Wrong(sleep(containers=["a", glob]), f"{SLEEP}.containers[1]")
@@ -247,10 +219,6 @@ WRONG: dict[str, Wrong] = {
         policy_document(remedies={"retryInitExit255": {}}), f"{RETRY}.initContainers"
     ),
     "none that may run again": Wrong(retry(), f"{RETRY}.initContainers"),
-    "text as names": Wrong(
-        policy_document(remedies={"retryInitExit255": {"initContainers": "prepare"}}),
-        f"{RETRY}.initContainers",
-    ),
     **{
         f"container {name!r}": Wrong(retry("a", name), f"{RETRY}.initContainers[1]")
         for name in ("*", "prepare-*", "?", "", "-a", "a-", "A", "a.b", "a\n", "é", "a" * 64)
@@ -262,8 +230,6 @@ WRONG: dict[str, Wrong] = {
         )
         for text in ("0", "0s", "0.9ms", "61s")
     },
-    "gate of nothing sensible": Wrong(gate(timeout="soon"), f"{REMEDIES}.kubeletGate.timeout"),
-    "unknown setting of a gate": Wrong(gate(port=1), f"{REMEDIES}.kubeletGate.port"),
     # Limits on open files.
     "limits without a soft one": Wrong(limits(hard=1), f"{REMEDIES}.openFiles.soft"),
     **{
@@ -345,23 +311,14 @@ WRONG: dict[str, Wrong] = {
     "no name of a class": Wrong(
         policy_document(remedies={"runtimeClass": {"name": "A_b"}}), f"{REMEDIES}.runtimeClass.name"
     ),
-    "no other name of a class": Wrong(
-        policy_document(remedies={"skipSELinuxRelabel": {"runtimeClassName": ""}}),
-        f"{REMEDIES}.skipSELinuxRelabel.runtimeClassName",
-    ),
     # Images.
     "images from nowhere": Wrong(images(lookup="Registry"), IMAGES, only_rule=True),
-    "images from nothing": Wrong(
-        images(lookup="Registry", registries=[], mirrors={}), IMAGES, only_rule=True
-    ),
-    "images from elsewhere": Wrong(images(lookup="Always"), f"{IMAGES}.lookup"),
     **{
         f"registry {registry[:20]!r}": Wrong(
             images(registries=["a", registry]), f"{IMAGES}.registries[1]"
         )
         for registry in ("", "https://quay.io", "quay.io/a", "Quay.io", "a b", "a:x", "[::1", "é")
     },
-    "registries as text": Wrong(images(registries="*"), f"{IMAGES}.registries"),
     "too many registries": Wrong(images(registries=["a"] * 101), f"{IMAGES}.registries"),
     **{
         f"mirrored registry {registry!r}": Wrong(
