@@ -20,7 +20,7 @@ from webhook.core.decision_input import (
     facts_of,
     namespace_facts_of,
 )
-from webhook.core.pod import DECODE_ERRORS, Pod, SpecFields
+from webhook.core.pod import DECODE_ERRORS, Pod
 
 encode = msgspec.json.encode
 decode = msgspec.json.Decoder(DecisionInput).decode
@@ -75,21 +75,6 @@ def test_facts_are_read_without_changing_the_pod(document: Any) -> None:
     except DECODE_ERRORS:
         reject()
     assert encode(received) == before
-
-
-def test_fields_that_remedies_may_read_are_facts() -> None:
-    found = facts(
-        pod(
-            restartPolicy="Never",
-            nodeSelector={"a": "b"},
-            securityContext={"runAsUser": 5},
-            runtimeClassName="fast",
-        )
-    )
-    assert isinstance(found, SpecFields)
-    assert (found.restart_policy, found.node_selector) == ("Never", {"a": "b"})
-    assert found.security_context is not None
-    assert (found.security_context.run_as_user, found.runtime_class_name) == (5, "fast")
 
 
 def test_absent_lists_differ_from_empty_lists() -> None:
@@ -245,12 +230,3 @@ def test_list_of_skipped_remedies_is_a_fact_while_it_is_as_short_as_podsettle_wr
     longest = "x" * (768 - len(key))
     assert facts(pod(annotations={key: longest})).annotations == {key: longest}
     assert facts(pod(annotations={key: longest + "x"})).annotations == {key: ""}
-
-
-def test_facts_have_only_the_kinds_of_owners() -> None:
-    document = pod()
-    document["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "a", "uid": "1"}]
-    found = facts(document)
-    document["metadata"]["ownerReferences"][0] |= {"name": "b", "uid": "2", "controller": True}
-    assert found == facts(document)
-    assert found.owner_kinds == ("Job",)

@@ -308,11 +308,13 @@ def test_newest_kubelet_is_the_highest_known_version() -> None:
     assert nodes().newest_kubelet is None
 
 
+DOZEN = tuple(
+    each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in PINNED for copy in (1, 2)
+)
+
+
 def test_time_to_group_nodes_grows_linearly_even_if_no_two_run_the_same_releases() -> None:
     """A dozen defects, and thousands of nodes: each update of a node computes the groups again."""
-    dozen = tuple(
-        each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in PINNED for copy in (1, 2)
-    )
 
     def different(count: int) -> list[Node]:
         return [
@@ -320,13 +322,10 @@ def test_time_to_group_nodes_grows_linearly_even_if_no_two_run_the_same_releases
             for n in range(count)
         ]
 
-    assert grows_linearly(different, lambda found: Nodes(found, dozen), size=500)
+    assert grows_linearly(different, lambda found: Nodes(found, DOZEN), size=500)
 
 
 def test_known_releases_cost_no_second_look_up() -> None:
     """Most nodes of a cluster run the same releases."""
-    dozen = tuple(
-        each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in PINNED for copy in (1, 2)
-    )
     same = [Node.read(f"n{n}", {}, AFFECTED, "v1.33.0") for n in range(5_000)]
-    assert cpu_ratio(lambda catalogue: Nodes(same, catalogue), dozen, ()) < 4
+    assert cpu_ratio(lambda catalogue: Nodes(same, catalogue), DOZEN, ()) < 4

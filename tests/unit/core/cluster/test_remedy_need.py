@@ -65,6 +65,7 @@ def test_nodes_with_a_defect_of_the_kubelet_are_named_with_its_release() -> None
     )
     not_needed = need_of("postInitSleep", nodes(LATER, kubelet="v1.37.0"), [crio(), KUBELET])
     assert not_needed is not None
+    assert (not_needed.status, not_needed.reason) == ("False", "NodesAreFixed")
     assert not_needed.message.endswith(
         "; podsettle does not know the releases of n0 (cri-o 1.37.0) and n0 (kubelet 1.37.0) yet"
     )
@@ -78,15 +79,6 @@ def test_nodes_with_windows_do_not_count() -> None:
     need = need_of("postInitSleep", [windows], [crio()], " of RuntimeClass fast")
     message = "no node of RuntimeClass fast with Linux is known"
     assert need == Need("Unknown", "NoNodes", message)
-
-
-def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:
-    assert need_of("postInitSleep", nodes(NEW, LATER), [crio()]) == Need(
-        "False",
-        "NodesAreFixed",
-        "none of 2 nodes runs an affected CRI-O; podsettle does not know the releases of "
-        "n1 (cri-o 1.37.0) yet",
-    )
 
 
 def test_need_is_unknown_while_a_node_reports_no_runtime() -> None:

@@ -112,18 +112,6 @@ def test_release_needs_three_numbers(release: object) -> None:
         )
 
 
-def test_runtime_that_is_listed_by_name_does_not_count_as_any_runtime() -> None:
-    listed = defect(entry("1.22.0", newest="1.36.0"), entry(component="any runtime"))
-    runtimes = ("cri-o://1.22.0", "cri-o://1.21.9", "cri-o://", "containerd://2.1.0", "")
-    assert [listed.status_on(*software(runtime)) for runtime in runtimes] == [
-        FIXED,
-        AFFECTED,
-        AFFECTED,
-        AFFECTED,
-        AFFECTED,
-    ]
-
-
 @pytest.mark.parametrize(
     ("runtime", "kubelet", "expected"),
     [

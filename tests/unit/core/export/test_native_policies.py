@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.support.factories import Json, node, policy, runtime_class, view
 from tests.support.remedy_settings import settings_of
 from tests.support.strategies import TEXTS_OF_SETTINGS
+from webhook import __version__
 from webhook.core.defects.versions import Version
 from webhook.core.export.native_policies import Export, export
 from webhook.core.policy.model import SettlePolicy
@@ -285,3 +286,24 @@ def test_patch_has_no_list_of_object_values(name: str) -> None:
     (written,) = documents(found, "MutatingAdmissionPolicy")
     (mutation,) = written["spec"]["mutations"]
     assert "Object" not in mutation["jsonPatch"]["expression"]
+
+
+def test_policies_name_their_source_and_the_version() -> None:
+    found = exported(policy(remedies=FS_GROUP), policy("first", priority=1, remedies=FS_GROUP))
+    annotations = {
+        each.source.metadata.name: each.documents[0]["metadata"]["annotations"]
+        for each in found.policies
+    }
+    assert annotations == {
+        name: {"podsettle.dev/exported-from": name, "podsettle.dev/exported-by": __version__}
+        for name in ("p", "first")
+    }
+
+
+def test_policies_are_told_apart_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compare hundreds of policies with one another field by field took half a minute."""
+    compared: list[object] = []
+    monkeypatch.setattr(SettlePolicy, "__eq__", lambda _self, other: compared.append(other))
+    found = exported(*(policy(f"p{i}", priority=i, remedies=FS_GROUP) for i in range(3)))
+    assert len(found.policies) == 3
+    assert compared == []

@@ -154,69 +154,25 @@ def test_patches_of_real_pods_give_the_same_results_and_refusals_as_jsonpatch(
     "operation",
     [
         {"op": "add", "path": "/gone/a", "value": 1},
-        {"op": "add", "path": "/null/a", "value": 1},
-        {"op": "add", "path": "/text/0", "value": 1},
-        {"op": "add", "path": "/number/0", "value": 1},
         {"op": "add", "path": "/list/3", "value": 1},
-        {"op": "add", "path": "/list/-1", "value": 1},
-        {"op": "add", "path": "/list/01", "value": 1},
-        {"op": "add", "path": "/list/\u0661", "value": 1},
-        {"op": "add", "path": "/list/99999999999999999999", "value": 1},
-        {"op": "add", "path": "/list/a", "value": 1},
-        {"op": "add", "path": "/list/-/a", "value": 1},
-        {"op": "add", "path": "/list/2/a", "value": 1},
         {"op": "add", "path": "/a~2", "value": 1},
-        {"op": "add", "path": "/a~", "value": 1},
         {"op": "add", "path": "a", "value": 1},
         {"op": "add", "path": "/a"},
         {"op": "add", "value": 1},
-        {"op": "replace", "path": "/gone", "value": 1},
         {"op": "replace", "path": "/list/2", "value": 1},
-        {"op": "replace", "path": "/list/-", "value": 1},
-        {"op": "replace", "path": "/text/0", "value": 1},
         {"op": "replace", "path": "/list"},
-        {"op": "move", "from": "/gone", "path": "/a"},
-        {"op": "move", "from": "/gone", "path": "/gone"},
-        {"op": "move", "from": "/list/2", "path": "/a"},
-        {"op": "move", "from": "/list/-", "path": "/a"},
-        {"op": "move", "from": "/text/0", "path": "/a"},
-        {"op": "move", "from": "/text/0", "path": "/text/0"},
         {"op": "move", "from": "/list", "path": "/list/0"},
-        {"op": "move", "from": "/list/0", "path": "/list/2"},
-        {"op": "move", "from": "/list/0", "path": "/gone/a"},
         {"op": "move", "path": "/a"},
         {"path": "/a", "value": 1},
         {"op": "unknown", "path": "/a", "value": 1},
     ],
 )
 def test_operations_that_do_not_apply_are_refused(operation: Json) -> None:
-    document = {"list": [{}, 2], "null": None, "text": "abc", "number": 1}
+    """The property above finds every other way not to apply."""
+    document = {"list": [{}, 2]}
     assert apply_with_jsonpatch(document, [operation]) is REFUSED
     with pytest.raises(ApplyError, match=f"^{operation.get('op')} "):
         apply_operations(document, [operation])
-
-
-@pytest.mark.parametrize(
-    ("operation", "result"),
-    [
-        ({"op": "add", "path": "/-", "value": 1}, {"a": [1, 2, 3], "-": 1}),
-        ({"op": "add", "path": "/a/3", "value": 4}, {"a": [1, 2, 3, 4]}),
-        ({"op": "add", "path": "/a/-", "value": 4}, {"a": [1, 2, 3, 4]}),
-        ({"op": "add", "path": "/a/0", "value": 0}, {"a": [0, 1, 2, 3]}),
-        ({"op": "add", "path": "/x~1y~0~01", "value": 1}, {"a": [1, 2, 3], "x/y~~1": 1}),
-        ({"op": "add", "path": "/", "value": 1}, {"a": [1, 2, 3], "": 1}),
-        ({"op": "replace", "path": "/a/1", "value": {}}, {"a": [1, {}, 3]}),
-        ({"op": "move", "from": "/a/0", "path": "/a/2"}, {"a": [2, 3, 1]}),
-        ({"op": "move", "from": "/a/2", "path": "/a/0"}, {"a": [3, 1, 2]}),
-        ({"op": "move", "from": "/a/1", "path": "/a/1"}, {"a": [1, 2, 3]}),
-        ({"op": "move", "from": "/a", "path": "/ab"}, {"ab": [1, 2, 3]}),
-    ],
-)
-def test_operations_change_the_named_location(operation: Json, result: Json) -> None:
-    document: Json = {"a": [1, 2, 3]}
-    assert apply_with_jsonpatch(document, [operation]) == result
-    apply_operations(document, [operation])
-    assert document == result
 
 
 @pytest.mark.parametrize(
@@ -238,15 +194,3 @@ def test_path_to_the_whole_document_is_refused(operation: Json) -> None:
 def test_operations_that_the_builder_never_makes_are_refused(name: str) -> None:
     with pytest.raises(ApplyError, match=f"{name} /a: only add, replace and move"):
         apply_operations({"a": 1}, [{"op": name, "path": "/a", "from": "/a", "value": 1}])
-
-
-def test_a_later_operation_does_not_change_the_value_of_an_earlier_one() -> None:
-    operations: list[Json] = [
-        {"op": "add", "path": "/list", "value": [{"items": []}]},
-        {"op": "add", "path": "/list/-", "value": 1},
-        {"op": "add", "path": "/list/0/items/-", "value": 2},
-    ]
-    document: Json = {}
-    apply_operations(document, operations)
-    assert document == {"list": [{"items": [2]}, 1]}
-    assert operations[0]["value"] == [{"items": []}]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jsonpatch
 import pytest
 
 from tests.support.factories import Json, container, pod
@@ -37,45 +36,6 @@ from webhook.core.patch.self_check import PatchError
 )
 def test_escape_makes_a_key_one_segment_of_a_json_pointer(key: str, segment: str) -> None:
     assert escape(key) == segment
-
-
-@pytest.mark.parametrize("annotations", [None, {}, {"a/b": "1", "c~d": "2"}])
-def test_an_annotation_is_added_to_any_received_annotations(
-    annotations: dict[str, str] | None,
-) -> None:
-    document = pod()
-    document["metadata"]["annotations"] = annotations
-    patch = patch_of(document)
-    patch.annotate(OWN, "p/r")
-    assert applied(document, patch)["metadata"]["annotations"] == {
-        **(annotations or {}),
-        OWN: "p/r",
-    }
-
-
-@pytest.mark.parametrize("volumes", ["absent", None, [], [{"name": "a", "emptyDir": {}}]])
-def test_volumes_are_appended_in_order(volumes: Any) -> None:
-    document = pod(**({} if volumes == "absent" else {"volumes": volumes}))
-    patch = patch_of(document)
-    for name in ("x", "y"):
-        patch.add_volume({"name": name})
-    had = volumes if isinstance(volumes, list) else []
-    after: Json = jsonpatch.apply_patch(document, list(patch.operations()))
-    assert after["spec"]["volumes"] == [*had, {"name": "x"}, {"name": "y"}]
-
-
-@pytest.mark.parametrize("mounts", ["absent", None, [], [{"name": "a", "mountPath": "/a"}]])
-def test_a_mount_is_appended_to_any_received_mounts(mounts: Any) -> None:
-    fields = {} if mounts == "absent" else {"volumeMounts": mounts}
-    document = pod(containers=[container("main", "/bin/main", **fields)])
-    patch = patch_of(document)
-    patch.add_volume({"name": "podsettle-linger"})
-    patch.add_mount("containers", 0, {"name": "podsettle-linger", "mountPath": "/x"})
-    had = mounts if isinstance(mounts, list) else []
-    assert applied(document, patch)["spec"]["containers"][0]["volumeMounts"] == [
-        *had,
-        {"name": "podsettle-linger", "mountPath": "/x"},
-    ]
 
 
 @pytest.mark.parametrize("helper", range(4))
@@ -235,3 +195,13 @@ def test_a_field_that_no_struct_declares_cannot_be_set(path: str) -> None:
     for document in (pod(), pod(securityContext={}, nodeSelector={"a": "b"})):
         with pytest.raises(PatchError, match="is not a declared field"):
             patch_of(document).set_field(path, "x")
+
+
+def test_only_the_named_one_of_the_inserted_containers_is_replaced() -> None:
+    document = pod(container("a"))
+    patch = patch_of(document)
+    patch.put_init_container(GATE, None)
+    patch.put_init_container_first(HELPER)
+    patch.replace_inserted(GATE["name"], container("podsettle-start-gate", "/linger"))
+    inits = applied(document, patch)["spec"]["initContainers"]
+    assert [each["name"] for each in inits] == ["podsettle-linger", "a", "podsettle-start-gate"]

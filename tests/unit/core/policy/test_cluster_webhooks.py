@@ -60,43 +60,6 @@ def test_cluster_webhook_copies_the_operators_settings_except_selectors() -> Non
 TEAM = {"key": "team", "operator": "In", "values": ["ci"]}
 
 
-def test_cluster_webhook_has_the_selectors_of_the_policy() -> None:
-    one = {"matchLabels": {"team": "ci"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}
-    pods = {"matchLabels": {"app": "web"}}
-    made = only(selecting(one, "p", pods), selecting(one, "q", pods), selecting(None, "r"))
-    assert made["namespaceSelector"]["matchExpressions"][-2:] == [
-        TEAM,
-        {"key": "x", "operator": "Exists"},
-    ]
-    assert made["objectSelector"] == {
-        "matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]
-    }
-
-
-def test_each_pair_of_selectors_has_its_own_webhook() -> None:
-    made = made_for(
-        selecting({"matchLabels": {"team": "b"}}, "second"),
-        selecting({"matchLabels": {"team": "a"}}, "third.one", {"matchLabels": {"app": "x"}}),
-        selecting({"matchLabels": {"team": "a"}}, "first"),
-        selecting({"matchLabels": {"team": "c"}}, "fourth", {"matchLabels": {"app": "x"}}),
-    )
-    assert {
-        name: (
-            webhook["namespaceSelector"]["matchExpressions"][-1]["values"],
-            webhook.get("objectSelector"),
-        )
-        for name, webhook in made.items()
-    } == {
-        "cluster.podsettle.dev": (["a"], None),
-        "fourth.cluster.podsettle.dev": (
-            ["c"],
-            {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]},
-        ),
-        "second.cluster.podsettle.dev": (["b"], None),
-        # The third policy needs no webhook: the first policy's selectors include its own.
-    }
-
-
 @pytest.mark.parametrize(
     ("wanted", "count", "expected"),
     [(2, 12, 2), (2, 13, 1), (2, 20, 1), (10, 2, 10), (10, 3, 8), (30, 1, 25), (None, 5, 5)],

@@ -89,12 +89,8 @@ def test_labels_are_parsed_from_texts() -> None:
     [
         ("team", "label 'team' is not of the form key=value"),
         ("=x", "'' is not a label key"),
-        ("/x=y", "'/x' is not a label key"),
-        ("A.B/c=y", "'A.B/c' is not a label key"),
-        ("a/b/c=y", "'a/b/c' is not a label key"),
         (f"{'a' * 64}=y", f"'{'a' * 64}' is not a label key"),
         ("a=b c", "'b c' is not a label value"),
-        ("a=-b", "'-b' is not a label value"),
         (f"a={'b' * 64}", f"'{'b' * 64}' is not a label value"),
     ],
 )
