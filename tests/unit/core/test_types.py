@@ -80,10 +80,9 @@ def test_a_malformed_duration_is_refused_with_an_example(written: object) -> Non
         parse_duration(written)
 
 
-@pytest.mark.parametrize("milliseconds", [0, 1, 10, 500, 999, 1000, 1500, 2000, 60_000])
-def test_a_formatted_duration_is_parsed_to_the_same_duration(milliseconds: int) -> None:
-    assert parse_duration(format_duration(milliseconds)) == milliseconds
-
-
-def test_whole_seconds_are_formatted_as_seconds() -> None:
-    assert [format_duration(ms) for ms in (0, 500, 1500, 2000)] == ["0ms", "500ms", "1500ms", "2s"]
+@pytest.mark.parametrize(
+    ("milliseconds", "text"), [(0, "0ms"), (500, "500ms"), (1500, "1500ms"), (60_000, "60s")]
+)
+def test_a_formatted_duration_is_parsed_to_the_same_duration(milliseconds: int, text: str) -> None:
+    assert format_duration(milliseconds) == text
+    assert parse_duration(text) == milliseconds

@@ -223,10 +223,13 @@ def test_equal_nodes_of_a_new_listing_keep_the_cache() -> None:
     assert nodes.comparisons == 1
 
 
-def test_a_new_helper_image_invalidates_the_cache() -> None:
+def test_a_new_setting_of_the_operator_invalidates_the_cache() -> None:
     cache = DecisionCache()
-    for image in (IMAGE, IMAGE, None, "registry.example/another:1"):
-        settings = OperatorSettings(linger_image=image)
+    other = "registry.example/another:1"
+    for settings in (
+        *(OperatorSettings(linger_image=image) for image in (IMAGE, IMAGE, None, other)),
+        *(OperatorSettings(docs_url=url) for url in (None, None, "https://docs.example/why")),
+    ):
         wanted = decide(None, TASK, SEEN, settings)
         assert decide(cache, TASK, SEEN, settings) == wanted
 

@@ -49,10 +49,6 @@ def test_a_pre_release_is_not_named_as_its_release() -> None:
     ]
 
 
-def test_a_pre_release_sorts_before_its_release() -> None:
-    assert Version(1, 35, 9) < Version(1, 36, 0, final=False) < Version(1, 36, 0)
-
-
 @pytest.mark.parametrize(
     ("kubelet", "runtime", "mounts"),
     [

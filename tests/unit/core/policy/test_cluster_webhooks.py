@@ -60,6 +60,19 @@ def test_cluster_webhook_copies_the_operators_settings_except_selectors() -> Non
 TEAM = {"key": "team", "operator": "In", "values": ["ci"]}
 
 
+def test_cluster_webhook_has_the_selectors_of_the_policy() -> None:
+    one = {"matchLabels": {"team": "ci"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}
+    pods = {"matchLabels": {"app": "web"}}
+    made = only(selecting(one, "p", pods), selecting(one, "q", pods), selecting(None, "r"))
+    assert made["namespaceSelector"]["matchExpressions"][-2:] == [
+        TEAM,
+        {"key": "x", "operator": "Exists"},
+    ]
+    assert made["objectSelector"] == {
+        "matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]
+    }
+
+
 @pytest.mark.parametrize(
     ("wanted", "count", "expected"),
     [(2, 12, 2), (2, 13, 1), (2, 20, 1), (10, 2, 10), (10, 3, 8), (30, 1, 25), (None, 5, 5)],
