@@ -1,4 +1,4 @@
-"""Tests of the review handler: every review is answered, and every pod is allowed."""
+"""Tests of the review handler and its decoder: every review is answered, every pod allowed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ from tests.support.factories import (
     review,
     view,
 )
+from tests.support.reviews import make_request
 from webhook.core.admission.handler import Answer, UnreadableReviewError
+from webhook.core.admission.review import decode_review
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.patch.edits import Edit
 from webhook.core.patch.self_check import PatchError
+from webhook.core.pod import OwnerReference
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
@@ -244,3 +247,42 @@ def test_a_pod_that_etcd_may_refuse_with_the_patch_is_left_unchanged(
     if not fits:
         assert [outcome.reason for outcome in answer.decision.outcomes] == [Reason.POD_TOO_LARGE]
         assert "etcd could refuse the pod" in answer.decision.outcomes[0].message
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"name": "a"}, "a"),
+        ({"generateName": "build-x7"}, "build-x7*"),
+        ({"name": "a", "generateName": "b-"}, "a"),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+def test_a_generated_name_ends_in_a_star(metadata: Json | None, name: str) -> None:
+    assert make_request({"metadata": metadata, "spec": {}}, "ci").pod.name == name
+
+
+@pytest.mark.parametrize("sent", [True, False, None])
+def test_review_says_whether_it_is_a_dry_run(sent: bool | None) -> None:
+    assert decode_review(json.dumps(review(pod(), dryRun=sent)).encode()).request.dry_run is sent
+    assert make_request(pod(), "ci").dry_run is None
+
+
+def test_pod_names_the_controller_that_owns_it() -> None:
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "build",
+        "uid": "705ab4f5",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    document = pod()
+    document["metadata"]["ownerReferences"] = [owner, {"kind": "Other", "controller": None}]
+    metadata = make_request(document, "ci").pod.metadata
+    assert metadata is not None
+    assert metadata.owner_references == [
+        OwnerReference("batch/v1", "Job", "build", "705ab4f5", True),
+        OwnerReference(kind="Other"),
+    ]
