@@ -143,6 +143,17 @@ WRAPPED_SIDECAR = {"name": "s", "command": ["/podsettle/linger", "x"], "restartP
     ("path", "value"),
     [
         ("metadata.annotations", {"podsettle.dev/skip": "true"}),
+        ("metadata.annotations", {"podsettle.dev/applied": "other/runtimeClass"}),
+        ("metadata.labels", {"a": "b", "c": "d"}),
+        ("spec.volumes.0", {"name": "podsettle-linger", "configMap": {}}),
+        ("spec.volumes.1", {"name": "t-1", "persistentVolumeClaim": {}}),
+        ("spec.volumes", None),
+        ("spec.initContainers.0.command", ["/another"]),
+        ("spec.initContainers.0.volumeMounts", [MOUNT]),
+        ("spec.initContainers.0.volumeMounts", None),
+        ("spec.initContainers.0.volumeDevices", [{"name": "d", "devicePath": "/podsettle"}]),
+        ("spec.initContainers.1", INSTALLED),
+        ("spec.securityContext", {"runAsUser": 0}),
         ("metadata.annotations", None),
         ("spec.volumes.0", {"name": "podsettle-linger", "emptyDir": {}}),
         ("spec.initContainers.0.resources", {"limits": {"cpu": "1"}}),
@@ -156,15 +167,16 @@ WRAPPED_SIDECAR = {"name": "s", "command": ["/podsettle/linger", "x"], "restartP
 )
 def test_a_change_that_matters_changes_the_cache_key(path: str, value: Any) -> None:
     cache = DecisionCache()
+    seen = view(policy(remedies={"postInitSleep": {}, "skipSELinuxRelabel": {}}), nodes=[node()])
     # The é is replaced by an e that the body writes as an escape.
     documents = TASK, changed(TASK, path, value)
     bodies = [json.dumps(review(d)).replace("\\u00e9", "\\u0065").encode() for d in documents]
     for body in (*bodies, *bodies, *bodies):
         asked, again = (decode_review(body).request for _ in range(2))
-        wanted = Decider(SETTINGS).decide(asked, SEEN)
-        found = Decider(SETTINGS, cache).decide(again, SEEN)
+        wanted = Decider(SETTINGS).decide(asked, seen)
+        found = Decider(SETTINGS, cache).decide(again, seen)
         assert found == wanted
-    one, other = (Decider(SETTINGS).decide(decode_review(body).request, SEEN) for body in bodies)
+    one, other = (Decider(SETTINGS).decide(decode_review(body).request, seen) for body in bodies)
     assert (one == other) is (path == "spec.nodeName")
 
 
