@@ -139,10 +139,10 @@ def _policies_of_stdin(view: ViewChoice) -> tuple[KnownCluster, tuple[str, ...]]
     def refuse_other_kinds() -> Iterator[TextObject]:
         for item in iterate_objects(sys.stdin.buffer.read(), "stdin"):
             if item.kind not in ("", KIND):
-                metadata = item.document.value.get("metadata")
+                metadata = item.parse().value.get("metadata")
                 name = metadata.get("name") if isinstance(metadata, Mapping) else None
                 message = f"{item.kind}/{name or '(unnamed)'}: only SettlePolicies can be exported"
-                problems.append(ManifestProblem(item.source, item.line, message))
+                problems.append(ManifestProblem(item.source, item.line(), message))
             yield item
 
     try:

@@ -140,11 +140,11 @@ def _load_object(item: TextObject) -> Iterator[ManifestObject | ManifestProblem]
         yield item.problem(("items",), "is no list")
     elif kind == KIND:
         try:
-            policy = parse_policy(item.document.value)
+            policy = parse_policy(item.parse().value)
         except InvalidPolicyError as error:
             yield from (item.problem(each.path, each.message) for each in error.errors)
         else:
-            yield ManifestObject(kind, policy.metadata.name, policy, item.source, item.line)
+            yield ManifestObject(kind, policy.metadata.name, policy, item.source, item.line())
     elif KIND.casefold() in kind.casefold():
         yield item.problem(("kind",), f"is {kind!r}; did you mean {KIND}?")
     elif item.api_version.startswith(f"{GROUP}/"):
@@ -155,4 +155,4 @@ def _load_object(item: TextObject) -> Iterator[ManifestObject | ManifestProblem]
         except DECODE_ERRORS as error:
             yield item.problem((), f"{kind}: {error}")
         else:
-            yield ManifestObject(kind, model.name, model, item.source, item.line)
+            yield ManifestObject(kind, model.name, model, item.source, item.line())

@@ -172,7 +172,7 @@ def _load(
         for item in iterate_objects(text, title):
             if item.kind:
                 if item.is_parsed:  # Others take no time.
-                    on_progress(title, item.line, lines)
+                    on_progress(title, item.line(), lines)
                 objects.setdefault(item.kind, StoredObjects()).stored.append(_encoded(item))
             yield item
 

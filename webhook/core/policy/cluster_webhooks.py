@@ -62,16 +62,11 @@ _SETTLED_FINGERPRINT = ' + "/" + '.join(
 """`PodPatch.settled_fingerprint` as a CEL expression."""
 
 # None of these expressions may raise an error: it would count as a failure of the webhook.
-_NOT_MIRROR = _lacks_annotation(ANNOTATION_MIRROR)
-_NOT_WINDOWS = '!has(object.spec.os) || object.spec.os.name != "windows"'
-_NOT_SETTLED = (
-    f"{_lacks_annotation(ANNOTATION_SETTLED)}"
-    f' || object.metadata.annotations["{ANNOTATION_SETTLED}"] != {_SETTLED_FINGERPRINT}'
-)
 _CONDITIONS = {
-    "not-mirror": _NOT_MIRROR,
-    "not-windows": _NOT_WINDOWS,
-    "not-settled": _NOT_SETTLED,
+    "not-mirror": _lacks_annotation(ANNOTATION_MIRROR),
+    "not-windows": '!has(object.spec.os) || object.spec.os.name != "windows"',
+    "not-settled": f"{_lacks_annotation(ANNOTATION_SETTLED)}"
+    f' || object.metadata.annotations["{ANNOTATION_SETTLED}"] != {_SETTLED_FINGERPRINT}',
 }
 _NOT_PROTECTED_NAME = "not-protected"
 OWN_MATCH_CONDITIONS = frozenset({*_CONDITIONS, _NOT_PROTECTED_NAME})
@@ -195,7 +190,7 @@ def _match_conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[
         if condition["name"] not in expressions
     ]
     return [
-        *({"name": name, "expression": expressions[name]} for name in expressions),
+        *({"name": name, "expression": each} for name, each in expressions.items()),
         *deepcopy(inherited),
     ]
 

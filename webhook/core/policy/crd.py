@@ -103,52 +103,33 @@ _STATUS_SCHEMA: Json = {
     },
 }
 
-_PRINTER_COLUMNS: list[Json] = [
-    {
-        "name": "Priority",
-        "type": "integer",
-        "jsonPath": ".spec.priority",
-        "description": "The policy with the higher priority wins.",
-    },
-    {
-        "name": "Action",
-        "type": "string",
-        "jsonPath": ".spec.action",
-        "description": "Mutate: apply the remedies. Audit: change nothing.",
-    },
-    {
-        "name": "Accepted",
-        "type": "string",
-        "jsonPath": '.status.conditions[?(@.type=="Accepted")].status',
-        "description": "Whether the policy is valid and in force.",
-    },
-    {
-        "name": "Classes found",
-        "type": "string",
-        "jsonPath": '.status.conditions[?(@.type=="RuntimeClassesFound")].status',
-        "description": "Whether the RuntimeClasses that the policy names exist.",
-    },
-    {
-        "name": "Still needed",
-        "type": "string",
-        "jsonPath": '.status.conditions[?(@.type=="StillNeeded")].status',
-        "description": "Whether a node has the problem that the policy cures.",
-    },
-    {
-        "name": "Namespaces",
-        "type": "integer",
-        "jsonPath": ".status.matchedNamespaces",
-        "description": "The number of namespaces that the policy covers.",
-    },
-    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-    {
-        "name": "Description",
-        "type": "string",
-        "jsonPath": ".spec.description",
-        "description": "What the policy is for.",
-        "priority": 1,
-    },
-]
+
+def _column(name: str, kind: str, path: str, description: str, **more: int) -> Json:
+    """Return a column of `kubectl get`. `path` leads to a value, or is the type of a condition."""
+    if "." not in path:
+        path = f'.status.conditions[?(@.type=="{path}")].status'
+    return {"name": name, "type": kind, "jsonPath": path, "description": description, **more}
+
+
+def _printer_columns() -> list[Json]:
+    found = "Whether the RuntimeClasses that the policy names exist."
+    needed = "Whether a node has the problem that the policy cures."
+    covered = "The number of namespaces that the policy covers."
+    action = "Mutate: apply the remedies. Audit: change nothing."
+    return [
+        _column(
+            "Priority", "integer", ".spec.priority", "The policy with the higher priority wins."
+        ),
+        _column("Action", "string", ".spec.action", action),
+        _column("Accepted", "string", "Accepted", "Whether the policy is valid and in force."),
+        _column("Classes found", "string", "RuntimeClassesFound", found),
+        _column("Still needed", "string", "StillNeeded", needed),
+        _column("Namespaces", "integer", ".status.matchedNamespaces", covered),
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        _column(
+            "Description", "string", ".spec.description", "What the policy is for.", priority=1
+        ),
+    ]
 
 
 def crd() -> Json:
@@ -159,7 +140,7 @@ def crd() -> Json:
         "storage": True,
         "schema": {"openAPIV3Schema": _openapi_schema()},
         "subresources": {"status": {}},
-        "additionalPrinterColumns": deepcopy(_PRINTER_COLUMNS),
+        "additionalPrinterColumns": _printer_columns(),
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

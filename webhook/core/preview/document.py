@@ -41,12 +41,7 @@ class Document:
 
     def line(self, path: ValuePath) -> int:
         """Return the line of a value. If it is absent, return the line of its closest ancestor."""
-        lines = self.lines
-        for step in path:
-            inner_lines = None if isinstance(lines, int) else lines.inner.get(step)
-            if inner_lines is None:
-                break
-            lines = inner_lines
+        lines = self.inner(path, None).lines
         return lines if isinstance(lines, int) else lines.line
 
     def inner(self, path: ValuePath, value: Any) -> Document:

@@ -8,9 +8,9 @@ limits of `yaml_composer` hold for each object.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -53,52 +53,38 @@ _decode_list = msgspec.json.Decoder(_List).decode
 _decode_header = msgspec.json.Decoder(_Header).decode
 
 
-class TextObject:
+class TextObject(NamedTuple):
     """An object of a text, with its place."""
 
-    def __init__(
-        self, source: str, steps: ValuePath, header: _Header, part: Document | _JsonItem
-    ) -> None:
-        """`part` is the object itself, and `steps` lead to it in the text."""
-        self.source = source
-        """The name of the text."""
-        self.kind = header.kind
-        """Empty if the object names none."""
-        self.api_version = header.api_version
-        self._steps = steps
-        self._part = part
+    source: str
+    """The name of the text."""
+    steps: ValuePath
+    """The steps that lead to the object in the text."""
+    kind: str
+    """Empty if the object names none."""
+    api_version: str
+    value: object
+    """The object, parsed with its lines or as msgspec.Raw."""
+    line: Callable[[], int]
+    """Return the line where the object begins."""
+    parse: Callable[[], Document]
+    """Return the object with the lines of its values. Raises DocumentError."""
 
     @property
     def is_parsed(self) -> bool:
         """Whether the object was parsed with its lines. Those of a list in JSON are not."""
-        return isinstance(self._part, Document)
+        return not isinstance(self.value, msgspec.Raw)
 
     @property
     def json(self) -> Json:
         """The object as JSON."""
-        if isinstance(self._part, Document):
-            return msgspec.json.encode(self._part.value)
-        return self._part.raw
-
-    @property
-    def value(self) -> object:
-        """The object, parsed or as msgspec.Raw."""
-        return self._part.value if isinstance(self._part, Document) else self._part.raw
-
-    @property
-    def document(self) -> Document:
-        """The object with the lines of its values. Raises DocumentError."""
-        return self._part if isinstance(self._part, Document) else self._part.parse()
-
-    @property
-    def line(self) -> int:
-        """The line where the object begins."""
-        return self._part.line(()) if isinstance(self._part, Document) else self._part.line
+        value = self.value
+        return value if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)
 
     def problem(self, path: ValuePath, message: str) -> ManifestProblem:
         """Return a problem of the value at a path in the object. Raises DocumentError."""
-        line = self.document.line(path)
-        return ManifestProblem(self.source, line, message, json_path((*self._steps, *path)))
+        line = self.parse().line(path)
+        return ManifestProblem(self.source, line, message, json_path((*self.steps, *path)))
 
 
 def iterate_objects(text: bytes, source: str) -> Iterator[TextObject]:
@@ -109,7 +95,7 @@ def iterate_objects(text: bytes, source: str) -> Iterator[TextObject]:
     text = in_utf8(text, source)  # With a mark, JSON would be read as YAML, which takes minutes.
     found = _json_list(text, source)
     if found is not None:
-        yield from _items(source, _JsonList(text, found))
+        yield from _items(source, text, found)
         return
     for document, path in iterate_items(text, source):
         for value, steps in find_objects(document.value):
@@ -134,17 +120,16 @@ def _json_list(text: bytes, source: str) -> _List | None:
     return found if found.kind.endswith("List") and found.items is not None else None
 
 
-def _items(source: str, found: _JsonList) -> Iterator[TextObject]:
-    for index, raw in enumerate(found.items):
+def _items(source: str, text: bytes, found: _List) -> Iterator[TextObject]:
+    kind, lines = found.kind.removesuffix("List"), _ItemLines(text, found.items or [])
+    for index, raw in enumerate(found.items or ()):
         try:
             header = _decode_header(raw)
         except DECODE_ERRORS:
             header = _Header()
-        named = {"apiVersion": found.api_version, "kind": found.item_kind}
-        header.kind = header.kind or found.item_kind
+        header.kind = header.kind or kind
         header.api_version = header.api_version or found.api_version
-        item = _JsonItem(raw, source, index, partial(found.line_of, index), named)
-        yield from _objects_of(item, header)
+        yield from _objects_of(raw, source, index, partial(lines.of, index), header, kind)
 
 
 def iterate_item(item: bytes, source: str, index: int, line: int) -> Iterator[TextObject]:
@@ -158,15 +143,38 @@ def iterate_item(item: bytes, source: str, index: int, line: int) -> Iterator[Te
         header = _Header()
     except DECODE_ERRORS as error:
         raise DocumentError(source, line, f"not JSON: {error}") from None
-    yield from _objects_of(_JsonItem(msgspec.Raw(item), source, index, lambda: line), header)
+    yield from _objects_of(msgspec.Raw(item), source, index, lambda: line, header)
 
 
-def _objects_of(item: _JsonItem, header: _Header) -> Iterator[TextObject]:
-    steps = ("items", item.index)
+def _objects_of(
+    raw: msgspec.Raw,
+    source: str,
+    index: int,
+    read_line: Callable[[], int],
+    header: _Header,
+    item_kind: str = "",
+) -> Iterator[TextObject]:
+    """Yield the object of an item, or the objects of one that is a list.
+
+    `item_kind` is the kind of an item that names none. Raises DocumentError.
+    """
+
+    def parse() -> Document:
+        # Empty lines in front give its values the lines that they have in the whole text.
+        line = read_line()
+        documents = load_documents(b"\n" * (line - 1) + bytes(raw), source)
+        if not documents:
+            return Document(None, source, line)
+        value: Any = documents[0].value
+        if isinstance(value, dict) and item_kind and "kind" not in value:
+            value = {"apiVersion": header.api_version, "kind": item_kind, **value}
+        return Document(value, source, documents[0].lines)
+
+    steps = ("items", index)
     if header.kind and not header.kind.endswith("List"):
-        yield TextObject(item.source, steps, header, item)
+        yield TextObject(source, steps, header.kind, header.api_version, raw, read_line, parse)
         return
-    document = item.parse()
+    document = parse()
     for value, inner_steps in find_objects(document.value):
         yield _parsed(document.inner(inner_steps, value), (*steps, *inner_steps))
 
@@ -174,26 +182,24 @@ def _objects_of(item: _JsonItem, header: _Header) -> Iterator[TextObject]:
 def _parsed(document: Document, steps: ValuePath) -> TextObject:
     value = document.value
     named = value if isinstance(value, Mapping) else {}
-    kind, api_version = named.get("kind"), named.get("apiVersion")
-    header = _Header(
-        kind if isinstance(kind, str) else "", api_version if isinstance(api_version, str) else ""
+    kind, api_version = (
+        text if isinstance(text := named.get(key), str) else "" for key in ("kind", "apiVersion")
     )
-    return TextObject(document.source, steps, header, document)
+    line = partial(document.line, ())
+    return TextObject(document.source, steps, kind, api_version, value, line, lambda: document)
 
 
-class _JsonList:
-    """A list in JSON, with the lines of its items.
+class _ItemLines:
+    """The lines of the items of a list in JSON, found when one of them is asked for.
 
-    Its decoder does not say where an item begins. Items may be equal to others, or to a part of
+    The decoder does not say where an item begins. Items may be equal to others, or to a part of
     others, so their places are counted and not searched.
     """
 
-    def __init__(self, text: bytes, found: _List) -> None:
-        self._text = text
-        self.items = found.items or []
-        self.item_kind, self.api_version = found.kind.removesuffix("List"), found.api_version
+    def __init__(self, text: bytes, items: Sequence[msgspec.Raw]) -> None:
+        self._text, self._items = text, items
 
-    def line_of(self, index: int) -> int:
+    def of(self, index: int) -> int:
         """Return the line where an item begins."""
         return self._lines[index]
 
@@ -206,41 +212,8 @@ class _JsonList:
             end = self._text.find(bytes(value), end) + (1 if name == "items" else len(value))
             if name == "items":
                 break
-        for raw in self.items:
+        for raw in self._items:
             begin = end + len(_SEPARATOR.match(self._text, end)[0])  # type: ignore[index]
             lines.append(lines[-1] + self._text.count(b"\n", counted, begin))
             counted, end = begin, begin + len(raw)
         return lines[1:]
-
-
-class _JsonItem:
-    """An item of a list in JSON."""
-
-    def __init__(
-        self,
-        raw: msgspec.Raw,
-        source: str,
-        index: int,
-        line_of: Callable[[], int],
-        named: Mapping[str, str] | None = None,
-    ) -> None:
-        """`named` has the kind and the API version of an item that names none."""
-        self.raw, self.source, self.index = raw, source, index
-        self._line_of, self._named = line_of, named or {}
-
-    @property
-    def line(self) -> int:
-        """The line where the item begins."""
-        return self._line_of()
-
-    def parse(self) -> Document:
-        """Return the item with the lines of its values. Raises DocumentError."""
-        # Empty lines in front give its values the lines that they have in the whole text.
-        text = b"\n" * (self.line - 1) + bytes(self.raw)
-        documents = load_documents(text, self.source)
-        if not documents:
-            return Document(None, self.source, self.line)
-        value: Any = documents[0].value
-        if isinstance(value, dict) and self._named.get("kind") and "kind" not in value:
-            value = {**self._named, **value}
-        return Document(value, self.source, documents[0].lines)

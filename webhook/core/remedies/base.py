@@ -130,8 +130,8 @@ class Remedy(Generic[S]):
     The function yields outcomes in the order of the pod's containers. The caller sets the fields
     `remedy` and `policy` of each outcome.
     """
-    reasons: frozenset[Reason]
-    """The reasons that `apply` gives, without those that every remedy can have."""
+    own_reasons: frozenset[Reason]
+    """The reasons that `apply` gives beside Applied and AlreadySettled, which all remedies give."""
     effect: Callable[[S], str]
     """Return what the remedy does, as a phrase after `is` or `are`, for the pod's summary.
 
@@ -169,6 +169,11 @@ class Remedy(Generic[S]):
     """What the helper has to support for the remedy, if not every version does."""
     hints: Callable[[S], Iterable[str]] = lambda _settings: ()
     """Return notes on valid settings that may not have the effect that their author wants."""
+
+    @property
+    def reasons(self) -> frozenset[Reason]:
+        """The reasons that `apply` gives, without those that its caller gives for any remedy."""
+        return self.own_reasons | {Reason.APPLIED, Reason.ALREADY_SETTLED}
 
     @property
     def is_traceable(self) -> bool:

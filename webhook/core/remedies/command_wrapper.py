@@ -24,11 +24,13 @@ from webhook.core.decision_input import MAX_WRAPPER_STRINGS, ContainerFacts, Pod
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.patch.received_command import ContainerList
+from webhook.core.pod import is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import file_capabilities, shell_wrapper
 from webhook.core.remedies.base import Context
 from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
 from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
+from webhook.core.remedies.service_mesh import is_mesh_init_container
 
 Delivery: TypeAlias = Literal["Auto", "Shell", "Binary", "ImageVolume"]
 """How a wrapper gets into a container."""
@@ -41,7 +43,8 @@ WRAPPER_EDITS = frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONT
 WRAPPER_REASONS = (
     DELIVERY_REASONS
     | IMAGE_REASONS
-    | {Reason.NO_SHELL, Reason.FILE_CAPABILITIES, Reason.NOT_APPLICABLE}
+    | {Reason.NO_SHELL, Reason.FILE_CAPABILITIES, Reason.NOT_APPLICABLE, Reason.NATIVE_SIDECAR}
+    | {Reason.MESH_INIT_CONTAINER}
 )
 """The reasons for which a container that a remedy selects is not wrapped."""
 
@@ -173,7 +176,7 @@ class CommandWrapping:
         """
         if not self._helper.is_lost_to(where, index, container):
             return Outcome(Reason.ALREADY_SETTLED, container=container.name, effect=effect)
-        reason = self._helper.blocked_reason()
+        reason = self._helper.blocked_reason
         outcome = (
             Outcome(reason, container=container.name, message=_NOT_DELIVERED)
             if reason is not None
@@ -249,7 +252,7 @@ class CommandWrapping:
     def _helper_blocked_outcome(self, target: _Target) -> Outcome | None:
         """Return the outcome for a container that the helper cannot wrap, or None if it can."""
         container, message = target.container, ""
-        reason = self._helper.blocked_reason()
+        reason = self._helper.blocked_reason
         if file_capabilities.may_be_lost(self._pod, container):
             reason = Reason.FILE_CAPABILITIES
         elif reason is not None:
@@ -286,21 +289,28 @@ def _applied_outcome(target: _Target, message: str) -> Outcome:
 
 def selected_containers(
     pod: PodFacts,
-    wants_init_container: Callable[[str], bool] | None,
-    wants_container: Callable[[str], bool] | None,
+    wants_init_container: Callable[[str], bool],
+    wants_container: Callable[[str], bool],
 ) -> Iterator[tuple[ContainerList, int, ContainerFacts]]:
     """Yield each container that settings select, with its list and its index in the list.
 
-    None instead of a predicate selects nothing. podsettle's own containers are left out.
+    podsettle's own containers are left out.
     """
-    if wants_init_container is not None:
-        for index, container in enumerate(pod.init_containers or ()):
-            if container.name not in OWN_CONTAINERS and wants_init_container(container.name):
-                yield "initContainers", index, container
-    if wants_container is not None:
-        for index, container in enumerate(pod.containers or ()):
-            if wants_container(container.name):
-                yield "containers", index, container
+    for index, container in enumerate(pod.init_containers or ()):
+        if container.name not in OWN_CONTAINERS and wants_init_container(container.name):
+            yield "initContainers", index, container
+    for index, container in enumerate(pod.containers or ()):
+        if wants_container(container.name):
+            yield "containers", index, container
+
+
+def exclusion_reason(where: ContainerList, container: ContainerFacts) -> Reason | None:
+    """Return why no remedy wraps a container, or None if it may be wrapped."""
+    if is_sidecar(container, is_regular=where == "containers"):
+        return Reason.NATIVE_SIDECAR
+    if where == "initContainers" and is_mesh_init_container(container):
+        return Reason.MESH_INIT_CONTAINER
+    return None
 
 
 def _any_name(_: str) -> bool:
@@ -385,6 +395,18 @@ def helper_options(layer: Sequence[str]) -> dict[str, str]:
         name, equals, value = string.partition("=")
         options[name] = value if equals else next(strings, "")
     return options
+
+
+def has_settings_of(
+    wrapper: CommandWrapper, layer: Sequence[str], read_script: Callable[[Sequence[str]], object]
+) -> bool:
+    """Return whether a layer has the settings of a wrapper.
+
+    `read_script` returns the settings in a layer of a shell.
+    """
+    if layer[0] == HELPER_PATH:
+        return helper_options(wrapper.helper_command).items() <= helper_options(layer).items()
+    return read_script(layer) == read_script(wrapper.in_shell[layer[0]])
 
 
 def unwrap_container(container: dict[str, Any]) -> None:

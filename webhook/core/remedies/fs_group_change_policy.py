@@ -71,14 +71,8 @@ REMEDY = Remedy(
     "top directory has another group or mode. For pods with an fsGroup and a persistent volume.",
     settings=FSGroupChangePolicy,
     apply=apply,
-    reasons=frozenset(
-        {
-            Reason.APPLIED,
-            Reason.ALREADY_SETTLED,
-            Reason.FIELD_PRESET,
-            Reason.NOT_APPLICABLE,
-            Reason.NO_PERSISTENT_VOLUME,
-        }
+    own_reasons=frozenset(
+        {Reason.FIELD_PRESET, Reason.NOT_APPLICABLE, Reason.NO_PERSISTENT_VOLUME}
     ),
     effect=lambda settings: f"set to fsGroupChangePolicy {settings}",
     proposed_settings=lambda _found: "OnRootMismatch",

@@ -31,8 +31,6 @@ HELD_BY_ITS_GATE = "held by its gate"
 
 GATE_REASONS = frozenset(
     {
-        Reason.APPLIED,
-        Reason.ALREADY_SETTLED,
         Reason.SYSTEM_POD,
         Reason.NAME_CONFLICT,
         Reason.MESH_TRAFFIC,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from typing import Any
 
 from webhook.core.cluster.helper_version import HelperFeature, helper_version
@@ -55,18 +56,11 @@ class HelperDelivery:
                     self._is_movable = not container.inner_wrapper
                 else:
                     self._is_name_taken = True
-        # None until the reason is computed. The item is None if nothing blocks the delivery.
-        self._blocked_reason: tuple[Reason | None] | None = None
 
+    # Computed at most once, because the caller may ask for each of hundreds of containers.
+    @cached_property
     def blocked_reason(self) -> Reason | None:
-        """Return why the helper cannot be delivered to the pod, or None if it can."""
-        # Computed at most once, because the caller may ask for each of hundreds of containers.
-        if self._blocked_reason is None:
-            self._blocked_reason = (self._find_blocked_reason(),)
-        return self._blocked_reason[0]
-
-    def _find_blocked_reason(self) -> Reason | None:
-        """Compute the result of `blocked_reason`."""
+        """Why the helper cannot be delivered to the pod. None if it can."""
         context, pod, volume = self._context, self._pod, self._volume
         if context.cluster.linger_image is None:
             return Reason.HELPER_IMAGE_MISSING

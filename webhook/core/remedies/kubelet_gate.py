@@ -135,7 +135,7 @@ REMEDY = Remedy(
     "its log can be read from the beginning.",
     settings=KubeletGate,
     apply=apply,
-    reasons=GATE_REASONS | {Reason.NOT_APPLICABLE},
+    own_reasons=GATE_REASONS | {Reason.NOT_APPLICABLE},
     effect=effect,
     proposed_settings=lambda _found: {},
     native="it adds an init container, whose resources and place depend on the other containers",

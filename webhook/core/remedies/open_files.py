@@ -20,12 +20,11 @@ from pydantic_core import PydanticCustomError
 from webhook.core.cluster.helper_version import HelperFeature
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.constants import HELPER_PATH
-from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
+from webhook.core.decision_input import PodFacts, wrapped_command_of
 from webhook.core.globs import ContainerGlob, compile_globs
 from webhook.core.labels import LabelPair, parse_labels
 from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.received_command import ContainerList
-from webhook.core.pod import Container, is_sidecar
+from webhook.core.pod import Container
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Remedy
@@ -38,6 +37,8 @@ from webhook.core.remedies.command_wrapper import (
     CommandWrapper,
     CommandWrapping,
     Delivery,
+    exclusion_reason,
+    has_settings_of,
     helper_options,
     is_systemd,
     layers,
@@ -46,7 +47,6 @@ from webhook.core.remedies.command_wrapper import (
 )
 from webhook.core.remedies.injected_container import short_container_options
 from webhook.core.remedies.policy_nodes import PolicyNodes
-from webhook.core.remedies.service_mesh import is_mesh_init_container
 from webhook.core.types import StrictModel
 
 _SOFT_ABOVE_HARD = "soft is above hard"
@@ -114,12 +114,9 @@ class OpenFiles(StrictModel):
         return self
 
     @cached_property
-    def wants_init_container(self) -> Callable[[str], bool] | None:
-        """A predicate: whether the settings select the init container with a name.
-
-        None if they select no init containers, as most settings of this remedy do.
-        """
-        return compile_globs(self.init_containers) if self.init_containers else None
+    def wants_init_container(self) -> Callable[[str], bool]:
+        """A predicate: whether the settings select the init container with a name."""
+        return compile_globs(self.init_containers)
 
     @cached_property
     def wants_container(self) -> Callable[[str], bool]:
@@ -163,18 +160,17 @@ def apply(
     for container_list, index, container in selected_containers(
         pod, settings.wants_init_container, settings.wants_container
     ):
-        reason = _exclusion_reason(container_list, container)
-        layer = (
-            None
-            if reason is not None
-            else _limiting_layer(container.inner_wrapper or container.command or ())
-        )
+        if reason := exclusion_reason(container_list, container):
+            yield Outcome(reason, container=container.name)
+            continue
+        layer = _limiting_layer(container.inner_wrapper or container.command or ())
         if layer is not None:
             # The pod's author or another policy may have chosen the limits.
-            effect = "" if _has_limits_of(settings, layer) else "given the limits of its wrapper"
+            is_own = has_settings_of(settings.wrapper, layer, shell_wrapper.limits)
+            effect = "" if is_own else "given the limits of its wrapper"
             yield wrapping.settled(container_list, index, container, effect)
             continue
-        if reason is None and settings.label is not None:
+        if settings.label is not None:
             if needed is None:
                 needed = context.cluster.nodes.may_have_label(
                     *settings.label, context.spec_with_runtime_class(pod, patch)
@@ -183,20 +179,8 @@ def apply(
                 message = f"no node that the pod could land on has the label {settings.node_label}"
                 yield Outcome(Reason.NOT_NEEDED, container=container.name, message=message)
                 continue
-        if reason is not None:
-            yield Outcome(reason, container=container.name)
-        else:
-            yield wrapping.wrap(container_list, index, container)
+        yield wrapping.wrap(container_list, index, container)
     yield from wrapping.deliver_helper(lambda: short_container_options(pod, context, patch))
-
-
-def _exclusion_reason(container_list: ContainerList, container: ContainerFacts) -> Reason | None:
-    """Return why a container must not be wrapped, or None if it may be wrapped."""
-    if is_sidecar(container, is_regular=container_list == "containers"):
-        return Reason.NATIVE_SIDECAR
-    if container_list == "initContainers" and is_mesh_init_container(container):
-        return Reason.MESH_INIT_CONTAINER
-    return None
 
 
 def _limiting_layer(command: Sequence[str]) -> list[str] | None:
@@ -208,14 +192,6 @@ def _limiting_layer(command: Sequence[str]) -> list[str] | None:
         elif shell_wrapper.sets_limits(layer):
             return layer
     return None
-
-
-def _has_limits_of(settings: OpenFiles, layer: list[str]) -> bool:
-    """Return whether a wrapper has the limits of the settings."""
-    if layer[0] == HELPER_PATH:
-        wanted = helper_options(settings.wrapper.helper_command)
-        return wanted.items() <= helper_options(layer).items()
-    return shell_wrapper.limits(layer) == shell_wrapper.limits(settings.wrapper.in_shell[layer[0]])
 
 
 def effect(settings: OpenFiles) -> str:
@@ -254,9 +230,8 @@ REMEDY = Remedy(
     "container inherits them from the container runtime of its node.",
     settings=OpenFiles,
     apply=apply,
-    reasons=WRAPPER_REASONS | {
-        Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NATIVE_SIDECAR, Reason.MESH_INIT_CONTAINER,
-        Reason.NOT_NEEDED, Reason.HELPER_TOO_OLD, Reason.PROCESS_ONE,
+    own_reasons=WRAPPER_REASONS | {
+        Reason.NOT_NEEDED, Reason.HELPER_TOO_OLD, Reason.PROCESS_ONE
     },
     effect=effect,
     # Which limits suit a program, only its author knows.

@@ -22,7 +22,7 @@ from webhook.core.durations import Delay, format_duration, parse_duration
 from webhook.core.globs import ContainerGlob, compile_globs
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.received_command import ContainerList
-from webhook.core.pod import Container, is_sidecar
+from webhook.core.pod import Container
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, FoundContainers, Remedy
@@ -35,6 +35,8 @@ from webhook.core.remedies.command_wrapper import (
     CommandWrapper,
     CommandWrapping,
     Delivery,
+    exclusion_reason,
+    has_settings_of,
     helper_options,
     is_systemd,
     layers,
@@ -42,7 +44,6 @@ from webhook.core.remedies.command_wrapper import (
     starts_wrapper,
     unwrap_container,
 )
-from webhook.core.remedies.service_mesh import is_mesh_init_container
 from webhook.core.types import StrictModel
 
 _SLEEP_OPTION, _MIN_LIFETIME_OPTION = "--sleep", "--min-lifetime"
@@ -110,12 +111,9 @@ class PostInitSleep(StrictModel):
         return compile_globs(self.init_containers)
 
     @cached_property
-    def wants_container(self) -> Callable[[str], bool] | None:
-        """A predicate: whether the settings select the regular container with a name.
-
-        None if they select no regular containers, as most settings of this remedy do.
-        """
-        return compile_globs(self.containers) if self.containers else None
+    def wants_container(self) -> Callable[[str], bool]:
+        """A predicate: whether the settings select the regular container with a name."""
+        return compile_globs(self.containers)
 
     @cached_property
     def wrapper(self) -> CommandWrapper:
@@ -153,8 +151,9 @@ def apply(
             reason = None if nodes_need_it else Reason.NOT_NEEDED
         if reason is Reason.ALREADY_SETTLED:
             # The pod's author or another policy may have chosen the durations.
-            has_durations = _has_durations_of(settings, container)
-            effect = "" if has_durations else "kept alive for as long as its wrapper says"
+            layer = _delaying_layer(container.inner_wrapper or container.command or ()) or ()
+            is_own = has_settings_of(settings.wrapper, layer, shell_wrapper.durations)
+            effect = "" if is_own else "kept alive for as long as its wrapper says"
             yield wrapping.settled(container_list, index, container, effect)
         elif reason is not None:
             yield Outcome(reason, container=container.name)
@@ -167,12 +166,9 @@ def _exclusion_reason(
     pod: PodFacts, container_list: ContainerList, container: ContainerFacts
 ) -> Reason | None:
     """Return why a container must not be wrapped, or None if it may be wrapped."""
-    if is_sidecar(container, is_regular=container_list == "containers"):
-        return Reason.NATIVE_SIDECAR
-    if container_list == "initContainers":
-        if is_mesh_init_container(container):
-            return Reason.MESH_INIT_CONTAINER
-    elif (
+    if reason := exclusion_reason(container_list, container):
+        return reason
+    if container_list == "containers" and (
         "Always" in (pod.restart_policy or "Always", container.restart_policy)
         or container.liveness_probe is not None
         or container.readiness_probe is not None
@@ -232,16 +228,6 @@ def _delaying_layer(command: Sequence[str]) -> list[str] | None:
         elif not shell_wrapper.has_no_delay(layer):
             return layer
     return None
-
-
-def _has_durations_of(settings: PostInitSleep, container: ContainerFacts) -> bool:
-    """Return whether the wrapper of a container has the durations of the settings."""
-    layer = _delaying_layer(container.inner_wrapper or container.command or ()) or []
-    if layer[0] == HELPER_PATH:
-        wanted = helper_options(settings.wrapper.helper_command)
-        return wanted.items() <= helper_options(layer).items()
-    wrapper = settings.wrapper.in_shell.get(layer[0], ())
-    return shell_wrapper.durations(layer) == shell_wrapper.durations(wrapper)
 
 
 def effect(settings: PostInitSleep) -> str:
@@ -313,9 +299,8 @@ REMEDY = Remedy(
     "exit code 255 for them.",
     settings=PostInitSleep,
     apply=apply,
-    reasons=WRAPPER_REASONS | {
-        Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NATIVE_SIDECAR, Reason.MESH_INIT_CONTAINER,
-        Reason.LONG_RUNNING, Reason.NOT_NEEDED, Reason.INTERACTIVE, Reason.TRAPS_INTERRUPT,
+    own_reasons=WRAPPER_REASONS | {
+        Reason.NOT_NEEDED, Reason.LONG_RUNNING, Reason.INTERACTIVE, Reason.TRAPS_INTERRUPT,
         Reason.PROCESS_ONE,
     },
     effect=effect,

@@ -145,10 +145,8 @@ REMEDY = Remedy(
     "code 255. Only in pods whose restartPolicy is Never. Needs Kubernetes 1.35.",
     settings=RetryInitExit255,
     apply=apply,
-    reasons=frozenset(
+    own_reasons=frozenset(
         {
-            Reason.APPLIED,
-            Reason.ALREADY_SETTLED,
             Reason.NATIVE_SIDECAR,
             Reason.RESTART_POLICY_PRESET,
             Reason.NOT_NEEDED,

@@ -95,12 +95,7 @@ REMEDY = Remedy(
     description="Run the pod under a RuntimeClass.",
     settings=RuntimeClassRemedy,
     apply=apply,
-    reasons=REJECTION_REASONS
-    | {
-        Reason.APPLIED,
-        Reason.ALREADY_SETTLED,
-        Reason.NOT_NEEDED,
-    },
+    own_reasons=REJECTION_REASONS | {Reason.NOT_NEEDED},
     effect=lambda settings: f"put under RuntimeClass {settings.name}",
     # The name of the class that `podsettle node-config` creates.
     proposed_settings=lambda _found: {"name": "overlay-volatile"},

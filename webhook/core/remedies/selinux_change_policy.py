@@ -69,14 +69,7 @@ REMEDY = Remedy(
     "Needs an API server of 1.33 or later.",
     settings=SELinuxChangePolicy,
     apply=apply,
-    reasons=frozenset(
-        {
-            Reason.APPLIED,
-            Reason.ALREADY_SETTLED,
-            Reason.SELINUX_CHANGE_POLICY_PRESET,
-            Reason.SERVER_TOO_OLD,
-        }
-    ),
+    own_reasons=frozenset({Reason.SELINUX_CHANGE_POLICY_PRESET, Reason.SERVER_TOO_OLD}),
     effect=lambda settings: f"set to seLinuxChangePolicy {settings}",
     proposed_settings=lambda _found: "Recursive",
     native=Native("seLinuxChangePolicy", native),

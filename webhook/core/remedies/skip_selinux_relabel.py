@@ -219,10 +219,8 @@ REMEDY = Remedy(
     "label.",
     settings=SkipSELinuxRelabel,
     apply=apply,
-    reasons=REJECTION_REASONS
+    own_reasons=REJECTION_REASONS
     | {
-        Reason.APPLIED,
-        Reason.ALREADY_SETTLED,
         Reason.NO_PERSISTENT_VOLUME,
         Reason.NOT_NEEDED,
         Reason.ANNOTATION_PRESET,

@@ -42,7 +42,7 @@ def read(text: str) -> list[TextObject]:
 def test_items_of_a_list_are_objects(dump: Any, document: dict[str, Any]) -> None:
     found = read(dump(document))
     assert [(each.kind, each.api_version) for each in found] == [("Pod", "v1")] * 3
-    assert [each.document.value for each in found] == PODS
+    assert [each.parse().value for each in found] == PODS
     assert [json.loads(bytes(each.json))["metadata"] for each in found] == [
         each["metadata"] for each in PODS
     ]
@@ -55,7 +55,7 @@ def test_text_behind_a_byte_order_mark_is_read_as_kubectl_reads_it(
 ) -> None:
     text = "\ufeff" + dump({"kind": "List", "items": PODS}).replace("\n", "\r\n")
     found = list(iterate_objects(text.encode(encoding), "f"))
-    assert [each.document.value for each in found] == PODS
+    assert [each.parse().value for each in found] == PODS
     assert [each.is_parsed for each in found] == [is_parsed] * 3
 
 
@@ -126,14 +126,14 @@ def test_each_item_of_a_list_in_json_has_its_own_line(
     found = read(text)
     # In any order.
     asked = random.sample(range(len(lines)), len(lines))
-    assert [found[index].line for index in asked] == [lines[index] for index in asked]
-    assert [each.document.line(()) for each in found] == lines
+    assert [found[index].line() for index in asked] == [lines[index] for index in asked]
+    assert [each.parse().line(()) for each in found] == lines
 
 
 def test_list_in_yaml_may_have_more_values_than_one_object() -> None:
     item = "- kind: ConfigMap\n  data: [" + "1," * 100_000 + "]\n"
     found = iterate_objects(f"kind: List\nitems:\n{item * 5}".encode(), "f")
-    assert [each.document.line(()) for each in found] == [3, 5, 7, 9, 11]
+    assert [each.parse().line(()) for each in found] == [3, 5, 7, 9, 11]
 
 
 def test_cut_off_dump_in_json_is_an_error_without_a_second_parser() -> None:

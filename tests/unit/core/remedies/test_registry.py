@@ -231,7 +231,7 @@ def remedy_with(settings: type[StrictModel]) -> Remedy[Any]:
         description="",
         settings=settings,
         apply=lambda *_: iter(()),
-        reasons=frozenset(),
+        own_reasons=frozenset(),
         effect=lambda _settings: "",
         proposed_settings=None,
         native="it does nothing",

@@ -39,11 +39,11 @@ def apply(
 
 
 GOOD = Remedy(
-    name="good", description="", settings=Any, apply=apply, reasons=frozenset(), effect=str,
+    name="good", description="", settings=Any, apply=apply, own_reasons=frozenset(), effect=str,
     proposed_settings=None, native="it does nothing",
 )
 Remedy(  # refused
-    name="silent", description="", settings=Any, apply=apply, reasons=frozenset(), effect=str,
+    name="silent", description="", settings=Any, apply=apply, own_reasons=frozenset(), effect=str,
     proposed_settings=None,
 )
 
@@ -94,7 +94,7 @@ Remedy(
     description="",
     settings=Any,
     apply=takes_the_pod,  # refused
-    reasons=frozenset(),
+    own_reasons=frozenset(),
     effect=str,
     proposed_settings=None,
     native="it does nothing",
