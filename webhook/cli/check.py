@@ -23,7 +23,6 @@ from webhook.cli.options import (
 from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, files_of
 from webhook.cluster.manifests import STDIN, read_manifests
 from webhook.core.cluster.remedy_need import NEED_PHRASES, list_nodes, survey
-from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.defects.defect import DefectStatus
 from webhook.core.export.native_policies import export
 from webhook.core.pod import SpecFields
@@ -84,7 +83,9 @@ def check(
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; subdirectories are not read)"
         problems.append(ManifestProblem(", ".join(map(str, paths)), 0, message))
-    needed = {name for policy in checked.policies.documents for name in _named_namespaces(policy)}
+    needed = {
+        name for policy in checked.policies.documents for name in policy.spec.named_namespaces
+    }
     needed |= {namespace} if namespace is not None else set()
     cluster, why_unread = read_cluster_if_any(view, needed)
     if output == "text":
@@ -138,7 +139,7 @@ def _hints(
         yield from _class_hints(policy, view, where, all_classes=all_classes)
     if cluster is not None and cluster.lists("namespaces"):
         for policy in policies:
-            for name in sorted(_named_namespaces(policy).difference(view.namespaces)):
+            for name in sorted(policy.spec.named_namespaces.difference(view.namespaces)):
                 yield f"{policy.metadata.name}: namespace {name!r} is not {where}"
         if namespace is not None and namespace not in view.namespaces:
             yield f"namespace {namespace!r} is not {where}"
@@ -189,12 +190,6 @@ def _class_hints(
                 f"{subject}none of the nodes of RuntimeClass {name!r} lists its handler "
                 f"{info.handler!r}, so the remedy is skipped: podsettle node-config"
             )
-
-
-def _named_namespaces(policy: SettlePolicy) -> frozenset[str]:
-    """Return the namespaces that a policy's selector names."""
-    selector = policy.spec.namespace_selector
-    return selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset()
 
 
 def _shadowed_hints(names: Collection[str], view: Snapshot) -> Iterator[str]:

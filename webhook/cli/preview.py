@@ -34,7 +34,6 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.preview.document import Document, DocumentError
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.model import PreviewAnswer
-from webhook.core.preview.object_without_pod import render_passed_over
 from webhook.core.preview.pod_before_and_after import to_yaml
 from webhook.core.preview.pods_in_document import PassedOver, policies_in
 from webhook.core.preview.preview import Preview, preview_all, render
@@ -173,7 +172,7 @@ def preview(
             if isinstance(result, PassedOver):
                 without_pod = answer.unreadable if result.malformed else answer.passed_over
                 found = _find_created_pods(result, opened, namespace)
-                without_pod.append(render_passed_over(found, document))
+                without_pod.append(found.shown_in(document))
     for text in (*errors, *map(str, answer.unreadable), *map(str, answer.passed_over)):
         echo_message(text)
     if not previews and not errors:

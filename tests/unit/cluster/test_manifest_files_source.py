@@ -157,12 +157,12 @@ def test_first_of_two_objects_with_the_same_name_is_in_force(
         f"the one at {tmp_path / 'a.yaml'}:1 counts"
     )
     (found,) = in_force(source)
-    assert found.priority == 0
+    assert found.document.spec.priority == 0
     (tmp_path / "a.yaml").unlink()
     source.refresh()
     assert source.problems == ()
     (found,) = in_force(source)
-    assert found.priority == 7
+    assert found.document.spec.priority == 7
 
 
 def test_update_of_a_config_map_volume_is_found(tmp_path: Path) -> None:

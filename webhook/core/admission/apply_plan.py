@@ -18,7 +18,6 @@ from webhook.core.constants import (
     ANNOTATION_SETTLED,
     ANNOTATION_SKIP,
     ANNOTATION_SKIPPED,
-    ANNOTATION_SUMMARY,
 )
 from webhook.core.decision_input import DecisionInput, PodFacts
 from webhook.core.images import Images
@@ -62,9 +61,8 @@ def apply_plan(
     changed = [outcome for outcome in outcomes if outcome.changed]
     if changed:
         _annotate_applied(pod, patch, changed)
-    unmet = unmet_outcomes(outcomes)
     if with_notes:
-        _annotate_notes(pod, patch, outcomes, unmet, cluster.docs_url)
+        _annotate_notes(pod, patch, outcomes, cluster.docs_url)
     if skipped:
         outcomes = [*unknown_remedies(skipped), *outcomes]
     if plan.audited:
@@ -152,11 +150,7 @@ def parse_applied(annotations: Mapping[str, str] | None) -> tuple[tuple[str, str
 
 
 def _annotate_notes(
-    pod: PodFacts,
-    patch: PodPatch,
-    outcomes: list[Outcome],
-    unmet: tuple[Outcome, ...],
-    docs_url: str | None,
+    pod: PodFacts, patch: PodPatch, outcomes: list[Outcome], docs_url: str | None
 ) -> None:
     """Annotate the pod with what people should know of the outcomes.
 
@@ -168,7 +162,7 @@ def _annotate_notes(
     version, whose codes differ. If entries could disappear, two versions would replace each other's
     annotations for ever.
     """
-    received = pod.annotations or {}
+    received, unmet = pod.annotations or {}, unmet_outcomes(outcomes)
     kept: list[str] = []
     only_notes = patch.is_empty
     if only_notes:
@@ -178,10 +172,10 @@ def _annotate_notes(
         kept = kept_entries(received.get(ANNOTATION_SKIPPED, ""), names)
     notes = notes_for(outcomes, unmet, received.get(ANNOTATION_APPLIED, ""), docs_url, kept)
     if only_notes and ANNOTATION_SKIPPED in received:
-        entries = kept_entries(notes.skipped, names)
+        entries = kept_entries(notes[ANNOTATION_SKIPPED], names)
         if len(entries) <= len(kept):
             return
-    for key, text in ((ANNOTATION_SUMMARY, notes.summary), (ANNOTATION_SKIPPED, notes.skipped)):
+    for key, text in notes.items():
         if text or key in received:
             patch.annotate(key, text)
 

@@ -34,14 +34,6 @@ _MAX_SKIPPED_CHARACTERS = 2_048
 annotation of a pod can be any text."""
 
 
-class PodNotes(NamedTuple):
-    """The annotations for people, in the order in which a patch sets them. Empty if there is
-    nothing to say."""
-
-    summary: str
-    skipped: str
-
-
 class Skipped(NamedTuple):
     """An entry of ANNOTATION_SKIPPED."""
 
@@ -64,8 +56,11 @@ def notes_for(
     applied_before: str,
     docs_url: str | None,
     kept: Sequence[str] = (),
-) -> PodNotes:
-    """Return the notes on the outcomes of policies with `action: Mutate`.
+) -> dict[str, str]:
+    """Return the annotations for people, in the order in which a patch sets them.
+
+    The outcomes are those of policies with `action: Mutate`. A text is empty if there is nothing to
+    say.
 
     `unmet` is the result of `unmet_outcomes`. `applied_before` is the received annotation
     ANNOTATION_APPLIED. The remedies in it are those of earlier calls, so they are part of the
@@ -86,7 +81,8 @@ def notes_for(
         skipped = _skipped_list(unmet, kept)
     max_bytes = _MAX_SUMMARY_BYTES - len(suffix.encode()) - len(".")
     summary = _fitting(clauses, ";\n", max_bytes, ";\nand {} more")
-    return PodNotes(f"{_sentence(summary)}{suffix}" if summary else "", skipped)
+    text = f"{_sentence(summary)}{suffix}" if summary else ""
+    return {ANNOTATION_SUMMARY: text, ANNOTATION_SKIPPED: skipped}
 
 
 def summary_of(outcomes: Sequence[Outcome]) -> str:

@@ -68,8 +68,7 @@ def match_conditions(policy: SettlePolicy, own_namespace: str | None) -> dict[st
 
 def _named_protected(policy: SettlePolicy) -> frozenset[str]:
     """Return the protected namespaces that a policy covers, because its selector names them."""
-    selector = policy.spec.namespace_selector
-    named = selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset[str]()
+    named = policy.spec.named_namespaces
     return frozenset(name for name in named if name.startswith(SYSTEM_NAMESPACE_PREFIXES))
 
 

@@ -157,16 +157,18 @@ def export(
             variables = _variables(
                 policy, steps, view.policies.by_precedence, own_namespace, audits=audits
             )
-            classes = policy.spec.runtime_classes() if _uses_class(policy, steps) else ()
+            given = policy.spec.settings()
+            named = (REMEDIES[step.remedy].class_name(given[step.remedy]) for step in steps)
+            class_name = next(filter(None, named), "")
             spec = {
-                **(_PARAM_KIND if classes else {}),
+                **(_PARAM_KIND if class_name else {}),
                 "matchConstraints": _match_constraints(policy),
                 "matchConditions": _named(conditions | {"something-to-do": _any_condition(steps)}),
                 "variables": _named(variables),
                 "failurePolicy": "Ignore",
                 **(_validations(steps, guard) if audits else _mutations(steps)),
             }
-            documents = ({**head, "spec": spec}, *_bindings(policy, head, classes, audits))
+            documents = ({**head, "spec": spec}, *_bindings(policy, head, class_name, audits))
             exported.append(NativePolicy(policy, documents))
     return Export(tuple(exported), tuple(not_native), tuple(by_nodes))
 
@@ -180,11 +182,6 @@ def _form(remedy: str, settings: Any, cluster: ClusterView) -> NativeRemedy | st
         return native.form(settings, cluster)
     except NotNativeError as error:
         return str(error)
-
-
-def _uses_class(policy: SettlePolicy, steps: Sequence[NativeStep]) -> bool:
-    given = policy.spec.settings()
-    return any(REMEDIES[step.remedy].class_name(given[step.remedy]) for step in steps)
 
 
 def _match_constraints(policy: SettlePolicy) -> Json:
@@ -291,17 +288,15 @@ def _validations(steps: Sequence[NativeStep], guard: bool) -> Json:
     return {"validations": validations}
 
 
-def _bindings(
-    policy: SettlePolicy, head: Json, classes: Sequence[str], audits: bool
-) -> Iterator[Json]:
+def _bindings(policy: SettlePolicy, head: Json, class_name: str, audits: bool) -> Iterator[Json]:
     name = head["metadata"]["name"]
     for end, selector in namespace_selectors(policy).items():
         binding: Json = {"policyName": name}
         if audits:
             binding["validationActions"] = ["Audit", "Warn"]
-        if classes:
+        if class_name:
             # Without the class, the API server would refuse a pod that names it.
-            binding["paramRef"] = {"name": classes[0], "parameterNotFoundAction": "Allow"}
+            binding["paramRef"] = {"name": class_name, "parameterNotFoundAction": "Allow"}
         binding["matchResources"] = {"namespaceSelector": selector}
         metadata = {"name": f"{end}.{name}" if end else name, "labels": LABELS}
         yield {**head, "kind": f"{head['kind']}Binding", "metadata": metadata, "spec": binding}

@@ -46,9 +46,6 @@ def _attributes(path: str) -> tuple[str, ...]:
         if field is None:
             raise PatchError(f"patch self-check failed: {path} is not a declared field")
         attributes.append(field.name)
-        struct = next(filter(_is_struct, (field.type, *get_args(field.type))), None)
+        structs = (each for each in (field.type, *get_args(field.type)) if isinstance(each, type))
+        struct = next((each for each in structs if issubclass(each, msgspec.Struct)), None)
     return tuple(attributes)
-
-
-def _is_struct(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic import model_validator as _model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.constants import DNS_SUBDOMAIN
+from webhook.core.constants import DNS_SUBDOMAIN, LABEL_NAMESPACE_NAME
 from webhook.core.policy.image_config import ImageConfigSettings
 from webhook.core.policy.one_runtime_class import (
     check_one_runtime_class,
@@ -129,6 +129,12 @@ class SettlePolicySpec(StrictModel):
         """Return the settings of each remedy that is set, in the order of application."""
         return self.remedies.settings()
 
+    @property
+    def named_namespaces(self) -> frozenset[str]:
+        """The namespaces that `namespaceSelector` lists by name."""
+        selector = self.namespace_selector
+        return selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset()
+
     def runtime_classes(self) -> tuple[str, ...]:
         """Return the name of the remedies' RuntimeClass in a tuple, which may be empty.
 
@@ -166,6 +172,11 @@ class SettlePolicy(StrictModel):
     metadata: PolicyMetadata = Field(description="Name, labels and annotations of the policy.")
     spec: SettlePolicySpec = Field(description="Which pods the policy changes, and how.")
     status: dict[str, Any] | None = Field(default=None, exclude=True)
+
+    @property
+    def precedence(self) -> tuple[int, str]:
+        """The sort key by which earlier policies win: the priority, then the name."""
+        return -self.spec.priority, self.metadata.name
 
 
 def parse_policy(document: object) -> SettlePolicy:

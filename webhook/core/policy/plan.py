@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.images import LookupRules
 from webhook.core.labels import Labels, Matcher
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.selectors import DecisiveLabels, LabelSelector, compile_selector
+from webhook.core.policy.selectors import DecisiveLabels, compile_selector
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Remedy
 
@@ -22,14 +21,11 @@ MAX_PLANS = 4096
 class CompiledPolicy:
     """A policy in the form that decisions read."""
 
+    document: SettlePolicy
     name: str
-    priority: int
     audit: bool
-    namespace_selector: LabelSelector | None
-    """None: the policy covers only namespaces that name it by label."""
     selects_namespace: Matcher
     named_namespaces: frozenset[str]
-    pod_selector: LabelSelector
     selects_pod: Matcher
     remedies: tuple[tuple[Remedy[Any], Any, str], ...]
     """Each remedy with its settings and `Remedy.effect`."""
@@ -43,13 +39,11 @@ def compile_policy(document: SettlePolicy) -> CompiledPolicy:
     selector = spec.namespace_selector
     given = [(REMEDIES[name], settings) for name, settings in spec.settings().items()]
     return CompiledPolicy(
+        document=document,
         name=document.metadata.name,
-        priority=spec.priority,
         audit=spec.action == "Audit",
-        namespace_selector=selector,
         selects_namespace=compile_selector(selector) if selector else lambda _labels: False,
-        named_namespaces=selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset(),
-        pod_selector=spec.pod_selector,
+        named_namespaces=spec.named_namespaces,
         selects_pod=compile_selector(spec.pod_selector),
         remedies=tuple((remedy, settings, remedy.effect(settings)) for remedy, settings in given),
         image_rules=spec.image_config.rules,
@@ -93,7 +87,7 @@ class PolicyGroup:
     ) -> None:
         """`plans` is the cache of plans that the groups of a policy set share."""
         self.policies = policies
-        self._decisive = DecisiveLabels(policy.pod_selector for policy in policies)
+        self._decisive = DecisiveLabels(policy.document.spec.pod_selector for policy in policies)
         self._plans = {} if plans is None else plans
         self._own_key = object()  # Not the group itself, which would be a reference cycle.
 

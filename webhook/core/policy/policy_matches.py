@@ -172,7 +172,7 @@ def _setters(plan: Plan, *, audits: bool) -> Mapping[str, str]:
     """
     steps = (*plan.mutating, *plan.audited) if audits else plan.mutating
     setters: dict[str, str] = {}
-    for step in sorted(steps, key=lambda step: (-step.policy.priority, step.policy.name)):
+    for step in sorted(steps, key=lambda step: step.policy.document.precedence):
         setters.setdefault(step.remedy.name, step.policy.name)
     return setters
 

@@ -29,7 +29,7 @@ def shadowed_remedies(policies: Iterable[SettlePolicy]) -> Iterator[ShadowedReme
     namespaces may name the policy by label.
     """
     earlier: dict[tuple[str, str], list[tuple[SelectorPair, str]]] = {}
-    for policy in sorted(policies, key=precedence):
+    for policy in sorted(policies, key=lambda each: each.precedence):
         name, pair = policy.metadata.name, selector_pair(policy)
         for remedy in policy.spec.settings():
             setters = earlier.setdefault((policy.spec.action, remedy), [])
@@ -38,8 +38,3 @@ def shadowed_remedies(policies: Iterable[SettlePolicy]) -> Iterator[ShadowedReme
                 yield ShadowedRemedy(name, remedy, by)
             else:
                 setters.append((pair, name))
-
-
-def precedence(policy: SettlePolicy) -> tuple[int, str]:
-    """Return the sort key by which earlier policies win: the priority, then the name."""
-    return -policy.spec.priority, policy.metadata.name

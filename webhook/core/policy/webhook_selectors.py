@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from webhook.core.constants import GROUP, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.constants import GROUP, LABEL_POLICY
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelRequirement
 
@@ -109,11 +109,11 @@ def selector_pair(policy: SettlePolicy) -> SelectorPair:
     selector = policy.spec.namespace_selector
     if selector is None:
         by_label = LabelRequirement(LABEL_POLICY, "In", (policy.metadata.name,))
-        namespaces, named = frozenset({by_label}), frozenset[str]()
+        namespaces = frozenset({by_label})
     else:
         namespaces = selector.webhook_requirements
-        named = selector.listed_values(LABEL_NAMESPACE_NAME)
-    return SelectorPair(namespaces, policy.spec.pod_selector.webhook_requirements, named)
+    pods = policy.spec.pod_selector.webhook_requirements
+    return SelectorPair(namespaces, pods, policy.spec.named_namespaces)
 
 
 def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelectors:

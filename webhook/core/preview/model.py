@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from webhook.core.policy.policy_matches import MAX_MATCHES, PolicyMatch
-from webhook.core.preview.object_without_pod import ObjectWithoutPod
+from webhook.core.preview.pods_in_document import ObjectWithoutPod
 from webhook.core.reasons import Reason
 from webhook.core.types import CamelCaseModel
 

@@ -123,14 +123,15 @@ class PodDecider:
         self._decider = Decider(settings)
         self._namespace_labels = namespace_labels
         self._namespaces_read = namespaces_read
-        self._relabelled_views: dict[str, Snapshot] = {}
 
     def decide(self, pod: object, namespace: str, images: KnownImages = NO_IMAGES) -> PodDecision:
         """Return the decision on a pod: an object, or its JSON as `msgspec.Raw`. Raises nothing.
 
         `images` are the results of look-ups.
         """
-        view = self._view_for(namespace)
+        view = self._view
+        if self._namespace_labels is not None:
+            view = view.with_namespace_labels(namespace, self._namespace_labels)
         namespace_seen = view.namespace(namespace)
         project = namespace_seen.node_selector if namespace_seen else {}
         of_class = class_fields(pod, view.runtime_classes, project)
@@ -175,16 +176,6 @@ class PodDecider:
             of_class.spec,
             tuple(notes),
         )
-
-    def _view_for(self, namespace: str) -> Snapshot:
-        """Return the view in which the namespace has the labels that the caller gave, if any."""
-        if self._namespace_labels is None:
-            return self._view
-        if namespace not in self._relabelled_views:
-            self._relabelled_views[namespace] = self._view.with_namespace_labels(
-                namespace, self._namespace_labels
-            )
-        return self._relabelled_views[namespace]
 
     def _namespace_note(self, name: str, *, assumed: bool) -> str:
         """Return the sentence for a namespace that the view does not contain.

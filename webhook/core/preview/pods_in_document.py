@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from webhook.core.constants import KIND
@@ -18,7 +18,7 @@ from webhook.core.preview.controller_fields import (
     fill_in_nulls,
     with_generated_fields,
 )
-from webhook.core.preview.document import ValuePath
+from webhook.core.preview.document import Document, ValuePath
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.unsupported_kinds import alternative_to, pods_selector, with_article
 
@@ -77,6 +77,35 @@ class Workload:
         return f"{self.kind}/{self.name or '(unnamed)'}"
 
 
+# No pydantic model, because the worker process of a preview starts without pydantic.
+@dataclass(frozen=True, slots=True)
+class ObjectWithoutPod:
+    """An object for which no pod can be shown."""
+
+    kind: str = field(metadata={"description": "Empty if the object has no kind."})
+    name: str
+    namespace: str = field(
+        metadata={"description": "The namespace that the object names. Empty if it names none."}
+    )
+    source: str = field(metadata={"description": "The file, or `body` for the request's body."})
+    line: int = field(
+        metadata={"description": "The line of the source at which the object begins, from 1."}
+    )
+    path: str = field(
+        metadata={
+            "description": "The object's path in the document. Empty for the document itself."
+        }
+    )
+    message: str = field(
+        metadata={"description": "Why there is no pod, and what to preview instead."}
+    )
+
+    def __str__(self) -> str:
+        """Return a line such as `pods.yaml:3: Service/web: a Service holds no pod`."""
+        title = f"{self.kind}/{self.name or '(unnamed)'}: " if self.kind else ""
+        return f"{self.source}:{self.line}: {title}{self.message}"
+
+
 @dataclass(frozen=True, slots=True)
 class PassedOver:
     """An object for which no pod can be shown."""
@@ -97,6 +126,14 @@ class PassedOver:
     """The label selector of the pods that another system creates for the object."""
     policy: SettlePolicy | None = None
     """The object, if it is a valid policy."""
+
+    def shown_in(self, document: Document) -> ObjectWithoutPod:
+        """Return the JSON form of the object, which was found in a document."""
+        line, path = document.line(self.steps), json_path(self.steps)
+        namespace = self.namespace or ""
+        return ObjectWithoutPod(
+            self.kind, self.name, namespace, document.source, line, path, self.message
+        )
 
 
 def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload | PassedOver]:

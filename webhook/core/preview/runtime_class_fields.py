@@ -11,7 +11,8 @@ Sources: kubernetes `plugin/pkg/admission/runtimeclass/admission.go`, and `Merge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -168,12 +169,8 @@ def _merge(tolerations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     parsed = msgspec.convert(values, list[_Toleration])
     kept: list[int] = []
     for index, toleration in enumerate(parsed):
-        earlier = (parsed[each] for each in kept)
         later = (each for each in parsed[index + 1 :] if each != toleration)
-        if not _any_covers(earlier, toleration) and not _any_covers(later, toleration):
+        others = chain((parsed[each] for each in kept), later)
+        if not any(each.covers(toleration) for each in others):
             kept.append(index)
     return [tolerations[index] for index in kept]
-
-
-def _any_covers(others: Iterable[_Toleration], toleration: _Toleration) -> bool:
-    return any(each.covers(toleration) for each in others)

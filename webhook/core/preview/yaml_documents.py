@@ -51,10 +51,17 @@ def iterate_items(
         decoded = _decode(text, source)
         if len(list(islice(_DIRECTIVE.finditer(decoded), _MAX_DIRECTIVES + 1))) > _MAX_DIRECTIVES:
             raise DocumentError(source, 0, f"more than {_MAX_DIRECTIVES} lines begin with '%'")
-        events = yaml.parse(decoded, Loader=yaml.CSafeLoader)
-        for document, path in _read_documents(events, source, by_item):
-            if document.value is not None or path:
-                yield document, path
+        events, copies = yaml.parse(decoded, Loader=yaml.CSafeLoader), CopyBudget()
+        for event in events:
+            if not isinstance(event, yaml.DocumentStartEvent):
+                continue
+            reader = DocumentReader(events, source, copies)
+            try:
+                for document, path in reader.read(by_item=by_item):
+                    if document.value is not None or path:
+                        yield document, path
+            except ValueError as error:
+                raise DocumentError(source, reader.line, str(error)) from None
     except UnicodeDecodeError as error:
         raise DocumentError(source, 0, f"not YAML: not UTF-8 text ({error.reason})") from None
     except yaml.YAMLError as error:
@@ -83,19 +90,6 @@ def _decode(text: str | bytes, source: str) -> str:
     if decoded.lstrip()[:1] in ("{", "[", '"') and _SURROGATES.search(decoded):
         decoded = _SURROGATES.sub(lambda pair: str(msgspec.json.decode(f'"{pair[0]}"')), decoded)
     return decoded
-
-
-def _read_documents(
-    events: Iterator[yaml.Event], source: str, by_item: bool
-) -> Iterator[tuple[Document, ValuePath]]:
-    copies = CopyBudget()
-    for event in events:
-        if isinstance(event, yaml.DocumentStartEvent):
-            reader = DocumentReader(events, source, copies)
-            try:
-                yield from reader.read(by_item=by_item)
-            except ValueError as error:
-                raise DocumentError(source, reader.line, str(error)) from None
 
 
 def _parse_error(error: yaml.YAMLError, source: str) -> DocumentError:

@@ -39,15 +39,16 @@ def resolve_scalar(text: str) -> Any:
     if text[0] not in "-+.0123456789":
         return text
     digits = text.replace("_", "")
-    if _INTEGER.fullmatch(digits):
-        _check_number_length(digits)
+    is_integer = _INTEGER.fullmatch(digits) is not None
+    if not is_integer and not _FLOAT.fullmatch(digits):
+        return text
+    if len(digits) > _MAX_NUMBER_CHARACTERS:
+        raise ValueError(f"a number of {len(digits)} characters is too long")
+    if is_integer:
         sign = -1 if digits[0] == "-" else 1
         return sign * _parse_integer(digits.lstrip("+-"))
-    if _FLOAT.fullmatch(digits):
-        _check_number_length(digits)
-        number = float(digits)
-        return number if math.isfinite(number) else text
-    return text
+    number = float(digits)
+    return number if math.isfinite(number) else text
 
 
 def _parse_integer(digits: str) -> int:
@@ -55,11 +56,6 @@ def _parse_integer(digits: str) -> int:
     if lower.startswith(("0x", "0b", "0o")):
         return int(lower, 0)
     return int(lower, 8) if len(lower) > 1 and lower[0] == "0" else int(lower)
-
-
-def _check_number_length(digits: str) -> None:
-    if len(digits) > _MAX_NUMBER_CHARACTERS:
-        raise ValueError(f"a number of {len(digits)} characters is too long")
 
 
 def resolve_tagged(event: yaml.ScalarEvent) -> Any:

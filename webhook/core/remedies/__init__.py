@@ -30,8 +30,8 @@ Tests name what else is missing. What only some remedies need:
   has it first;
 - a new kind of setting: its message in `webhook/core/policy/validation_errors.py`, and a strategy
   in `tests/support/remedy_settings.py`;
-- a field that is newer than Kubernetes 1.31: `Context.server_is_at_least`, because an older API
-  server drops it.
+- a field that is newer than Kubernetes 1.31: `Context.server_is_older_than`, because an older
+  API server drops it.
 """
 
 from __future__ import annotations

@@ -34,19 +34,17 @@ class Context(msgspec.Struct, frozen=True, gc=False):
     image_rules: LookupRules | None = None
     """The registries that the policy allows podsettle to ask. None if it allows no look-ups."""
 
-    def server_is_at_least(self, minimum: Version) -> bool:
-        """Return whether the API server is known to have this release or a later one.
+    def server_is_older_than(self, minimum: Version) -> str:
+        """Return a message unless the API server is known to have this release or a later one.
 
-        If the server's version is unknown, the newest kubelet counts: a kubelet is never newer than
-        its API server.
+        The text is empty if it is. If the server's version is unknown, the newest kubelet counts: a
+        kubelet is never newer than its API server.
         """
-        server = self.cluster.server_version or self.cluster.nodes.newest_kubelet
-        return server is not None and server >= minimum
-
-    def version_message(self, minimum: Version) -> str:
-        """Return the message for an API server that is older than `minimum`."""
-        needs = f"needs Kubernetes {minimum.major}.{minimum.minor} or later"
         server, newest = self.cluster.server_version, self.cluster.nodes.newest_kubelet
+        known = server or newest
+        if known is not None and known >= minimum:
+            return ""
+        needs = f"needs Kubernetes {minimum.major}.{minimum.minor} or later"
         if server is not None:
             return f"{needs}; the API server is Kubernetes {server}"
         message = f"{needs}; the API server's version is unknown"

@@ -138,7 +138,4 @@ def gate_container(name: str, pod: PodFacts, context: Context, patch: PodPatch) 
     """Return the init container of a gate: it runs the helper, without arguments."""
     template = next(iter(pod.containers or ()), None)
     options = short_container_options(pod, context, patch)
-    return {
-        **injected_container(name, context.cluster.linger_image or "", pod, template),
-        "command": [HELPER_IN_IMAGE, *options, HELPER_IN_IMAGE] if options else [HELPER_IN_IMAGE],
-    }
+    return injected_container(name, context, pod, template, options)

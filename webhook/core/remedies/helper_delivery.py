@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
-from typing import Any
 
 from webhook.core.cluster.helper_version import HelperFeature, helper_version
 from webhook.core.constants import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
@@ -167,9 +166,13 @@ class HelperDelivery:
             return
         if self._helper_index is None:
             if template:
-                self._patch.put_init_container_first(
-                    self._copying_container(template, keep_alive())
+                # This container ends quickly too, so the helper may have to keep it alive.
+                copying = injected_container(
+                    HELPER, self._context, self._pod, template, keep_alive()
                 )
+                copying["args"] = ["install", HELPER_PATH]
+                copying["volumeMounts"] = [{"name": HELPER, "mountPath": HELPER_MOUNT}]
+                self._patch.put_init_container_first(copying)
             return
         if self._is_name_taken or not self._is_movable:
             return
@@ -201,19 +204,3 @@ class HelperDelivery:
                 self._context.spec_with_runtime_class(self._pod, self._patch)
             )
         )
-
-    def _copying_container(
-        self, template: ContainerFacts, keep_alive: Sequence[str]
-    ) -> dict[str, Any]:
-        """Return the init container that copies the helper into the shared volume."""
-        return {
-            **injected_container(
-                HELPER, self._context.cluster.linger_image or "", self._pod, template
-            ),
-            # This container ends quickly too, so the helper may have to keep it alive.
-            "command": [HELPER_IN_IMAGE, *keep_alive, HELPER_IN_IMAGE]
-            if keep_alive
-            else [HELPER_IN_IMAGE],
-            "args": ["install", HELPER_PATH],
-            "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],
-        }

@@ -6,11 +6,13 @@ An injected container must pass the checks that the pod's own containers pass: P
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import to_builtins
 
+from webhook.core.constants import HELPER_IN_IMAGE
 from webhook.core.decision_input import PodFacts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import (
@@ -24,25 +26,31 @@ from webhook.core.remedies.base import Context
 
 
 def injected_container(
-    name: str, image: str, pod: PodFacts, template: ContainerFields | None
+    name: str,
+    context: Context,
+    pod: PodFacts,
+    template: ContainerFields | None,
+    options: Sequence[str],
 ) -> dict[str, Any]:
-    """Return an init container with the helper's image, without a command.
+    """Return an init container that starts the helper in its image, without arguments.
 
     `template` is the pod's container for which the init container is injected. The init container
     gets the resources of the template. So the pod keeps its QoS class, the init container satisfies
     a ResourceQuota and a LimitRange as the template does, and the scheduler reserves no more for
     the pod. The init container has no runAsUser unless the template has one, because OpenShift
-    assigns the user.
+    assigns the user. `options` are those of the helper, up to and including `--`, for another
+    helper that it starts. If there are none, it starts only one.
     """
     new_container: dict[str, Any] = {
         "name": name,
-        "image": image,
+        "image": context.cluster.linger_image or "",
         "imagePullPolicy": "IfNotPresent",
         "securityContext": _security_context(pod, template),
     }
     resources = _resources(pod, template)
     if resources:
         new_container["resources"] = resources
+    new_container["command"] = [HELPER_IN_IMAGE, *options, *([HELPER_IN_IMAGE] if options else ())]
     return new_container
 
 

@@ -84,8 +84,8 @@ def _rejection(
     spec, nodes = context.spec_with_runtime_class(pod, patch), context.cluster.nodes
     if settings.when == "NodesNeedIt" and not nodes.need("retryInitExit255", spec):
         return Reason.NOT_NEEDED, ""
-    if not context.server_is_at_least(RESTART_RULES_ON_BY_DEFAULT):
-        return Reason.SERVER_TOO_OLD, context.version_message(RESTART_RULES_ON_BY_DEFAULT)
+    if message := context.server_is_older_than(RESTART_RULES_ON_BY_DEFAULT):
+        return Reason.SERVER_TOO_OLD, message
     if nodes.may_lack_restart_rules(spec, among_all=settings.when == "Always"):
         message = "needs Kubernetes 1.35 or later; the kubelet of a node is older"
         return Reason.SERVER_TOO_OLD, message

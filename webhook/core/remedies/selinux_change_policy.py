@@ -41,8 +41,7 @@ def apply(
     elif present:
         message = f"the pod sets seLinuxChangePolicy: {present}"
         yield Outcome(Reason.SELINUX_CHANGE_POLICY_PRESET, message=message)
-    elif not context.server_is_at_least(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT):
-        message = context.version_message(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT)
+    elif message := context.server_is_older_than(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT):
         yield Outcome(Reason.SERVER_TOO_OLD, message=message)
     else:
         patch.set_field(_FIELD, settings)

@@ -140,23 +140,16 @@ def _merged_targets(pod: PodFacts, settings: StartGate) -> tuple[Sequence[Pair],
     The text says why the annotation does not count, for the author of the pod. It is empty if the
     annotation counts, or if the pod has none.
     """
-    own = [target.pair for target in settings.wait_for]
-    try:
-        added, problem = _pod_targets(pod, settings), ""
-    except ValueError as error:
-        added = ()
-        problem = f"{ANNOTATION_START_GATE}: {error}; only the targets of the policy count"
-    return list(dict.fromkeys((*own, *added))), problem
-
-
-def _pod_targets(pod: PodFacts, settings: StartGate) -> Sequence[Pair]:
-    """Return the targets in the pod's annotation. Raises ValueError if it cannot be used."""
+    own = list(dict.fromkeys(target.pair for target in settings.wait_for))
     text = (pod.annotations or {}).get(ANNOTATION_START_GATE)
     if text is None:
-        return ()
-    if not settings.pod_targets:
-        raise ValueError("the policy does not set podTargets")
-    return parse_pod_targets(text)
+        return own, ""
+    try:
+        if not settings.pod_targets:
+            raise ValueError("the policy does not set podTargets")
+        return list(dict.fromkeys((*own, *parse_pod_targets(text)))), ""
+    except ValueError as error:
+        return own, f"{ANNOTATION_START_GATE}: {error}; only the targets of the policy count"
 
 
 def _effect_of_gate(pod: PodFacts, targets: Sequence[Pair], settings: StartGate) -> str:

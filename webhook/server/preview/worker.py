@@ -20,8 +20,7 @@ import msgspec
 from msgspec import Raw
 
 from webhook.core.preview.document import DocumentError
-from webhook.core.preview.object_without_pod import ObjectWithoutPod, render_passed_over
-from webhook.core.preview.pods_in_document import Workload, pods_of
+from webhook.core.preview.pods_in_document import ObjectWithoutPod, Workload, pods_of
 from webhook.core.preview.yaml_documents import load_documents
 
 OUT_OF_MEMORY_EXIT_CODE = 3
@@ -61,7 +60,7 @@ class _Text:
                     self.pods.append(found)
                     continue
                 without_pod = self.unreadable if found.malformed else self.passed_over
-                without_pod.append(render_passed_over(found, document))
+                without_pod.append(found.shown_in(document))
                 if found.policy is not None:  # Of two policies with one name, the first counts.
                     text = found.policy.model_dump_json(by_alias=True, exclude_unset=True)
                     self.policies.setdefault(found.name, text.encode())

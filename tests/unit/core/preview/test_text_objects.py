@@ -76,7 +76,7 @@ def test_objects_have_the_lines_and_paths_of_the_whole_text(kind_first: bool) ->
         problem = last.problem(("metadata", "name"), "is bad")
         assert "p2" in lines[problem.line - 1]
         assert problem.path == "items[2].metadata.name"
-        assert last.line < problem.line
+        assert last.line() < problem.line
 
 
 POD = {"kind": "Pod"}
