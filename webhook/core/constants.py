@@ -30,9 +30,11 @@ ANNOTATION_SUMMARY = f"{GROUP}/summary"
 ANNOTATION_SKIPPED = f"{GROUP}/skipped"
 """On such a pod: a comma-separated list of `container/remedy=Reason`, or `remedy=Reason` for the
 whole pod, for remedies that a policy wanted and the pod could not get."""
-MAX_NOTE_BYTES = {ANNOTATION_SUMMARY: 1280, ANNOTATION_SKIPPED: 768}
-"""The maximum size of each annotation for people, key and value together in UTF-8. Every pod of a
-cluster may carry both, so together they take at most 2 KiB in etcd."""
+MAX_NOTE_BYTES = {
+    key: size - len(key) for key, size in ((ANNOTATION_SUMMARY, 1280), (ANNOTATION_SKIPPED, 768))
+}
+"""The maximum size of the value of each annotation for people, in UTF-8. Every pod of a cluster may
+carry both. With their keys they take at most 2 KiB in etcd."""
 ANNOTATION_EXPORTED_FROM = f"{GROUP}/exported-from"
 """On a policy that `podsettle export` wrote: the name of its SettlePolicy."""
 ANNOTATION_EXPORTED_BY = f"{GROUP}/exported-by"

@@ -72,8 +72,6 @@ READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_SKIP, ANNOTATION_START_GATE}
 MAX_ANNOTATION_CHARACTERS = 4096
 """The number of characters of an annotation that are read. podsettle writes at most some hundred. A
 client can send megabytes, which a patch would copy."""
-_MAX_SKIPPED_CHARACTERS = MAX_NOTE_BYTES[ANNOTATION_SKIPPED] - len(ANNOTATION_SKIPPED)
-"""The maximum length of ANNOTATION_SKIPPED as podsettle writes it."""
 
 CRIO_ANNOTATION = re.compile(
     r"(?:io\.kubernetes\.cri-o\.|(?:[a-z0-9-]+\.)+crio\.io(?:[./]|$)"
@@ -304,7 +302,7 @@ def _annotation_fact(key: str, text: str) -> str:
     if key == ANNOTATION_SUMMARY:
         return ""
     if key == ANNOTATION_SKIPPED:
-        return text if len(text) <= _MAX_SKIPPED_CHARACTERS else ""
+        return text if len(text) <= MAX_NOTE_BYTES[ANNOTATION_SKIPPED] else ""
     if key == ANNOTATION_START_GATE:
         # One character more shows that the text is too long: a part of a list is another list.
         return text[: MAX_ANNOTATION_CHARACTERS + 1]

@@ -11,7 +11,7 @@ _MAX_ANNOTATIONS_BYTES = 256 * 1024
 """Kubernetes `TotalAnnotationSizeLimitB`: the keys and values of all annotations together."""
 _MAX_CHARACTER_BYTES = 4
 """The maximum number of bytes of one character in UTF-8."""
-_LONGEST_NOTES = {key: "x" * (size - len(key)) for key, size in MAX_NOTE_BYTES.items()}
+_LONGEST_NOTES = {key: "x" * size for key, size in MAX_NOTE_BYTES.items()}
 
 
 def annotations_fit(received: Mapping[str, str] | None, added: Mapping[str, str]) -> bool:

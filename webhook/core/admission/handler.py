@@ -18,7 +18,6 @@ from webhook.core.admission.response import encode_review
 from webhook.core.admission.review import (
     REVIEW_API_VERSION,
     Request,
-    Review,
     decode_review,
     uid_of,
 )
@@ -64,15 +63,20 @@ def admit(body: bytes, decider: Decider, snapshot: Snapshot) -> Answer:
         uid = uid_of(body)
         if uid is None:
             raise UnreadableReviewError(f"not an AdmissionReview: {error}") from None
-        return _answer(REVIEW_API_VERSION, uid, pod_decision(_UNSUPPORTED, message), body)
+        return _answer(
+            REVIEW_API_VERSION, uid, pod_decision(Reason.UNSUPPORTED_REVIEW, message), body
+        )
     request = review.request
     if review.kind != "AdmissionReview" or review.api_version != REVIEW_API_VERSION:
         decision = pod_decision(
-            _UNSUPPORTED,
+            Reason.UNSUPPORTED_REVIEW,
             f"{review.kind or 'no kind'} of {review.api_version or 'no apiVersion'}; "
             f"podsettle answers AdmissionReview of {REVIEW_API_VERSION}",
         )
-        return _answer(_response_version(review), request.uid, decision, body, request)
+        # A version of the API group is answered as it is, any other as the supported one.
+        is_of_group = review.api_version.startswith(_REVIEW_GROUP)
+        version = review.api_version if is_of_group else REVIEW_API_VERSION
+        return _answer(version, request.uid, decision, body, request)
     return _admit(request, body, decider, snapshot, NO_IMAGES)
 
 
@@ -86,9 +90,6 @@ def admit_again(
     if not answer.missing or answer.request is None:
         return answer
     return _admit(answer.request, answer.review, decider, snapshot, images)
-
-
-_UNSUPPORTED = Reason.UNSUPPORTED_REVIEW
 
 
 def _admit(
@@ -110,12 +111,6 @@ def allow_unread(
         raise UnreadableReviewError(message)
     decision = Decision((Outcome(reason, message=message),), error=error)
     return _answer(REVIEW_API_VERSION, uid, decision, head)
-
-
-def _response_version(review: Review[Any]) -> str:
-    """Return the review's own version if it belongs to the API group, else the supported one."""
-    version = review.api_version
-    return version if version.startswith(_REVIEW_GROUP) else REVIEW_API_VERSION
 
 
 def _answer(

@@ -25,10 +25,6 @@ _MAX_NAMES = 3
 _CODE = re.compile(r"[A-Za-z0-9]{1,63}", re.ASCII)
 """A remedy or a reason, which may be one of another version of podsettle."""
 _TRACEABLE = frozenset(name for name, remedy in REMEDIES.items() if remedy.is_traceable)
-_MAX_SUMMARY_BYTES, _MAX_SKIPPED_BYTES = (
-    MAX_NOTE_BYTES[key] - len(key) for key in (ANNOTATION_SUMMARY, ANNOTATION_SKIPPED)
-)
-"""The maximum size of each value."""
 _MAX_SKIPPED_CHARACTERS = 2_048
 """The number of characters of ANNOTATION_SKIPPED that are read. podsettle writes fewer, but the
 annotation of a pod can be any text."""
@@ -79,7 +75,7 @@ def notes_for(
     if unmet:  # Most pods have no such outcome.
         clauses += _unmet_clauses(unmet, done)
         skipped = _skipped_list(unmet, kept)
-    max_bytes = _MAX_SUMMARY_BYTES - len(suffix.encode()) - len(".")
+    max_bytes = MAX_NOTE_BYTES[ANNOTATION_SUMMARY] - len(suffix.encode()) - len(".")
     summary = _fitting(clauses, ";\n", max_bytes, ";\nand {} more")
     text = f"{_sentence(summary)}{suffix}" if summary else ""
     return {ANNOTATION_SUMMARY: text, ANNOTATION_SKIPPED: skipped}
@@ -250,7 +246,9 @@ def _skipped_list(unmet: Iterable[Outcome], kept: Iterable[str]) -> str:
         entry = Skipped(outcome.container, outcome.remedy, outcome.reason).entry
         if entry.partition("=")[0] not in told:
             entries[entry] = None
-    return _fitting([*entries], ",", _MAX_SKIPPED_BYTES, ",+{}", already_left=unnamed)
+    return _fitting(
+        [*entries], ",", MAX_NOTE_BYTES[ANNOTATION_SKIPPED], ",+{}", already_left=unnamed
+    )
 
 
 def _fitting(

@@ -22,7 +22,6 @@ from webhook.core.constants import (
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.native import Native, NativeRemedy, set_annotation
 
-_MAX_SUMMARY_BYTES = MAX_NOTE_BYTES[ANNOTATION_SUMMARY] - len(ANNOTATION_SUMMARY)
 _PHRASES = {
     name: remedy.native.phrase
     for name, remedy in REMEDIES.items()
@@ -109,4 +108,5 @@ def annotation_patch() -> Iterator[str]:
     """Yield the lists of JSONPatch that write the annotations."""
     yield set_annotation(ANNOTATION_APPLIED, "variables.applied")
     summary = set_annotation(ANNOTATION_SUMMARY, "variables.summary")
-    yield f"(size(bytes(variables.summary)) <= {_MAX_SUMMARY_BYTES} ? {summary} : [])"
+    max_bytes = MAX_NOTE_BYTES[ANNOTATION_SUMMARY]
+    yield f"(size(bytes(variables.summary)) <= {max_bytes} ? {summary} : [])"

@@ -103,8 +103,8 @@ def check_note(key: str, note: str) -> None:
     )
     if not is_shown_whole:
         raise PatchError(f"patch self-check failed: {key} has control characters")
-    max_bytes = MAX_NOTE_BYTES[key]
-    if len(key) + len(note.encode()) > max_bytes:
+    if len(note.encode()) > MAX_NOTE_BYTES[key]:
+        max_bytes = len(key) + MAX_NOTE_BYTES[key]
         raise PatchError(f"patch self-check failed: {key} exceeds {max_bytes} bytes")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from webhook.core.constants import API_VERSION
@@ -126,14 +127,18 @@ def _unknown_key(path: tuple[str | int, ...], policy: type[BaseModel]) -> str:
 
 def _known_keys(path: tuple[str | int, ...], policy: type[BaseModel]) -> list[str]:
     """Return the keys that the model knows at a path."""
-    model: Any = policy
+    fields = _fields_of(policy)
     for step in path:
-        if isinstance(step, str) and isinstance(model, type) and issubclass(model, BaseModel):
-            fields = {field.alias or name: field for name, field in model.model_fields.items()}
-            model = model_of(fields[step].annotation)
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return []
-    return sorted(field.alias or name for name, field in model.model_fields.items())
+        if isinstance(step, str) and fields:
+            fields = _fields_of(model_of(fields[step].annotation))
+    return sorted(fields)
+
+
+def _fields_of(model: Any) -> dict[str, FieldInfo]:
+    """Return the fields of a model by their keys. There are none if `model` is None."""
+    return (
+        {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
+    )
 
 
 def model_of(annotation: Any) -> Any:

@@ -119,7 +119,7 @@ class PodDecider:
         """
         # Clients choose the labels, so their previews must not evict results that reviews have
         # cached.
-        self._view = replace(view, policies=view.policies.with_own_caches())
+        self._view = replace(view, policies=view.policies.of(view.policies.documents))
         self._decider = Decider(settings)
         self._namespace_labels = namespace_labels
         self._namespaces_read = namespaces_read

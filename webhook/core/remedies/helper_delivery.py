@@ -95,20 +95,6 @@ class HelperDelivery:
         """Return whether an init container starts before the helper is there in any case."""
         return not self._is_movable and index < (self._helper_index or 0)
 
-    @property
-    def is_missing(self) -> bool:
-        """Whether nothing copies the helper into its volume.
-
-        A copy of a pod without init containers is such a pod (`kubectl debug --copy-to
-        --keep-init-containers=false`).
-        """
-        return (
-            self._volume is not None
-            and self._volume.empty_dir is not None
-            and self._helper_index is None
-            and self._patch.inserted_init_container(HELPER) is None
-        )
-
     def is_lost_to(self, where: ContainerList, index: int, container: ContainerFacts) -> bool:
         """Return whether a container starts the helper without a mount, or from an empty volume.
 
@@ -118,7 +104,14 @@ class HelperDelivery:
         if not container.starts_helper or container.omits_command_and_mounts:
             return False
         if container.mounts_over_helper:
-            return self.is_missing
+            # Nothing copies the helper into its volume in a copy of a pod without init containers
+            # (`kubectl debug --copy-to --keep-init-containers=false`).
+            return (
+                self._volume is not None
+                and self._volume.empty_dir is not None
+                and self._helper_index is None
+                and self._patch.inserted_init_container(HELPER) is None
+            )
         return not self._patch.adds_mount(where, index)
 
     def missing(self, feature: HelperFeature) -> str:

@@ -201,7 +201,7 @@ def test_policy_set_with_own_caches_gives_equal_results_and_leaves_the_original_
     namespace = Namespace("ci", some("n", 5))
     before = policies.coverage_for(namespace, None)
     plan = before.group.plan(some("p", 5))
-    own = policies.with_own_caches()
+    own = policies.of(policies.documents)
     found = own.coverage_for(Namespace("ci", some("n", 5)), None)
     assert names(found) == names(before)
     assert found.group is not before.group
