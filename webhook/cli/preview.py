@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ from webhook.core.constants import OBJECT_NAME
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.preview.document import Document, DocumentError
+from webhook.core.preview.document import Document, DocumentError, mapping_in
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.model import PreviewAnswer
 from webhook.core.preview.pod_before_and_after import to_yaml
@@ -237,8 +237,7 @@ def _namespaces_in(documents: Iterable[Document], namespace: str | None) -> set[
     namespaces = set()
     for document in documents:
         for value, _ in find_objects(document.value):
-            metadata = value.get("metadata") if isinstance(value, Mapping) else None
-            name = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+            name = mapping_in(value, "metadata").get("namespace")
             if isinstance(name, str) and name:
                 namespaces.add(name)
     return namespaces

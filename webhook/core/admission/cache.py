@@ -92,23 +92,17 @@ class DecisionCache:
             self._cluster = cluster
         key = plan, _encode(decision_input)
         entry = self._entries.get(key)
+        draft = entry.draft if entry else apply_plan(decision_input, plan, cluster, no_images())
+        commands = draft.commands_of(pod)
         if entry is not None:
             self._entries.move_to_end(key)
-            draft = entry.draft
-            commands = draft.commands_of(pod)
             if commands == entry.commands:
                 return entry.decision
-            decision = draft.complete(commands)
-            self._store(key, draft, commands, decision)
-            return decision
-        draft = apply_plan(decision_input, plan, cluster, no_images())
-        commands = draft.commands_of(pod)
         decision = draft.complete(commands)
-        key_hash = hash(key)
-        if key_hash not in self._seen_once:
+        if entry is None and hash(key) not in self._seen_once:
             if len(self._seen_once) == _MAX_SEEN_ONCE:
                 self._seen_once.clear()
-            self._seen_once.add(key_hash)
+            self._seen_once.add(hash(key))
         elif not decision.missing_images:  # A better decision follows.
             self._store(key, draft, commands, decision)
         return decision

@@ -128,23 +128,18 @@ def merge_conditions(
     A condition with the same status as the stored one keeps its lastTransitionTime. Any other
     condition gets `now`.
     """
-    stored_by_type = {condition.get("type"): condition for condition in stored}
+    times = {
+        (each.get("type"), each.get("status")): each.get("lastTransitionTime", now)
+        for each in stored
+    }
     return [
         {
-            "type": condition.type,
-            "status": condition.status,
+            "type": each.type,
+            "status": each.status,
             "observedGeneration": generation,
-            "lastTransitionTime": _transition_time(
-                condition, stored_by_type.get(condition.type), now
-            ),
-            "reason": condition.reason,
-            "message": condition.message,
+            "lastTransitionTime": str(times.get((each.type, each.status), now)),
+            "reason": each.reason,
+            "message": each.message,
         }
-        for condition in conditions
+        for each in conditions
     ]
-
-
-def _transition_time(condition: Condition, stored: Mapping[str, Any] | None, now: str) -> str:
-    if stored is None or stored.get("status") != condition.status:
-        return now
-    return str(stored.get("lastTransitionTime", now))

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from webhook.core.preview.document import mapping_in
+
 _OWNERS = {
     "Deployment": ("apps/v1", "ReplicaSet"),
     "ReplicaSet": ("apps/v1", "ReplicaSet"),
@@ -147,15 +149,10 @@ def _add_labels(pod: dict[str, Any], labels: Mapping[str, str]) -> None:
         pod["metadata"]["labels"] = {**existing, **labels}
 
 
-def _spec_of(document: object) -> Mapping[str, Any]:
-    spec = document.get("spec") if isinstance(document, Mapping) else None
-    return spec if isinstance(spec, Mapping) else {}
-
-
 def _job_spec(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     """Return the spec of a Job, or of the Jobs that a CronJob creates."""
-    spec = _spec_of(document)
-    return spec if kind == "Job" else _spec_of(spec.get("jobTemplate"))
+    spec = mapping_in(document, "spec")
+    return spec if kind == "Job" else mapping_in(spec.get("jobTemplate"), "spec")
 
 
 def _generates_selector(job_spec: Mapping[str, Any]) -> bool:
@@ -165,23 +162,17 @@ def _generates_selector(job_spec: Mapping[str, Any]) -> bool:
 
 def _start_ordinal(document: Mapping[str, Any]) -> int:
     """Return the number of a StatefulSet's first pod."""
-    ordinals = _spec_of(document).get("ordinals")
-    start = ordinals.get("start") if isinstance(ordinals, Mapping) else None
+    start = mapping_in(mapping_in(document, "spec"), "ordinals").get("start")
     return start if type(start) is int and 0 <= start <= _MAX_ORDINAL else 0
 
 
 def _add_claim_volumes(document: Mapping[str, Any], pod_name: str, pod: dict[str, Any]) -> None:
     """Add the volumes of a StatefulSet's volumeClaimTemplates to its pod."""
-    templates = _spec_of(document).get("volumeClaimTemplates")
+    templates = mapping_in(document, "spec").get("volumeClaimTemplates")
     if not isinstance(templates, list):
         return
-    claims = [
-        str(template["metadata"]["name"])
-        for template in templates
-        if isinstance(template, Mapping)
-        and isinstance(template.get("metadata"), Mapping)
-        and template["metadata"].get("name")
-    ]
+    names = (mapping_in(template, "metadata").get("name") for template in templates)
+    claims = [str(name) for name in names if name]
     volumes = [
         {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{pod_name}"}}
         for claim in claims

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -52,6 +53,12 @@ class Document:
                 break
             lines = lines.inner.get(step, lines.line)
         return Document(value, self.source, lines)
+
+
+def mapping_in(value: object, key: str) -> Mapping[str, Any]:
+    """Return the mapping that a value has under a key, or an empty one."""
+    inner = value.get(key) if isinstance(value, Mapping) else None
+    return inner if isinstance(inner, Mapping) else {}
 
 
 def copy_value(value: Any) -> Any:

@@ -18,7 +18,7 @@ from webhook.core.preview.controller_fields import (
     fill_in_nulls,
     with_generated_fields,
 )
-from webhook.core.preview.document import Document, ValuePath
+from webhook.core.preview.document import Document, ValuePath, mapping_in
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.unsupported_kinds import alternative_to, pods_selector, with_article
 
@@ -302,8 +302,7 @@ def _find_template(document: Mapping[str, Any]) -> ValuePath | None:
     ]
     for steps, value in unvisited:
         if isinstance(value, Mapping):
-            spec = value.get("spec")
-            containers = spec.get("containers") if isinstance(spec, Mapping) else None
+            containers = mapping_in(value, "spec").get("containers")
             if isinstance(containers, list) and containers:
                 return steps
         elif not isinstance(value, list):
@@ -337,27 +336,21 @@ def _subject(object_steps: ValuePath) -> str:
     return json_path(object_steps) or "the document"
 
 
-def _metadata_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = document.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
-
-
 def _name_of(document: Mapping[str, Any]) -> str:
-    metadata = _metadata_of(document)
+    metadata = mapping_in(document, "metadata")
     return str(metadata.get("name") or metadata.get("generateName") or "")
 
 
 def _namespace_of(document: Mapping[str, Any]) -> str | None:
-    namespace = _metadata_of(document).get("namespace")
+    namespace = mapping_in(document, "metadata").get("namespace")
     return namespace if isinstance(namespace, str) else None
 
 
 def _pod_from_template(template: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = template.get("metadata")
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": dict(metadata) if isinstance(metadata, Mapping) else {},
+        "metadata": dict(mapping_in(template, "metadata")),
         "spec": template.get("spec"),
     }
 
@@ -367,7 +360,7 @@ def _make_workload(
 ) -> Workload:
     """Add the fields of the pod's controller, and return the pod as a workload."""
     notes = []
-    if _metadata_of(pod).get("uid") and pod["spec"].get("nodeName"):
+    if mapping_in(pod, "metadata").get("uid") and pod["spec"].get("nodeName"):
         pod["spec"] = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
         notes.append(NODE_NAME_NOTE)
     fill_in_nulls(pod)

@@ -289,19 +289,21 @@ def _applied_outcome(target: _Target, message: str) -> Outcome:
 
 def selected_containers(
     pod: PodFacts,
-    wants_init_container: Callable[[str], bool],
-    wants_container: Callable[[str], bool],
+    wants_init_container: Callable[[str], bool] | None,
+    wants_container: Callable[[str], bool] | None,
 ) -> Iterator[tuple[ContainerList, int, ContainerFacts]]:
     """Yield each container that settings select, with its list and its index in the list.
 
-    podsettle's own containers are left out.
+    None instead of a predicate selects nothing. podsettle's own containers are left out.
     """
-    for index, container in enumerate(pod.init_containers or ()):
-        if container.name not in OWN_CONTAINERS and wants_init_container(container.name):
-            yield "initContainers", index, container
-    for index, container in enumerate(pod.containers or ()):
-        if wants_container(container.name):
-            yield "containers", index, container
+    if wants_init_container is not None:
+        for index, container in enumerate(pod.init_containers or ()):
+            if container.name not in OWN_CONTAINERS and wants_init_container(container.name):
+                yield "initContainers", index, container
+    if wants_container is not None:
+        for index, container in enumerate(pod.containers or ()):
+            if wants_container(container.name):
+                yield "containers", index, container
 
 
 def exclusion_reason(where: ContainerList, container: ContainerFacts) -> Reason | None:

@@ -114,14 +114,14 @@ class OpenFiles(StrictModel):
         return self
 
     @cached_property
-    def wants_init_container(self) -> Callable[[str], bool]:
+    def wants_init_container(self) -> Callable[[str], bool] | None:
         """A predicate: whether the settings select the init container with a name."""
-        return compile_globs(self.init_containers)
+        return compile_globs(self.init_containers) if self.init_containers else None
 
     @cached_property
-    def wants_container(self) -> Callable[[str], bool]:
+    def wants_container(self) -> Callable[[str], bool] | None:
         """A predicate: whether the settings select the regular container with a name."""
-        return compile_globs(self.containers)
+        return compile_globs(self.containers) if self.containers else None
 
     @cached_property
     def label(self) -> tuple[str, str] | None:
