@@ -236,7 +236,7 @@ def _parameter(option: Field[Any]) -> click.Parameter:
 def _run(options: ServeOptions) -> None:
     """Build a server, and serve until the process must exit. Raises InputError."""
     with imports_excluded_from_gc():
-        from webhook.server.components import build_components
+        from webhook.server.components import Components
         from webhook.server.drain import Drain
         from webhook.server.reviews.client_certs import ClientCAError, request_client_certificate
         from webhook.server.run import AddressError, listen, serve
@@ -272,7 +272,7 @@ def _run(options: ServeOptions) -> None:
             warning = f"{clients} can use /preview, /view and /metrics without a token"
             _warn(options, f"warning: {warning}")
         message = _banner(options, listener, web_listener, parts.source, options.manifests)
-    components = build_components(
+    components = Components(
         parts.source,
         OperatorSettings(
             options.own_namespace, linger_image, options.docs_url, options.linger_version
