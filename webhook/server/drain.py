@@ -31,12 +31,10 @@ class Drain:
     ) -> None:
         self.idle_seconds = idle_seconds
         self.timeout_seconds = timeout_seconds
-        self.reviews = 0
-        """The number of reviews so far. The handler of /mutate increments it."""
+        self.last_review_at = 0.0
+        """When the last review was received, by `clock`. The handler of /mutate sets it."""
         self._clock = clock
         self._started_at: float | None = None
-        self._last_review_at = 0.0
-        self._reviews_at_last_poll = 0
 
     @property
     def started(self) -> bool:
@@ -46,23 +44,15 @@ class Drain:
     def start(self) -> None:
         """Begin the shutdown. Further calls change nothing."""
         if self._started_at is None:
-            self._started_at = self._last_review_at = self._clock()
-            self._reviews_at_last_poll = self.reviews
+            self._started_at = self._clock()
 
     def finished(self) -> bool:
-        """Return whether to exit now.
-
-        Call this repeatedly, because it also records when the number of reviews changes.
-        """
+        """Return whether to exit now."""
         if self._started_at is None:
             return False
-        now = self._clock()
-        if self.reviews != self._reviews_at_last_poll:
-            self._reviews_at_last_poll = self.reviews
-            self._last_review_at = now
+        now, idle_since = self._clock(), max(self._started_at, self.last_review_at)
         return (
-            now - self._last_review_at >= self.idle_seconds
-            or now - self._started_at >= self.timeout_seconds
+            now - idle_since >= self.idle_seconds or now - self._started_at >= self.timeout_seconds
         )
 
     def check(self) -> Check:

@@ -96,7 +96,7 @@ class ReviewHandler:
         If the answer is `missing` something, call `look_up` with it, and send what that returns.
         `unread` is why the body is not decoded. It may then be incomplete.
         """
-        self.drain.reviews += 1
+        self.drain.last_review_at = timing.received_at
         unread = unread or self._overload(timing)
         try:
             answer = self._admit(body) if unread is None else allow_unread(body, *unread)
