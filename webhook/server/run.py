@@ -10,10 +10,8 @@ import asyncio
 import errno
 import logging
 import resource
-import signal
 import socket
 import ssl
-import threading
 
 import uvicorn
 import uvloop
@@ -186,12 +184,8 @@ class Server(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Replace uvicorn's signal handlers, start the application, and then the accept loops."""
+        """Start the application, and then the accept loops."""
         loop = asyncio.get_running_loop()
-        # Python allows signal handlers in the main thread only. Tests serve in other threads.
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self.handle_signal)
         self._exiting = loop.create_task(self._exit_when_drained())
         await super().startup(sockets)
         if not self.should_exit:
@@ -220,8 +214,8 @@ class Server(uvicorn.Server):
                 await asyncio.to_thread(malloc_trim)
             self._new_connections = 0
 
-    def handle_signal(self) -> None:
-        """Start the drain. At the second signal, exit immediately."""
+    def handle_exit(self, _sig: int, _frame: object) -> None:
+        """Start the drain at SIGTERM or SIGINT. At the second signal, exit immediately."""
         if self._drain.started:
             self.should_exit = self.force_exit = True
         self._drain.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,7 +47,7 @@ async def test_application_ends_before_the_server_however_many_signals_arrive(
     while not server.started:  # noqa: ASYNC110 (uvicorn has no event)
         await asyncio.sleep(0)
     for _ in range(signals):
-        server.handle_signal()
+        server.handle_exit(signal.SIGTERM, None)
     await serving
     assert events == ["begins", "ends"]
     await asyncio.sleep(0)  # The accept loops close their ports.

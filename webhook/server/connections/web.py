@@ -16,7 +16,8 @@ This is all that is used of uvicorn beyond its settings. test_uvicorn_contract.p
 - `Server.server_state`, and `Server.lifespan.state`, which becomes the `state` of ASGI scopes.
 - `Server.startup` and `Server.shutdown` are called once each by `Server.serve`, whose list of
   sockets may be empty. `shutdown` ends the connections, and then the lifespan.
-- `Server.should_exit` and `Server.force_exit`.
+- `Server.handle_exit` is the handler of SIGTERM and SIGINT while `Server.serve` runs, if that is in
+  the main thread. `Server.should_exit` and `Server.force_exit` end it.
 """
 
 from __future__ import annotations
