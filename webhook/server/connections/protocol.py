@@ -162,11 +162,10 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         self._last = False
         """Whether the connection closes after the current request."""
 
-        self._active_at = 0.0
-        """When the latest data was received, by `time.monotonic`, for the idle timeout."""
-        self._began_at = 0.0
-        """When the current request began, by `time.monotonic`, for its deadline."""
-        self._buffer = bytearray()
+        self._began_at = monotonic()
+        """When the last request began, by `time.monotonic`, for its deadline and the idle timeout.
+        Before the first one, when the connection began."""
+        self._buffer = b""
         """The received part of a head."""
         self._head = RequestHead()
         """The head of the current request."""
@@ -188,7 +187,6 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """Start the idle timeout. Abort another connection if there are too many."""
         self._transport = transport
         transport.set_write_buffer_limits(self._limits.write_high_water_bytes)
-        self._active_at = monotonic()
         self._enter(State.IDLE, self._limits.idle_timeout_seconds)
         self._server.add(self)
 
@@ -204,20 +202,15 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         received = self._server.read_buffer[:nbytes]
         now = self._server.now or self._server.start(self._loop)
         if self._review is not None:
-            self._active_at = now
             self._read_body(self._review, received, now)
             return
         data = bytes(received)
         if self.state is _IDLE:
             data = data.lstrip(b"\r\n")
-            if not data:
-                return
-            self._began_at = now
-        self._active_at = now
-        end = data.find(HEAD_END, 0, self._limits.max_header_bytes) + _END_BYTES
-        if self.state is _IDLE and end >= _END_BYTES:
-            self._begin_request(read_head(data[:end]), data[end:], now)
-        elif self.state is _IDLE or self.state is State.RECEIVING:
+            if data:
+                self._began_at = now
+                self._read_head(data, now)
+        elif self.state is State.RECEIVING:
             self._read_head(data, now)
         elif self.state is not State.CLOSING:
             self._note_behind(data)
@@ -236,7 +229,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """Cancel the timer and the task, and free all memory."""
         self._enter(State.CLOSING)
         self._server.connections.pop(self, None)
-        self._free()
+        self._hold()
         if self._task is not None:
             self._task.cancel()
         # uvloop's TLS protocol keeps methods of this one, so the transport would be in a cycle,
@@ -256,7 +249,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
     def _on_timeout(self) -> None:
         """Do what the table of the module says for the time limit of the state."""
         idle_seconds = 0.0 if self._last else self._limits.idle_timeout_seconds
-        remaining_seconds = self._active_at + idle_seconds - monotonic()
+        remaining_seconds = self._began_at + idle_seconds - monotonic()
         if self.state in (State.WRITING, State.CLOSING):
             self._transport.abort()
         elif self._review is not None:
@@ -283,12 +276,12 @@ class ReviewProtocol(asyncio.BufferedProtocol):
             # The client has this time to read the answer.
             self._close(self._limits.write_timeout_seconds)
         else:
-            self._free()
+            self._hold()
             self._enter(State.IDLE, self._limits.idle_timeout_seconds)
 
     def _close(self, seconds: float) -> None:
         """Close the connection. Abort it if the client does not close its side in time."""
-        self._free()
+        self._hold()
         self._enter(State.CLOSING, seconds)
         connections = self._server.connections
         connections.move_to_end(self, last=False)
@@ -299,21 +292,15 @@ class ReviewProtocol(asyncio.BufferedProtocol):
 
     def _abort(self) -> None:
         """End the connection now. The transport reports that it is lost later."""
-        self._free()
+        self._hold()
         self._enter(State.CLOSING)
         self._server.connections.pop(self, None)
         self._transport.abort()
 
-    def _hold(self, count: int) -> None:
-        """Count bytes against the memory budget until `_free`."""
-        self._held_bytes += count
-        self._budget.used_bytes += count
-
-    def _free(self) -> None:
-        """Discard what was received, and subtract it from the memory budget."""
-        self._budget.used_bytes -= self._held_bytes
-        self._held_bytes = 0
-        self._buffer.clear()
+    def _hold(self, count: int = 0, head: bytes = b"") -> None:
+        """Discard what was received. Count other bytes, if any, against the memory budget."""
+        self._budget.used_bytes += count - self._held_bytes
+        self._held_bytes, self._buffer = count, head
         if self._review is not None:
             self._review.release()
             self._review = None
@@ -321,25 +308,24 @@ class ReviewProtocol(asyncio.BufferedProtocol):
     # Requests
 
     def _read_head(self, data: bytes, now: float) -> None:
-        """Add data to the head, and begin the request if the head is complete."""
-        buffer, limit, before = self._buffer, self._limits.max_header_bytes, len(self._buffer)
-        buffer += data
-        self._hold(len(data))
-        end = buffer.find(HEAD_END, max(before - _END_BYTES + 1, 0)) + _END_BYTES
-        is_complete = end >= _END_BYTES
-        head_bytes = end if is_complete else len(buffer)
-        self._head = RequestHead(is_head=buffer.startswith(b"HEAD "))
-        stop = min(head_bytes, limit)
-        if buffer.count(b"\n", before, stop) > buffer.count(b"\r\n", max(before - 1, 0), stop):
-            # The client may have ended the head with line feeds, and wait for an answer.
-            self._begin_request(invalid_head(bytes(buffer)), b"", now)
-        elif head_bytes > limit:
-            self._refuse(Refusal(431, f"The headers are longer than {limit} bytes."))
-        elif is_complete:
-            received = bytes(buffer)
-            self._free()
+        """Begin the request if its head is complete. Else wait for the rest of the head."""
+        limit, before = self._limits.max_header_bytes, len(self._buffer)
+        received = self._buffer + data
+        end = received.find(HEAD_END, max(before - _END_BYTES + 1, 0), limit) + _END_BYTES
+        if end >= _END_BYTES:
+            if before:
+                self._hold()
             self._begin_request(read_head(received[:end]), received[end:], now)
-        elif head_bytes > self._limits.guaranteed_body_bytes and self._budget.exhausted:
+            return
+        self._hold(len(received), received)
+        self._head = RequestHead(is_head=received.startswith(b"HEAD "))
+        new_lines = received.count(b"\n", before, limit)
+        if new_lines > received.count(b"\r\n", max(before - 1, 0), limit):
+            # The client may have ended the head with line feeds, and wait for an answer.
+            self._begin_request(invalid_head(received), b"", now)
+        elif len(received) > limit:
+            self._refuse(Refusal(431, f"The headers are longer than {limit} bytes."))
+        elif len(received) > self._limits.guaranteed_body_bytes and self._budget.exhausted:
             self._refuse(Refusal(503, "Other requests occupy the memory."))
         elif self.state is not State.RECEIVING:
             self._enter(State.RECEIVING, self._limits.header_timeout_seconds)
@@ -402,7 +388,6 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         if isinstance(answer, Refusal):
             self._refuse(answer)
         elif answer.missing:
-            self._free()
             self._hold(len(answer.review))
             self._enter(State.LOOKING_UP)
             # A Unix socket has no address.
@@ -432,7 +417,6 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         self._transport.write(answer)
         self._server.connections.move_to_end(self)
         if self._paused:
-            self._free()
             self._hold(len(answer))
             self._enter(State.WRITING, self._limits.write_timeout_seconds)
         elif self._last or self.state is not _IDLE:
