@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from math import inf
+from io import SEEK_CUR, BytesIO
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -36,6 +36,9 @@ _PIECE_BYTES = 8 * 1024
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,20}")
 MAX_CHUNKS = 2000
 """Maximum number of chunks of a body. Clients send chunks of some KiB."""
+
+
+_ALL_BYTES = 2**62
 
 
 class WebProtocol(asyncio.Protocol):
@@ -52,7 +55,7 @@ class WebProtocol(asyncio.Protocol):
         self._lines_left = MAX_HEADERS + 2  # The request line, and the empty line at the end.
         self._line = b""
         """The received part of a line."""
-        self._bytes_to_line: float = 0
+        self._bytes_to_line = 0
         """The number of bytes before the next line: the rest of a chunk, or all after the last."""
         self._has_chunks = self._is_in_chunks = False
 
@@ -96,35 +99,33 @@ class WebProtocol(asyncio.Protocol):
         self._port_connections.pop(self, None)
 
     def _count_lines(self, data: bytes) -> None:
-        begin = 0
-        while begin < len(data) and self._lines_left >= 0:
-            if self._bytes_to_line:
-                count = min(self._bytes_to_line, len(data) - begin)
-                self._bytes_to_line -= count
-                begin += int(count)
-                continue
-            end = data.find(b"\n", begin)
-            self._line += data[begin : end if end >= 0 else len(data)]
-            if end < 0:
-                return
-            begin = end + 1
-            line, self._line = self._line.removesuffix(b"\r"), b""
-            self._lines_left -= 1
-            self._end_line(line)
+        received = BytesIO(data)
+        received.seek(self._bytes_to_line)
+        while self._lines_left >= 0 and (piece := received.readline()):
+            self._line += piece
+            if piece.endswith(b"\n"):
+                line, self._line = self._line[:-1].removesuffix(b"\r"), b""
+                self._lines_left -= 1
+                received.seek(self._bytes_after(line), SEEK_CUR)
+        self._bytes_to_line = max(received.tell() - len(data), 0)
 
-    def _end_line(self, line: bytes) -> None:
-        """Find what follows a line. h11 refuses the request if the line is invalid."""
+    def _bytes_after(self, line: bytes) -> int:
+        """Return the number of bytes between a line and the next one.
+
+        h11 refuses the request if the line is invalid.
+        """
         if self._is_in_chunks:
             size = _CHUNK_SIZE.match(line)
             if size is not None and int(size[0], 16):
-                self._bytes_to_line = int(size[0], 16) + len(b"\r\n")
-            else:  # Trailers, and an empty line.
-                self._has_chunks = self._is_in_chunks = False
-                self._lines_left = MAX_HEADERS + 1
+                return min(int(size[0], 16) + len(b"\r\n"), _ALL_BYTES)
+            # Trailers, and an empty line.
+            self._has_chunks = self._is_in_chunks = False
+            self._lines_left = MAX_HEADERS + 1
         elif line:
             self._has_chunks |= line.lower().startswith(b"transfer-encoding:")
         elif self._has_chunks:
             self._is_in_chunks = True
             self._lines_left = MAX_CHUNKS
         else:
-            self._bytes_to_line = inf
+            return _ALL_BYTES
+        return 0
