@@ -43,8 +43,7 @@ from webhook.core.constants import OBJECT_NAME
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.types import Json
 from webhook.kubeconfig.access import Access, Impersonation, from_kubeconfig
-from webhook.kubeconfig.credentials import Credential, CredentialsError
-from webhook.kubeconfig.document import KubeconfigError
+from webhook.kubeconfig.credentials import AccessError, Credential
 from webhook.kubeconfig.paths import kubeconfig_paths
 
 log = logging.getLogger(__name__)
@@ -136,7 +135,7 @@ class ApiServer:
             where = f"{paths.text}: "
             try:
                 access = from_kubeconfig(paths, context, impersonation)
-            except KubeconfigError as error:
+            except AccessError as error:
                 raise NoClusterError(str(error)) from None
         server = cls(access, request_timeout=request_timeout)
         if not OBJECT_NAME.fullmatch(server.namespace):
@@ -145,7 +144,7 @@ class ApiServer:
             raise NoClusterError(f"{where}no cluster found: {problem}")
         try:
             server._client(await access.credentials.current())
-        except CredentialsError as error:
+        except AccessError as error:
             raise NoClusterError(str(error)) from None
         except Exception as error:  # Those of OpenSSL, and of files that cannot be read.
             message = f"{where}no cluster found: a certificate or key is not valid: {error}"
@@ -385,7 +384,7 @@ class ApiServer:
             raise self._too_large(f"{method} {path}", "a line that is too long") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {path}: {describe(error)}") from None
-        except CredentialsError as error:
+        except AccessError as error:
             raise Unreachable(str(error)) from None
 
     async def _send(
@@ -440,7 +439,7 @@ class ApiServer:
         """Return a client that trusts the CA file as it is now, and has this certificate.
 
         client-go reads both again too. Clients that are no longer used keep their watches until
-        they end. Raises CredentialsError and ssl.SSLError if there is no client yet.
+        they end. Raises AccessError and ssl.SSLError if there is no client yet.
         """
         try:
             ca = self._access.ca.read()
@@ -448,7 +447,7 @@ class ApiServer:
             if identity != self._identity:
                 self._clients.append(RestClient(self._access, *identity))
                 self._identity = identity
-        except (CredentialsError, OSError, ValueError) as error:
+        except (AccessError, OSError, ValueError) as error:
             if not self._clients:
                 raise
             log.warning("%s: new certificates are not used: %s", self.title, error)

@@ -10,7 +10,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config
 from webhook.cluster.errors import NoClusterError
 from webhook.cluster.own_pod import SERVICE_ACCOUNT
 from webhook.kubeconfig.access import Access, Impersonation
-from webhook.kubeconfig.credentials import CredentialsError, FileOrData, StoredCredentials
+from webhook.kubeconfig.credentials import AccessError, FileOrData, StoredCredentials
 
 
 def from_service_account(impersonation: Impersonation) -> Access:
@@ -31,5 +31,5 @@ def from_service_account(impersonation: Impersonation) -> Access:
             credentials=StoredCredentials("service account", token_file=SERVICE_ACCOUNT / "token"),
             headers=impersonation.headers(),
         )
-    except (ConfigException, OSError, ValueError, CredentialsError) as error:
+    except (ConfigException, OSError, ValueError, AccessError) as error:
         raise NoClusterError(f"no cluster found: {error}") from None

@@ -10,19 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+import msgspec
 from multidict import CIMultiDict
 
 from webhook.kubeconfig.checks import check, check_for_tls
 from webhook.kubeconfig.credentials import (
+    AccessError,
     Credentials,
-    CredentialsError,
     FileOrData,
     StoredCredentials,
     basic,
     bearer,
     fits_in_header,
 )
-from webhook.kubeconfig.document import Cluster, Entry, KubeconfigError, User, read_kubeconfig
+from webhook.kubeconfig.document import Cluster, Entry, Kubeconfig, User
 from webhook.kubeconfig.exec_plugin import ExecPlugin
 from webhook.kubeconfig.paths import KubeconfigPaths
 from webhook.no_proxy import NoProxy, parse_address, proxy_variable
@@ -91,9 +92,9 @@ def from_kubeconfig(
 ) -> Access:
     """Return what the kubeconfig files say about a context, or about the current one.
 
-    Raises KubeconfigError.
+    Raises AccessError.
     """
-    merged = read_kubeconfig(paths.files)
+    merged = Kubeconfig(paths.files)
     name = context or merged.current_context
     if name not in merged.contexts:
         which = (
@@ -102,25 +103,22 @@ def from_kubeconfig(
             else "no cluster found: current-context: it is empty"
         )
         names = ", ".join(merged.contexts) or "no contexts"
-        raise KubeconfigError(f"{paths.text}: {which}; it has: {names}")
+        raise AccessError(f"{paths.text}: {which}; it has: {names}")
     chosen = merged.contexts[name]
     cluster, user = merged.clusters.get(chosen.value.cluster), merged.users.get(chosen.value.user)
     if cluster is None:
         raise chosen.error("cluster", f"there is no cluster {chosen.value.cluster!r}")
     if user is None and chosen.value.user:
         raise chosen.error("user", f"there is no user {chosen.value.user!r}")
-    try:
-        access = _access(cluster, user or Entry(User(), chosen.file, chosen.key), impersonation)
-    except CredentialsError as error:
-        raise KubeconfigError(str(error)) from None
+    access = _access(cluster, user or Entry(User(), chosen.file, chosen.key), impersonation)
     return replace(access, namespace=chosen.value.namespace, context=name)
 
 
 def context_names(paths: KubeconfigPaths) -> list[str]:
     """Return the names of the contexts in a kubeconfig. Empty if it cannot be read."""
     try:
-        return list(read_kubeconfig(paths.files).contexts)
-    except KubeconfigError:
+        return list(Kubeconfig(paths.files).contexts)
+    except AccessError:
         return []
 
 
@@ -220,14 +218,9 @@ def _credentials(entry: Entry[User], cluster: Entry[Cluster], ca: FileOrData) ->
 
 def _cluster_information(entry: Entry[Cluster], ca: FileOrData) -> Mapping[str, Any]:
     """Return what a plugin with `provideClusterInfo` is told (`ExecCredentialSpec.cluster`)."""
-    fields = (
-        "server",
-        "tls-server-name",
-        "insecure-skip-tls-verify",
-        "proxy-url",
-        "disable-compression",
-    )
-    told = {name: entry.get(name) for name in fields if entry.get(name)}
+    told = msgspec.to_builtins(entry.value)
+    for name in ("certificate-authority", "certificate-authority-data", "extensions"):
+        told.pop(name, None)
     if content := ca.read():
         told["certificate-authority-data"] = base64.b64encode(content).decode()
     extensions = filter(None, entry.value.extensions)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from webhook.kubeconfig.document import Cluster, Entry, User
 from webhook.kubeconfig.exec_plugin import API_VERSIONS
 
@@ -11,17 +9,15 @@ _INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
 
 def check(cluster: Entry[Cluster], user: Entry[User]) -> None:
-    """Raise KubeconfigError for fields that contradict each other, and files that are missing."""
+    """Raise AccessError for fields that contradict each other, and files that are missing."""
     if not cluster.value.server:
         raise cluster.error("server", "no cluster found: it is empty")
-    _check_files(cluster, "certificate-authority")
+    cluster.file_or_data("certificate-authority")
     given = user.value
     if given.token and (given.username or given.password):
         raise user.error("username", "a token is set too")
-    if given.client_certificate or given.client_certificate_data:
-        _check_files(user, "client-certificate", "client-key")
-        if not (given.client_key or given.client_key_data):
-            raise user.error("client-key", "it is empty, but there is a client certificate")
+    if any(user.file_or_data("client-certificate")) and not any(user.file_or_data("client-key")):
+        raise user.error("client-key", "it is empty, but there is a client certificate")
     if given.exec is None:
         return
     if given.auth_provider is not None:
@@ -38,7 +34,7 @@ def check(cluster: Entry[Cluster], user: Entry[User]) -> None:
 
 
 def check_for_tls(cluster: Entry[Cluster], user: Entry[User]) -> None:
-    """Raise KubeconfigError for what kubectl refuses only for servers with TLS."""
+    """Raise AccessError for what kubectl refuses only for servers with TLS."""
     trusted = cluster.value.certificate_authority or cluster.value.certificate_authority_data
     if trusted and cluster.value.insecure_skip_tls_verify:
         raise cluster.error("insecure-skip-tls-verify", "a certificate authority is set too")
@@ -50,14 +46,3 @@ def check_for_tls(cluster: Entry[Cluster], user: Entry[User]) -> None:
         raise user.error("auth-provider.name", problem)
     if given.exec is not None and given.exec.api_version not in API_VERSIONS:
         raise user.error("exec.apiVersion", f"it is none of {', '.join(API_VERSIONS)}")
-
-
-def _check_files(entry: Entry[Any], *fields: str) -> None:
-    for name in fields:
-        if text := entry.get(name):
-            if entry.get(f"{name}-data"):
-                raise entry.error(name, f"{name}-data is set too")
-            try:
-                entry.path(text).open().close()
-            except OSError as error:
-                raise entry.error(name, f"{entry.path(text)}: {error.strerror}") from None

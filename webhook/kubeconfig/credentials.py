@@ -17,8 +17,11 @@ _TOKEN_FILE_SECONDS = 60.0
 _NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-class CredentialsError(Exception):
-    """Credentials that cannot be had now, such as those of a plugin that fails."""
+class AccessError(Exception):
+    """A kubeconfig or credentials that cannot be used, such as those of a plugin that fails.
+
+    The message names the file and the key.
+    """
 
 
 class Credential(NamedTuple):
@@ -35,12 +38,12 @@ class Credentials(Protocol):
     """A source of credentials, which may change from request to request."""
 
     async def current(self) -> Credential:
-        """Return the credential for the next request. Raises CredentialsError."""
+        """Return the credential for the next request. Raises AccessError."""
 
     async def renew(self, rejected: Credential) -> bool:
         """Return whether there is another credential than one that was answered with 401.
 
-        Raises CredentialsError.
+        Raises AccessError.
         """
 
 
@@ -51,7 +54,7 @@ class FileOrData(NamedTuple):
     data: bytes = b""
 
     def read(self) -> bytes:
-        """Return the text. Empty if there is none. Raises CredentialsError.
+        """Return the text. Empty if there is none. Raises AccessError.
 
         An empty file is an error: it stands for no CAs, and not for those of the system.
         """
@@ -60,9 +63,9 @@ class FileOrData(NamedTuple):
         try:
             content = self.file.read_bytes()
         except OSError as error:
-            raise CredentialsError(f"{self.file}: {error.strerror}") from None
+            raise AccessError(f"{self.file}: {error.strerror}") from None
         if not content.strip():
-            raise CredentialsError(f"{self.file}: it is empty")
+            raise AccessError(f"{self.file}: it is empty")
         return content
 
 
@@ -82,7 +85,7 @@ class StoredCredentials:
     ) -> None:
         """Create a source. `name` says whose credentials they are, for messages.
 
-        A token file takes precedence over `authorization`, as in client-go. Raises CredentialsError
+        A token file takes precedence over `authorization`, as in client-go. Raises AccessError
         if a file cannot be read.
         """
         self._name = name
@@ -106,17 +109,17 @@ class StoredCredentials:
         authorization, certificate, key = self._credential
         try:
             authorization = self._authorization()
-        except CredentialsError as error:
+        except AccessError as error:
             self._keep(authorization, error)
         try:
             certificate, key = self._certificate.read(), self._key.read()
-        except CredentialsError as error:
+        except AccessError as error:
             self._keep(certificate, error)
         self._credential = Credential(authorization, certificate, key)
 
-    def _keep(self, former: str | bytes, error: CredentialsError) -> None:
+    def _keep(self, former: str | bytes, error: AccessError) -> None:
         if not former:
-            raise CredentialsError(f"{self._name}: {error}") from None
+            raise AccessError(f"{self._name}: {error}") from None
         log.warning("%s: %s; the former credentials are used", self._name, error)
 
     def _authorization(self) -> str:
@@ -133,9 +136,9 @@ def fits_in_header(text: str) -> bool:
 
 
 def bearer(token: str, name: str) -> str:
-    """Return the header of a token. `name` says whose token it is. Raises CredentialsError."""
+    """Return the header of a token. `name` says whose token it is. Raises AccessError."""
     if not fits_in_header(token):
-        raise CredentialsError(f"{name}: the token has characters that no header has, such as \\n")
+        raise AccessError(f"{name}: the token has characters that no header has, such as \\n")
     return f"Bearer {token}"
 
 

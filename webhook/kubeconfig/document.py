@@ -11,17 +11,13 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from webhook.kubeconfig.credentials import FileOrData
+from webhook.kubeconfig.credentials import AccessError, FileOrData
 from webhook.kubeconfig.go_yaml import load_yaml
 
 Texts: TypeAlias = list[str | None]
 """A list in which null is an empty text, as for Go."""
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
-
-
-class KubeconfigError(Exception):
-    """A kubeconfig that cannot be used. The message names the file and the key."""
 
 
 class Variable(msgspec.Struct):
@@ -69,7 +65,7 @@ class User(msgspec.Struct, rename="kebab"):
     exec: ExecConfig | None = None
 
 
-class Cluster(msgspec.Struct, rename="kebab"):
+class Cluster(msgspec.Struct, rename="kebab", omit_defaults=True):
     """An API server, and how it is reached and verified."""
 
     server: str = ""
@@ -98,9 +94,9 @@ class Entry(NamedTuple, Generic[T]):
     key: str
     """Its place in the file, such as `users[ci]`."""
 
-    def error(self, field: str, problem: str) -> KubeconfigError:
+    def error(self, field: str, problem: str) -> AccessError:
         """Return the error about a field of this entry."""
-        return KubeconfigError(f"{self.file}: {self.key}.{field}: {problem}")
+        return AccessError(f"{self.file}: {self.key}.{field}: {problem}")
 
     def get(self, field: str) -> Any:
         """Return the value of a field by its name in the file."""
@@ -109,53 +105,55 @@ class Entry(NamedTuple, Generic[T]):
     def path(self, text: str) -> Path:
         """Return the path of a file, which is relative to the directory of the kubeconfig.
 
-        Raises KubeconfigError for a name that no file can have.
+        Raises AccessError for a name that no file can have.
         """
         if "\0" in text:
-            raise KubeconfigError(f"{self.file}: {self.key}: a file named {text!r}")
+            raise AccessError(f"{self.file}: {self.key}: a file named {text!r}")
         return Path(os.path.normpath(self.file.parent.absolute() / text))
 
     def file_or_data(self, field: str) -> FileOrData:
-        """Return a field that names a file, or its sibling with data. Raises KubeconfigError."""
-        if text := self.get(field):
-            return FileOrData(self.path(text))
+        """Return a field that names a file, or its sibling with data.
+
+        Raises AccessError if both are set, and if the file cannot be opened.
+        """
+        text, data = self.get(field), self.get(f"{field}-data")
+        if text and data:
+            raise self.error(field, f"{field}-data is set too")
         try:
+            if text:
+                self.path(text).open().close()
+                return FileOrData(self.path(text))
             # Go's decoder skips these two characters, and no others.
-            encoded = re.sub(r"[\r\n]", "", self.get(f"{field}-data"))
+            encoded = re.sub(r"[\r\n]", "", data)
             return FileOrData(data=base64.b64decode(encoded, validate=True))
+        except OSError as error:
+            raise self.error(field, f"{self.path(text)}: {error.strerror}") from None
         except ValueError as error:
             raise self.error(f"{field}-data", f"not base64: {error}") from None
 
 
-class Kubeconfig(NamedTuple):
-    """Merged kubeconfig files."""
-
-    clusters: dict[str, Entry[Cluster]]
-    users: dict[str, Entry[User]]
-    contexts: dict[str, Entry[Context]]
-    current_context: str
-
-
-def read_kubeconfig(files: Sequence[Path]) -> Kubeconfig:
-    """Read and merge files. Raises KubeconfigError.
+class Kubeconfig:
+    """Merged kubeconfig files.
 
     The first file with a name wins, with all its fields, and so does the first current context that
     is not empty (client-go `tools/clientcmd/loader.go`).
     """
-    documents = [(file, _read(file)) for file in files]
-    key = "current-context"
-    current = [_convert(file, key, document.get(key, ""), str) for file, document in documents]
-    return Kubeconfig(
-        _merge(documents, "clusters", "cluster", Cluster),
-        _merge(documents, "users", "user", User),
-        _merge(documents, "contexts", "context", Context),
-        next(filter(None, current), ""),
-    )
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        """Read and merge files. Raises AccessError."""
+        documents = [(file, _read(file)) for file in files]
+        self.clusters = _merge(documents, "cluster", Cluster)
+        self.users = _merge(documents, "user", User)
+        self.contexts = _merge(documents, "context", Context)
+        key = "current-context"
+        current = [_convert(file, key, document.get(key, ""), str) for file, document in documents]
+        self.current_context = next(filter(None, current), "")
 
 
 def _merge(
-    documents: Sequence[tuple[Path, dict[str, Any]]], kind: str, field: str, model: type[T]
+    documents: Sequence[tuple[Path, dict[str, Any]]], field: str, model: type[T]
 ) -> dict[str, Entry[T]]:
+    kind = f"{field}s"
     merged: dict[str, Entry[T]] = {}
     for file, document in documents:
         own: dict[str, Entry[T]] = {}
@@ -164,7 +162,7 @@ def _merge(
             name = _convert(file, f"{kind}.name", each.get("name", ""), str)
             key = f"{kind}[{name}]"
             if name in own:
-                raise KubeconfigError(f"{file}: {key}: the name stands twice")
+                raise AccessError(f"{file}: {key}: the name stands twice")
             own[name] = Entry(_convert(file, key, each.get(field, {}), model), file, key)
         merged = own | merged
     return merged
@@ -176,7 +174,7 @@ def _convert(file: Path, key: str, value: Any, model: type[V]) -> V:
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at `$")
         text = f"{file}: no cluster found: {key}{place.rstrip('`')}: {problem}"
-        raise KubeconfigError(text) from None
+        raise AccessError(text) from None
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -184,11 +182,11 @@ def _read(file: Path) -> dict[str, Any]:
         content = load_yaml(file.read_bytes())
         document = msgspec.convert({} if content is None else content, dict[str, Any])
     except OSError as error:
-        raise KubeconfigError(f"{file}: {error.strerror}") from None
+        raise AccessError(f"{file}: {error.strerror}") from None
     except ValueError as error:
-        raise KubeconfigError(f"{file}: no cluster found: not a kubeconfig: {error}") from None
+        raise AccessError(f"{file}: no cluster found: not a kubeconfig: {error}") from None
     for key, expected in (("apiVersion", "v1"), ("kind", "Config")):
         # client-go fills in what is empty.
         if (given := document.get(key) or expected) != expected:
-            raise KubeconfigError(f"{file}: no cluster found: {key}: {given!r} is not {expected}")
+            raise AccessError(f"{file}: no cluster found: {key}: {given!r} is not {expected}")
     return document

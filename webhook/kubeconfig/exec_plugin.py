@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from webhook.kubeconfig.credentials import Credential, CredentialsError, bearer
+from webhook.kubeconfig.credentials import AccessError, Credential, bearer
 from webhook.kubeconfig.document import Entry, ExecConfig, User
 from webhook.kubeconfig.go_yaml import load_yaml
 
@@ -47,7 +47,7 @@ class ExecPlugin:
     def __init__(self, entry: Entry[User], config: ExecConfig, cluster: Mapping[str, Any]) -> None:
         """Create a source. `cluster` is what a plugin with `provideClusterInfo` is told.
 
-        Raises CredentialsError if the plugin needs a terminal that is not there.
+        Raises AccessError if the plugin needs a terminal that is not there.
         """
         self._config = config
         self._name = f"{entry.file}: {entry.key}.exec"
@@ -68,14 +68,14 @@ class ExecPlugin:
         self._expires: datetime | None = datetime.min.replace(tzinfo=UTC)
 
     async def current(self) -> Credential:
-        """Return the last credential, or a new one if that has expired. Raises CredentialsError."""
+        """Return the last credential, or a new one if that has expired. Raises AccessError."""
         async with self._lock:
             if self._expires is not None and datetime.now(UTC) > self._expires:
                 await self._refresh()
             return self._credential
 
     async def renew(self, rejected: Credential) -> bool:
-        """Run the plugin, unless another request did it since. Raises CredentialsError."""
+        """Run the plugin, unless another request did it since. Raises AccessError."""
         async with self._lock:
             if self._credential == rejected:
                 await self._refresh()
@@ -106,7 +106,7 @@ class ExecPlugin:
         )
 
     async def _run(self) -> bytes:
-        """Return what the plugin prints. Raises CredentialsError."""
+        """Return what the plugin prints. Raises AccessError."""
         version = self._config.api_version
         request = {"apiVersion": version, "kind": "ExecCredential", "spec": self._spec}
         variables = {each.name: each.value for each in self._config.env}
@@ -144,9 +144,9 @@ class ExecPlugin:
             raise self._error(f"it ended with exit code {process.returncode}")
         return output
 
-    def _error(self, problem: str) -> CredentialsError:
+    def _error(self, problem: str) -> AccessError:
         plugin = f"the credential plugin {self._config.command}"
-        return CredentialsError(f"{self._name}: getting credentials: {plugin}: {problem}")
+        return AccessError(f"{self._name}: getting credentials: {plugin}: {problem}")
 
 
 def _has_terminal() -> bool:

@@ -27,7 +27,7 @@ from webhook.core.policy.webhook_selectors import webhook_selectors
 from webhook.core.preview.document import DocumentError
 from webhook.core.preview.text_objects import iterate_objects
 from webhook.kubeconfig.access import from_kubeconfig
-from webhook.kubeconfig.document import KubeconfigError
+from webhook.kubeconfig.credentials import AccessError
 from webhook.kubeconfig.paths import KubeconfigPaths
 
 _DECIDER = Decider(SETTINGS)
@@ -76,7 +76,7 @@ def check_kubeconfig(body: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "kubeconfig"
         path.write_bytes(body)
-        with suppress(KubeconfigError):
+        with suppress(AccessError):
             from_kubeconfig(KubeconfigPaths(str(path), "--kubeconfig"))
 
 
