@@ -171,8 +171,8 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """The head of the current request."""
         self._review: ReviewBody | None = None
         """The body of a review in the state RECEIVING."""
-        self._task: asyncio.Task[Answer] | None = None
-        """The task of the state LOOKING_UP."""
+        self._task: asyncio.Task[None] | None = None
+        """The last task of the state LOOKING_UP."""
         self._held_bytes = 0
         """The length of an incomplete head, of a review in the state LOOKING_UP, or of the answer
         in the state WRITING. It counts against the memory budget."""
@@ -229,7 +229,6 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """Cancel the timer and the task, and free all memory."""
         self._enter(State.CLOSING)
         self._server.connections.pop(self, None)
-        self._hold()
         if self._task is not None:
             self._task.cancel()
         # uvloop's TLS protocol keeps methods of this one, so the transport would be in a cycle,
@@ -263,9 +262,10 @@ class ReviewProtocol(asyncio.BufferedProtocol):
 
     # States
 
-    def _enter(self, state: State, seconds: float | None = None) -> None:
-        """Change the state, with its time limit."""
+    def _enter(self, state: State, seconds: float | None = None, held_bytes: int = 0) -> None:
+        """Change the state, with its time limit and what it holds. Free what the last one held."""
         self.state = state
+        self._hold(held_bytes)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self._loop.call_later(seconds, self._on_timeout)
@@ -276,12 +276,10 @@ class ReviewProtocol(asyncio.BufferedProtocol):
             # The client has this time to read the answer.
             self._close(self._limits.write_timeout_seconds)
         else:
-            self._hold()
             self._enter(State.IDLE, self._limits.idle_timeout_seconds)
 
     def _close(self, seconds: float) -> None:
         """Close the connection. Abort it if the client does not close its side in time."""
-        self._hold()
         self._enter(State.CLOSING, seconds)
         connections = self._server.connections
         connections.move_to_end(self, last=False)
@@ -292,7 +290,6 @@ class ReviewProtocol(asyncio.BufferedProtocol):
 
     def _abort(self) -> None:
         """End the connection now. The transport reports that it is lost later."""
-        self._hold()
         self._enter(State.CLOSING)
         self._server.connections.pop(self, None)
         self._transport.abort()
@@ -313,10 +310,10 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         received = self._buffer + data
         end = received.find(HEAD_END, max(before - _END_BYTES + 1, 0), limit) + _END_BYTES
         if end >= _END_BYTES:
-            if before:
-                self._hold()
             self._begin_request(read_head(received[:end]), received[end:], now)
             return
+        if self.state is _IDLE:
+            self._enter(State.RECEIVING, self._limits.header_timeout_seconds)
         self._hold(len(received), received)
         self._head = RequestHead(is_head=received.startswith(b"HEAD "))
         new_lines = received.count(b"\n", before, limit)
@@ -327,8 +324,6 @@ class ReviewProtocol(asyncio.BufferedProtocol):
             self._refuse(Refusal(431, f"The headers are longer than {limit} bytes."))
         elif len(received) > self._limits.guaranteed_body_bytes and self._budget.exhausted:
             self._refuse(Refusal(503, "Other requests occupy the memory."))
-        elif self.state is not State.RECEIVING:
-            self._enter(State.RECEIVING, self._limits.header_timeout_seconds)
 
     def _begin_request(self, head: RequestHead, body: bytes, received_at: float) -> None:
         """Answer a request, or wait for the rest of its body."""
@@ -352,10 +347,10 @@ class ReviewProtocol(asyncio.BufferedProtocol):
             timing = ReviewTiming(self._began_at, received_at, head.deadline_seconds)
             self._respond(self._handler.answer(body, timing), timing)
         else:
-            self._review = ReviewBody(self._budget, self._limits)
             head_seconds = received_at - self._began_at
             seconds = self._handler.body_timeout(head.deadline_seconds - head_seconds)
             self._enter(State.RECEIVING, seconds - (monotonic() - received_at))
+            self._review = ReviewBody(self._budget, self._limits)
             if head.waits and not body:
                 self._transport.write(_CONTINUE)
             self._read_body(self._review, body, received_at)
@@ -388,20 +383,18 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         if isinstance(answer, Refusal):
             self._refuse(answer)
         elif answer.missing:
-            self._hold(len(answer.review))
-            self._enter(State.LOOKING_UP)
-            # A Unix socket has no address.
-            client = str((self._transport.get_extra_info("peername") or ("",))[0])
-            self._task = self._loop.create_task(self._handler.look_up(answer, timing, client))
-            self._task.add_done_callback(self._on_answer)
+            self._enter(State.LOOKING_UP, held_bytes=len(answer.review))
+            self._task = self._loop.create_task(self._look_up(answer, timing))
         else:
             self._send_review(answer.body)
 
-    def _on_answer(self, task: asyncio.Task[Answer]) -> None:
-        """Send the answer of the task, unless the connection or the process ends."""
-        self._task = None
-        if self.state is State.LOOKING_UP and not task.cancelled():
-            self._send_review(task.result().body)
+    async def _look_up(self, answer: Answer, timing: ReviewTiming) -> None:
+        """Send a better answer after a look-up, unless the connection has ended."""
+        # A Unix socket has no address.
+        client = str((self._transport.get_extra_info("peername") or ("",))[0])
+        answer = await self._handler.look_up(answer, timing, client)
+        if self.state is State.LOOKING_UP:
+            self._send_review(answer.body)
 
     def _send_review(self, body: bytes) -> None:
         """Send the answer to a review, and continue."""
@@ -417,8 +410,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         self._transport.write(answer)
         self._server.connections.move_to_end(self)
         if self._paused:
-            self._hold(len(answer))
-            self._enter(State.WRITING, self._limits.write_timeout_seconds)
+            self._enter(State.WRITING, self._limits.write_timeout_seconds, len(answer))
         elif self._last or self.state is not _IDLE:
             self._continue()
 
