@@ -115,8 +115,8 @@ def example_metrics() -> Metrics:
     metrics.reviews.count(Decision((settled,), patch=b"W10="), 0.001)
     spec: Json = {"remedies": {"postInitSleep": {}}}
     policy = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "policy"}, "spec": spec}
-    metrics.needed_policies.view = lambda: Snapshot(policies=PolicySet([parse_policy(policy)]))
-    asyncio.run(metrics.needed_policies.refresh())
+    view = Snapshot(policies=PolicySet([parse_policy(policy)]))
+    asyncio.run(metrics.needed_policies.refresh(view))
     return metrics
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import Depends, FastAPI, Response
@@ -32,16 +30,12 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 def create_app(components: Components) -> FastAPI:
     """Return the application. The components run while its lifespan runs."""
 
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with components.running():
-            yield
-
+    handler = components.review_server.handler
     app = FastAPI(
         title="podsettle",
         version=__version__,
         description="A mutating admission webhook that settles pods.",
-        lifespan=lifespan,
+        lifespan=lambda _app: components.running(),
         # The documentation pages of FastAPI load scripts from other sites, so they are disabled.
         # The OpenAPI document remains available at /openapi.json.
         docs_url=None,
@@ -49,7 +43,7 @@ def create_app(components: Components) -> FastAPI:
     )
     if not components.review_server.needs_certificate:
         # The route does not learn of certificates, so a client without one could send reviews.
-        app.include_router(mutate_router(components.review_server.handler))
+        app.include_router(mutate_router(handler))
     authorizer = components.authorizer
     authorized = [] if authorizer is None else [Depends(guard(authorizer.authorize))]
     app.include_router(
@@ -58,7 +52,9 @@ def create_app(components: Components) -> FastAPI:
         dependencies=authorized,
     )
     app.include_router(
-        view_router(components.view_answers), responses=_REFUSED, dependencies=authorized
+        view_router(components.view_answer, handler.limits.view.max_answers),
+        responses=_REFUSED,
+        dependencies=authorized,
     )
     app.include_router(health_router(components.checks, components.certificates))
     app.include_router(page_router())
@@ -71,8 +67,7 @@ def create_app(components: Components) -> FastAPI:
         dependencies=authorized,
     )
     async def get_metrics() -> Response:
-        components.set_gauges()
-        await components.metrics.needed_policies.refresh()
+        await components.set_gauges()
         # With 1,000 policies, this takes 30 ms.
         body = await asyncio.to_thread(generate_latest, components.metrics.registry)
         return Response(body, media_type=CONTENT_TYPE_LATEST)

@@ -20,7 +20,7 @@ from webhook.server.drain import Drain
 from webhook.server.health import log_check_changes
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
-from webhook.server.page.view_route import ViewAnswers
+from webhook.server.page.view_route import encode_view
 from webhook.server.preview.previewer import Previewer
 from webhook.server.reviews.body import MemoryBudget
 from webhook.server.reviews.handler import ReviewHandler
@@ -63,7 +63,6 @@ class Components:
         self._source_checks, self._source_running = checks, running
         self.certificates, self.authorizer = certificates, authorizer
         self.metrics = Metrics(__version__)
-        self.metrics.needed_policies.view = lambda: source.view
         # Previews send no credentials, and their look-ups do not count against the limits of pods.
         self._images, self._preview_images = (
             ImageLookup(credentials, count=self.metrics.count_image_lookup)
@@ -72,7 +71,7 @@ class Components:
         self.previewer = Previewer(
             lambda: source.view, settings, self._preview_images, limits.preview
         )
-        self.view_answers = ViewAnswers(lambda: source.view, settings.docs_url, limits.view)
+        self.view_answer = lambda: encode_view(source.view, settings.docs_url, limits.view)
         self._review_log = ReviewLog()
         handler = ReviewHandler(
             source,
@@ -107,7 +106,7 @@ class Components:
             finally:
                 self._review_log.flush()
 
-    def set_gauges(self) -> None:
+    async def set_gauges(self) -> None:
         """Set the gauges of the metrics.
 
         Call it on the event loop before each scrape: it reads what the event loop changes, and the
@@ -120,3 +119,4 @@ class Components:
         metrics.in_flight.set(self.review_server.requests())
         metrics.tasks.set(len(asyncio.all_tasks()))
         metrics.set_checks(self.checks())
+        await metrics.needed_policies.refresh(source.view)

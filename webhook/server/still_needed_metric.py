@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -17,25 +17,20 @@ log = logging.getLogger(__name__)
 
 
 class NeededPolicies(Collector):
-    """The gauge `podsettle_policy_still_needed`. `view` returns the view of the cluster.
-
-    Call `refresh` before a scrape.
-    """
+    """The gauge `podsettle_policy_still_needed`. Call `refresh` before a scrape."""
 
     def __init__(self) -> None:
-        self.view: Callable[[], Snapshot] = Snapshot
         self._refreshing = asyncio.Lock()
         self._judged: tuple[object, ...] = ()
         """What the values were computed from."""
         self._needed: dict[tuple[str, str], bool] = {}
 
-    async def refresh(self) -> None:
+    async def refresh(self, view: Snapshot) -> None:
         """Compute the values again if the cluster changed.
 
         Reviews are answered between two policies. Concurrent scrapes share one computation.
         """
         async with self._refreshing:
-            view = self.view()
             judged = (view.nodes, view.policies, view.runtime_classes)
             # Compared by identity, because two sets of thousands of nodes take long to compare.
             if self._judged and all(a is b for a, b in zip(judged, self._judged, strict=True)):

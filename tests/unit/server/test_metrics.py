@@ -15,6 +15,7 @@ from tests.support.factories import node, policy, view
 from webhook.core.admission.decision import Decision
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Outcome, Reason
 from webhook.server.metrics import MAX_SETTLED_SERIES, Metrics, ReviewCounts
 
@@ -95,8 +96,8 @@ def test_policies_beyond_the_limit_are_counted_together() -> None:
     assert found["p0", "postInitSleep"] == 2
 
 
-def needed(metrics: Metrics) -> dict[tuple[str, str], float]:
-    asyncio.run(metrics.needed_policies.refresh())
+def needed(metrics: Metrics, seen: Snapshot) -> dict[tuple[str, str], float]:
+    asyncio.run(metrics.needed_policies.refresh(seen))
     (family,) = metrics.needed_policies.collect()
     return {(s.labels["policy"], s.labels["remedy"]): s.value for s in family.samples}
 
@@ -121,9 +122,7 @@ def test_policy_counts_as_needed_unless_every_node_is_free_of_the_defect(
     nodes = [node(f"n{number}", runtime) for number, runtime in enumerate(runtimes)]
     incurable = {"postInitSleep": {}, "fsGroupChangePolicy": "OnRootMismatch"}
     seen = view(policy("cri-o"), policy("both", remedies=incurable), nodes=nodes)
-    metrics = Metrics("0")
-    metrics.needed_policies.view = lambda: seen
-    assert needed(metrics) == {
+    assert needed(Metrics("0"), seen) == {
         ("cri-o", "postInitSleep"): expected,
         ("both", "postInitSleep"): expected,
         ("both", "fsGroupChangePolicy"): 1,
@@ -138,24 +137,19 @@ def test_policy_counts_as_needed_unless_every_node_is_free_of_the_defect(
 def test_needed_policies_are_computed_again_only_after_a_change_that_matters(
     changed: dict[str, Any],
 ) -> None:
-    seen = [view(policy(), nodes=[node()])]
+    seen = view(policy(), nodes=[node()])
     metrics = Metrics("0")
-    metrics.needed_policies.view = lambda: seen[-1]
     once = {("p", "postInitSleep"): 1}
-    assert needed(metrics) == once
+    assert needed(metrics, seen) == once
     # A new computation sees this.
-    seen[0].policies.documents = ()
-    if changed:
-        seen.append(replace(seen[0], **changed))
-    assert needed(metrics) == ({} if changed else once)
+    seen.policies.documents = ()
+    assert needed(metrics, replace(seen, **changed)) == ({} if changed else once)
 
 
 async def test_reviews_are_answered_while_many_policies_are_judged() -> None:
     policies = [policy(f"p{number}") for number in range(10)]
     seen = view(*policies, nodes=[node()])
-    metrics = Metrics("0")
-    metrics.needed_policies.view = lambda: seen
-    refresh = asyncio.create_task(metrics.needed_policies.refresh())
+    refresh = asyncio.create_task(Metrics("0").needed_policies.refresh(seen))
     turns = 0
     while not refresh.done():
         await asyncio.sleep(0)

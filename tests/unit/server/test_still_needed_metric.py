@@ -52,9 +52,7 @@ async def test_nodes_are_judged_once_for_many_policies(remedies: dict[str, Any])
     counts = []
     for number in (1, 50):
         needed = NeededPolicies()
-        seen = view(number, remedies)
-        needed.view = lambda seen=seen: seen  # type: ignore[misc]
-        await needed.refresh()
+        await needed.refresh(view(number, remedies))
         counts.append(len(asked))
         assert values(needed) == {(f"p{each}", 1.0) for each in range(number)}
     assert 0 < counts[0] <= len(NODES)
@@ -63,14 +61,11 @@ async def test_nodes_are_judged_once_for_many_policies(remedies: dict[str, Any])
 
 async def test_concurrent_scrapes_share_one_computation() -> None:
     needed = NeededPolicies()
-    seen = view(50, {"postInitSleep": {}})
-    needed.view = lambda: seen
-    await needed.refresh()
+    await needed.refresh(view(50, {"postInitSleep": {}}))
     once = len(asked)
     other = NeededPolicies()
     seen = view(50, {"postInitSleep": {}})
-    other.view = lambda: seen
-    await asyncio.gather(*(other.refresh() for _ in range(5)))
+    await asyncio.gather(*(other.refresh(seen) for _ in range(5)))
     assert len(asked) == once
     assert values(other) == values(needed)
 
@@ -78,10 +73,9 @@ async def test_concurrent_scrapes_share_one_computation() -> None:
 async def test_cancelled_scrape_leaves_the_computation_to_the_next() -> None:
     needed = NeededPolicies()
     seen = view(50, {"postInitSleep": {}})
-    needed.view = lambda: seen
-    first = asyncio.create_task(needed.refresh())
+    first = asyncio.create_task(needed.refresh(seen))
     await asyncio.sleep(0)
     first.cancel()
-    await needed.refresh()
+    await needed.refresh(seen)
     assert first.cancelled()
     assert len(values(needed)) == 50

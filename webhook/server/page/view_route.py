@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from heapq import nsmallest
 from typing import Any
 
@@ -44,65 +46,30 @@ class ViewAnswer(CamelCaseModel):
     docs_url: str | None = Field(description="The page that explains podsettle's reason codes.")
 
 
-class ViewAnswers:
-    """The answers to GET /view, as JSON. The policies are encoded once for each set of policies."""
-
-    def __init__(
-        self, view: Callable[[], Snapshot], docs_url: str | None, limits: ViewLimits
-    ) -> None:
-        self._view = view
-        self._docs_url = docs_url
-        self._limits = limits
-        self._policies: PolicySet | None = None
-        self._encoded_policies: list[msgspec.Raw] = []
-        self._answer_count = 0
-        """The number of answers that are being sent."""
-
-    def take(self) -> bytes:
-        """Return an answer. The caller must release it. Raises HTTPException at the limit."""
-        if self._answer_count >= self._limits.max_answers:
-            raise HTTPException(503, f"{self._answer_count} answers are being sent; try again")
-        view = self._view()
-        if view.policies is not self._policies:
-            self._policies = view.policies
-            self._encoded_policies = self._cut(_encode_policies(view.policies, self._limits))
-        # The mapping may change while another coroutine runs, so everything is read in one step.
-        names = nsmallest(self._limits.max_namespaces, view.namespaces)
-        answer = msgspec.json.encode(
-            {
-                "policies": self._encoded_policies,
-                "policyCount": len(view.policies),
-                "namespaces": self._cut(
-                    msgspec.json.encode({"name": name, "labels": view.namespaces[name].labels})
-                    for name in names
-                ),
-                "namespaceCount": len(view.namespaces),
-                "docsUrl": self._docs_url,
-            }
-        )
-        self._answer_count += 1
-        return answer
-
-    def release(self) -> None:
-        """Count an answer as sent."""
-        self._answer_count -= 1
-
-    def _cut(self, items: Iterable[bytes]) -> list[msgspec.Raw]:
-        """Return the items from the first one on, up to the limit of their total length."""
-        kept: list[msgspec.Raw] = []
-        length = 0
-        for item in items:
-            length += len(item)
-            if length > self._limits.list_bytes:
-                break
-            kept.append(msgspec.Raw(item))
-        return kept
+def encode_view(view: Snapshot, docs_url: str | None, limits: ViewLimits) -> bytes:
+    """Return the answer to GET /view as JSON."""
+    # The mapping may change while another coroutine runs, so everything is read in one step.
+    names = nsmallest(limits.max_namespaces, view.namespaces)
+    namespaces = (
+        msgspec.json.encode({"name": name, "labels": view.namespaces[name].labels})
+        for name in names
+    )
+    return msgspec.json.encode(
+        {
+            "policies": _encode_policies(view.policies, limits),
+            "policyCount": len(view.policies),
+            "namespaces": _cut(namespaces, limits),
+            "namespaceCount": len(view.namespaces),
+            "docsUrl": docs_url,
+        }
+    )
 
 
-def _encode_policies(policies: PolicySet, limits: ViewLimits) -> Iterator[bytes]:
-    """Yield the JSON of the policies that take precedence over all others."""
-    for policy in policies.by_precedence[: limits.max_policies]:
-        yield msgspec.json.encode(
+@lru_cache(maxsize=1)
+def _encode_policies(policies: PolicySet, limits: ViewLimits) -> list[msgspec.Raw]:
+    """Return the JSON of the policies that take precedence over all others."""
+    encoded = (
+        msgspec.json.encode(
             {
                 "name": policy.metadata.name,
                 "action": policy.spec.action,
@@ -112,11 +79,27 @@ def _encode_policies(policies: PolicySet, limits: ViewLimits) -> Iterator[bytes]
                 ),
             }
         )
+        for policy in policies.by_precedence[: limits.max_policies]
+    )
+    return _cut(encoded, limits)
 
 
-def view_router(answers: ViewAnswers) -> APIRouter:
-    """Return the router for GET /view."""
+def _cut(items: Iterable[bytes], limits: ViewLimits) -> list[msgspec.Raw]:
+    """Return the items from the first one on, up to the limit of their total length."""
+    kept: list[msgspec.Raw] = []
+    length = 0
+    for item in items:
+        length += len(item)
+        if length > limits.list_bytes:
+            break
+        kept.append(msgspec.Raw(item))
+    return kept
+
+
+def view_router(answer: Callable[[], bytes], max_answers: int) -> APIRouter:
+    """Return the router for GET /view, which sends up to `max_answers` at the same time."""
     router = APIRouter()
+    answers = asyncio.Semaphore(max_answers)
 
     @router.get(
         "/view",
@@ -131,6 +114,10 @@ def view_router(answers: ViewAnswers) -> APIRouter:
         },
     )
     async def get_view() -> Response:
-        return PacedResponse(answers.take(), answers.release)
+        if answers.locked():
+            raise HTTPException(503, f"{max_answers} answers are being sent; try again")
+        encoded = answer()
+        await answers.acquire()
+        return PacedResponse(encoded, answers.release)
 
     return router
