@@ -98,10 +98,6 @@ class Entry(NamedTuple, Generic[T]):
         """Return the error about a field of this entry."""
         return AccessError(f"{self.file}: {self.key}.{field}: {problem}")
 
-    def get(self, field: str) -> Any:
-        """Return the value of a field by its name in the file."""
-        return getattr(self.value, field.replace("-", "_"))
-
     def path(self, text: str) -> Path:
         """Return the path of a file, which is relative to the directory of the kubeconfig.
 
@@ -116,7 +112,8 @@ class Entry(NamedTuple, Generic[T]):
 
         Raises AccessError if both are set, and if the file cannot be opened.
         """
-        text, data = self.get(field), self.get(f"{field}-data")
+        name = field.replace("-", "_")
+        text, data = getattr(self.value, name), getattr(self.value, f"{name}_data")
         if text and data:
             raise self.error(field, f"{field}-data is set too")
         try:
