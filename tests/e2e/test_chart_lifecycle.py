@@ -96,37 +96,6 @@ def test_uninstalling_leaves_no_webhook_that_blocks_pods(fresh: Installation) ->
     await_that(lambda: not fresh.left(), "the CRD goes, and every policy with it")
 
 
-def test_deleting_the_webhook_admits_pods_while_all_replicas_are_down(fresh: Installation) -> None:
-    """As the documentation says, where somebody has scaled it by hand before."""
-    cluster = fresh.cluster
-    fresh.install(*FAIL)
-    fresh.start_ready()
-    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
-    await_that(lambda: BY_SELECTOR in fresh.webhooks(), "every namespace is covered")
-    selected = cluster.namespace("refused-")
-    chosen = cluster.namespace("refused-", labels={"podsettle.dev/policy": "wide"})
-    scaled = cluster.kubectl("-n", NAMESPACE, "scale", f"deployment/{RELEASE}", "--replicas=3")
-    assert scaled.returncode == 0, scaled.stderr
-    fresh.stop_all(signal.SIGKILL)
-
-    def create() -> list[int]:
-        pods = (simple_pod("pod", namespace) for namespace in (selected, chosen))
-        return [cluster.create_pod(pod, dry_run=True).status for pod in pods]
-
-    await_that(lambda: create() == [500, 500], "pods are refused")
-    fresh.shell(fresh.documented("operations.md", "Pods are refused"))
-    await_that(lambda: create() == [201, 201], "pods are created")
-    fresh.shell(fresh.documented("operations.md", "Pods are refused", 1))
-    assert {name: each["failurePolicy"] for name, each in fresh.webhooks().items()} == {
-        OPT_IN: "Ignore"
-    }
-    assert create() == [201, 201]
-    await_that(fresh.start().is_ready, "podsettle is ready again")
-    await_that(lambda: is_called(cluster, selected), "and asked")
-    assert fresh.webhooks()[BY_SELECTOR]["failurePolicy"] == "Ignore"
-    fresh.helm("uninstall", RELEASE)
-
-
 def test_repeated_server_side_apply_changes_nothing(fresh: Installation, tmp_path: Path) -> None:
     """Without Helm in the cluster: rendered, and applied by a manager of its own.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any, TypeAlias, cast
@@ -96,7 +97,7 @@ def namespace(name: str, **labels: str) -> Json:
     return {"kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-DEPLOYMENT = {
+DEPLOYMENT: Json = {
     "metadata": {"namespace": "system", "name": "settle"},
     "spec": {
         "replicas": 2,
@@ -390,6 +391,71 @@ async def test_fault_is_found_alone(
     bad = {each.check for each in found if each.state in (State.FAULT, State.WARNING)}
     # Replicas that are not ready are another fault than the pods that are refused meanwhile.
     assert bad <= {name, "readiness"} if name == "failed calls" else bad <= {name}
+
+
+IMAGE = "registry.example/linger"
+NEWER = "and podsettle skips what needs a newer one: openFiles of limits"
+
+
+class NoLookup:
+    """A look-up of images that gets no answer."""
+
+    async def find(self, *_: object) -> dict[Any, Any]:
+        return {}
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "state", "result"),
+    [
+        ([], "fault", "none is named, and these need it: openFiles of limits"),
+        (["image={}:0.1.0"], "fault", f"{{}}:0.1.0 has version 0.1.0, {NEWER}"),
+        (["image={}:stable"], "fault", f"{{}}:stable does not say its version, {NEWER}"),
+        (
+            ["image={}:0.1.0", "version=0.2.0"],
+            "warning",
+            "its stated version is 0.2.0, but the tag of {}:0.1.0 says 0.1.0",
+        ),
+        (
+            ["image={}:stable", "version=0.2.0"],
+            "ok",
+            "it is {}:stable. Its version 0.2.0 is only stated: the tag does not show it",
+        ),
+        (["image={}:0.2.0"], "ok", "it is {}:0.2.0"),
+    ],
+)
+async def test_helper_is_new_enough_for_the_policies_that_use_it(
+    arguments: list[str], state: str, result: str
+) -> None:
+    """Of three policies with openFiles, two do not use the helper."""
+    deployment = deepcopy(DEPLOYMENT)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    container["args"] += [f"--linger-{each.format(IMAGE)}" for each in arguments]
+    policies = [
+        policy_document(name, remedies={"openFiles": {"soft": 65536, **delivery}}, **spec)
+        for name, spec, delivery in (
+            ("audits", {"action": "Audit"}, {}),
+            ("by-shell", {}, {"delivery": "Shell"}),
+            ("limits", {}, {}),
+        )
+    ]
+    for each in policies:
+        each["metadata"]["creationTimestamp"] = NOW.isoformat()
+    answers = {
+        "/apis/apps/v1/namespaces/system/deployments": items("Deployment", deployment),
+        POLICIES: items("SettlePolicy", *policies),
+    }
+    report = await diagnose(
+        cast(ApiServer, Server(answers)),
+        namespace="system",
+        chosen_namespace=None,
+        new_image_lookup=lambda _: cast(Any, NoLookup()),
+        flags=ClusterFlags(),
+    )
+    found = [(each.state, each.result) for each in report.checks if each.check == "helper image"]
+    assert found == [(state, result.format(IMAGE))]
 
 
 async def test_policies_that_the_api_server_does_not_have_are_not_ok() -> None:
