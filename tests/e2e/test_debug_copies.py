@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
-from tests.support.e2e_pods import create, fresh, init_names, is_called, simple_pod
+from tests.support.e2e_pods import create, fresh, init_names, simple_pod
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import Json, KubeCluster
-from tests.support.process import RunningServer, start_server
-from tests.support.registered_webhook import registered
-from tests.support.waiting import await_that
+from tests.support.registered_webhook import podsettle_called_by
 
 pytestmark = pytest.mark.slow
 
@@ -24,19 +21,11 @@ REMEDIES: Json = {
 
 
 @pytest.fixture(scope="module")
-def podsettle_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    manifests = tmp_path_factory.mktemp("manifests")
-    (manifests / "all.yaml").write_text(yaml.safe_dump(policy_document(remedies=REMEDIES)))
-    with start_server(manifests, tmp_path_factory.mktemp("certs")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def settling(cluster: KubeCluster, podsettle_server: RunningServer) -> Iterator[KubeCluster]:
-    cluster.namespace("default")
-    url, ca = f"{podsettle_server.url}/mutate", podsettle_server.ca.read_bytes()
-    with registered(cluster, "podsettle", url, ca):
-        await_that(lambda: is_called(cluster), "the API server calls podsettle")
+def settling(
+    cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KubeCluster]:
+    policy = policy_document(remedies=REMEDIES)
+    with podsettle_called_by(cluster, tmp_path_factory.mktemp("podsettle"), documents=[policy]):
         yield cluster
 
 

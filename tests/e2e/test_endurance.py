@@ -75,6 +75,7 @@ def a_bad_day(cluster: KubeCluster, server: RunningServer) -> None:
             return [each["note"] for each in checks if each["note"]]
 
         await_that(lambda: notes() != [], "the loss is told")
+        assert client.get("/readyz").text == "ok"
         cluster.start_apiserver()
         for number in range(20):
             name = cluster.namespace("day-", labels={"team": str(number)})

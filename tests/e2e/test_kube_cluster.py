@@ -10,12 +10,9 @@ import signal
 import subprocess
 import sys
 
-import httpx
 import pytest
 
-from tests.support.e2e_pods import simple_pod
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kube.fixtures import prepare_for_fixture_pods
 from tests.support.kube.server import ServerError
 from tests.support.paths import ROOT
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -29,28 +26,6 @@ def test_version_endpoint_reports_the_built_release(cluster: KubeCluster) -> Non
     assert (version["major"], version["minor"]) == ("1", str(server_minor()))
     said = cluster.kubectl("version", "--output=json")
     assert json.loads(said.stdout)["serverVersion"]["gitVersion"] == f"v{release}", said.stderr
-
-
-def test_fixture_objects_can_be_created_twice(cluster: KubeCluster) -> None:
-    prepare_for_fixture_pods(cluster)
-    prepare_for_fixture_pods(cluster)
-
-
-@pytest.mark.slow
-def test_restarted_servers_keep_their_data() -> None:
-    with KubeCluster.start() as own:
-        namespace = own.namespace("kept")
-        assert own.create_pod(simple_pod("pod", namespace)).status == 201
-        own.stop_apiserver()
-        own.start_apiserver()
-        path = f"/api/v1/namespaces/{namespace}/pods/pod"
-        assert own.request("GET", path).status == 200
-        own.stop_etcd()
-        with pytest.raises(httpx.ReadTimeout):
-            own.request("GET", path, timeout=0.2)
-        own.start_etcd()
-        assert own.request("GET", path).status == 200
-        assert own.create_pod(simple_pod("second", namespace)).status == 201
 
 
 def test_failed_start_shows_the_log() -> None:

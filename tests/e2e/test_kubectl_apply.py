@@ -73,25 +73,3 @@ def test_pod_that_has_opted_out_can_be_applied_again(
         applied = settling.kubectl("apply", "-f", path)
         assert applied.stdout.strip().endswith(said), applied.stderr
     assert not wrapped(settling, pod)
-
-
-@pytest.mark.parametrize("kind", ["Job", "Deployment"])
-def test_workload_can_be_applied_again(
-    settling: KubeCluster, namespace: str, tmp_path: Path, kind: str
-) -> None:
-    template = simple_pod("x", namespace)["spec"]
-    labels = {"app": "build"}
-    spec: Json = {"template": {"metadata": {"labels": labels}, "spec": template}}
-    if kind == "Deployment":
-        template["restartPolicy"] = "Always"
-        spec["selector"] = {"matchLabels": labels}
-    workload = {
-        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
-        "kind": kind,
-        "metadata": {"name": "build", "namespace": namespace},
-        "spec": spec,
-    }
-    path = written(tmp_path, workload)
-    for said in ("created", "unchanged"):
-        applied = settling.kubectl("apply", "-f", path)
-        assert applied.stdout.strip().endswith(said), applied.stderr

@@ -11,13 +11,12 @@ import trustme
 import yaml
 
 from tests.data.invalid_policies import WRONG
-from tests.support.e2e_pods import fresh, is_called, simple_pod
+from tests.support.e2e_pods import fresh, simple_pod
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.paths import CHART, DOCS
 from tests.support.policy_objects import POLICIES, install_crd
-from tests.support.process import start_server
-from tests.support.registered_webhook import registered
+from tests.support.registered_webhook import podsettle_called_by, registered
 from tests.support.waiting import await_that
 from tools.kube_versions import MODULES, chosen
 
@@ -100,18 +99,14 @@ def own() -> Iterator[KubeCluster]:
 @pytest.fixture(scope="module")
 def settling(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
     """The cluster with podsettle registered, which reads the release from the API server."""
-    certs = tmp_path_factory.mktemp("certs")
     image = ("--linger-image", "registry.example/linger:1")
     for number, remedies in enumerate(REMEDIES.values()):
         row = {"matchLabels": {"row": str(number)}}
         own.create(POLICIES, policy_document(f"row-{number}", podSelector=row, remedies=remedies))
     probe = {"matchLabels": {"row": "probe"}}
     own.create(POLICIES, policy_document("probe", podSelector=probe, remedies={"kubeletGate": {}}))
-    with (
-        start_server(None, certs, *image, kubeconfig=own.kubeconfig) as server,
-        registered(own, "podsettle", f"{server.url}/mutate", server.ca.read_bytes()),
-    ):
-        await_that(lambda: is_called(own, labels={"row": "probe"}), "podsettle is called")
+    directory = tmp_path_factory.mktemp("podsettle")
+    with podsettle_called_by(own, directory, *image, labels={"row": "probe"}):
         yield own
 
 

@@ -54,21 +54,3 @@ def test_pod_created_right_after_its_namespace_is_settled(own: KubeCluster) -> N
     for _ in range(20):
         assert is_called(own, own.namespace("young-"))
     own.request("DELETE", f"{POLICIES}/everywhere")
-
-
-@pytest.mark.slow
-def test_lost_api_server_is_logged_and_readiness_stays(
-    own: KubeCluster, server: RunningServer
-) -> None:
-    with server.client() as client:
-        assert client.get("/readyz").text == "ok"
-        own.kill_apiserver()
-        await_that(
-            lambda: "connection refused" in client.get("/readyz?verbose").text, "the loss is told"
-        )
-        assert client.get("/readyz").status_code == 200
-        own.start_apiserver()
-        await_that(
-            lambda: "connection refused" not in client.get("/readyz?verbose").text,
-            "the connection is back",
-        )

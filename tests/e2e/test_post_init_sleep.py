@@ -8,17 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
-from tests.support.e2e_pods import fresh, init_names, is_called, normal
+from tests.support.e2e_pods import fresh, init_names, normal
 from tests.support.factories import LINGER, in_shell, node, policy_document
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.process import RunningServer, start_server
-from tests.support.registered_webhook import registered
+from tests.support.registered_webhook import podsettle_called_by
 from tests.support.reviews import PODS, load_pod
-from tests.support.waiting import await_that
 from tools.kube_versions import chosen, server_minor
 
 DELIVERIES = ("Auto", "Binary", "ImageVolume")
@@ -49,22 +46,14 @@ def _node() -> Json:
 
 
 @pytest.fixture(scope="module")
-def podsettle_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    manifests = tmp_path_factory.mktemp("manifests")
-    documents = [*map(_policy, DELIVERIES), _node()]
-    (manifests / "all.yaml").write_text(yaml.safe_dump_all(documents))
-    with start_server(manifests, tmp_path_factory.mktemp("certs")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def settling(cluster: KubeCluster, podsettle_server: RunningServer) -> Iterator[KubeCluster]:
+def settling(
+    cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KubeCluster]:
     prepare_for_fixture_pods(cluster)
-    url, ca = podsettle_server.url, podsettle_server.ca.read_bytes()
-    with registered(cluster, "podsettle", f"{url}/mutate", ca):
-        await_that(
-            lambda: is_called(cluster, labels={LABEL: "Auto"}), "the API server calls podsettle"
-        )
+    directory = tmp_path_factory.mktemp("podsettle")
+    documents = [*map(_policy, DELIVERIES), _node()]
+    labels = {LABEL: "Auto"}
+    with podsettle_called_by(cluster, directory, documents=documents, labels=labels):
         yield cluster
 
 

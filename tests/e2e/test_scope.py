@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +12,9 @@ from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import named
 from tests.support.helm_release import (
     BY_SELECTOR,
-    FAIL,
     OPT_IN,
     POLICIES,
     RELEASE,
-    REQUIRED,
     WEBHOOK_TIMEOUT_SECONDS,
     Installation,
     policy,
@@ -25,7 +22,6 @@ from tests.support.helm_release import (
 )
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.other_webhook import start_other_webhook
-from tests.support.paths import CHART
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
 from tests.support.webhook_calls import calls, created
@@ -202,40 +198,3 @@ def test_more_than_twenty_selectors_share_one_webhook_and_policies_report_it(
         await_that(
             lambda: condition(release, "p00").get("status") == "True", "and so does the status"
         )
-
-
-@pytest.mark.slow
-def test_failure_policy_fail_without_a_replica_refuses_only_selected_pods(
-    release: Installation,
-) -> None:
-    cluster = release.cluster
-    release.helm("upgrade", RELEASE, CHART, REQUIRED, *FAIL)
-    a, b, outside = (
-        cluster.namespace("scope-", labels=labels) for labels in ({"team": "a"}, {"team": "b"}, {})
-    )
-    with policies(
-        release,
-        policy("a", namespaceSelector=by_label("team", "a")),
-        policy("b", namespaceSelector=by_label("team", "b"), podSelector=by_label("app", "job")),
-    ):
-        await_that(lambda: is_called(cluster, a), "the first policy is in force")
-        await_that(lambda: is_called(cluster, b, {"app": "job"}), "and so is the second")
-        await_that(
-            lambda: {each["failurePolicy"] for each in release.webhooks().values()} == {"Fail"},
-            "podsettle has seen the upgrade",
-        )
-        release.stop_all(signal.SIGKILL)
-
-        def status(namespace: str, **labels: str) -> int:
-            pod = labelled(simple_pod("pod", namespace), **labels)
-            return cluster.create_pod(pod, dry_run=True).status
-
-        await_that(lambda: status(a) == 500, "what it selects is refused")
-        await_that(lambda: status(b, app="job") == 500, "by the other policy, too")
-        assert status(b) == 201
-        assert status(b, app="web") == 201
-        assert status(outside) == 201
-        assert status("default", app="job") == 201
-        await_that(release.start().is_ready, "podsettle is ready again")
-        await_that(lambda: is_called(cluster, a), "and called")
-    release.helm("upgrade", RELEASE, CHART, "--reset-values", REQUIRED)

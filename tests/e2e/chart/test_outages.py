@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     BY_SELECTOR,
-    CONFIGURATION,
     FAIL,
     POLICIES,
     RELEASE,
@@ -32,28 +30,6 @@ from tests.support.paths import CHART
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
-
-
-def test_deleted_webhook_configuration_is_not_recreated(
-    changed_release: Installation, tmp_path: Path
-) -> None:
-    release, cluster = changed_release, changed_release.cluster
-    namespace = opted_in(cluster, "kill-")
-    off = release.documented("operations.md", "Switch it off")
-    release.shell(f"cd {tmp_path}\n{off}")
-    await_that(lambda: not is_called(cluster, namespace), "podsettle is no longer called")
-    (replica,) = release.replicas
-    # What podsettle would write next, if it could, comes with a policy for every namespace.
-    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
-    await_that(
-        lambda: "does not call podsettle" in replica.request("GET", "/readyz?verbose").text,
-        "podsettle reports that it is switched off",
-    )
-    assert cluster.request("GET", CONFIGURATION).status == 404
-    cluster.request("DELETE", f"{POLICIES}/wide")
-
-    release.shell(release.documented("operations.md", "Switch it off", 3))
-    await_that(lambda: is_called(cluster, namespace), "it is on again, caBundle and all")
 
 
 def test_pods_created_while_podsettle_is_down_can_be_found_afterwards(

@@ -15,8 +15,8 @@ from tests.support.factories import policy_document
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.live_cluster import account_with
 from tests.support.policy_objects import POLICIES, install_crd
-from tests.support.process import podsettle, podsettle_process, start_server
-from tests.support.registered_webhook import registered
+from tests.support.process import podsettle, podsettle_process
+from tests.support.registered_webhook import podsettle_called_by
 from tests.support.service_accounts import kubeconfig_of_an_account_with
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.cluster.client import ApiServer
@@ -52,13 +52,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
         )
         cluster.namespace("ci")
         cluster.namespace("elsewhere")
-        certs = tmp_path_factory.mktemp("certs")
         options = ("--linger-image", "registry.example/linger:1", "--docs-url", DOCS_URL)
-        with (
-            start_server(None, certs, *options, kubeconfig=cluster.kubeconfig) as server,
-            registered(cluster, "podsettle", f"{server.url}/mutate", server.ca.read_bytes()),
-        ):
-            await_that(lambda: is_called(cluster, "ci"), "the policy is in force")
+        directory = tmp_path_factory.mktemp("podsettle")
+        with podsettle_called_by(cluster, directory, *options, namespace="ci"):
             yield cluster
 
 

@@ -7,12 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from itertools import pairwise
 
-import httpx
 import pytest
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.service_accounts import kubeconfig_of_account
-from tests.support.waiting import TIMEOUT_SECONDS
 from tools.kube_versions import server_minor
 from webhook.cluster.client import ApiServer
 from webhook.core.pod import WireStruct
@@ -52,16 +50,6 @@ def create(cluster: KubeCluster, name: str) -> None:
     cluster.create("/api/v1/namespaces/many/configmaps", {"metadata": {"name": name}})
 
 
-def compact(cluster: KubeCluster) -> None:
-    """Let etcd forget every version but the current one."""
-    answer = cluster.request("GET", "/api/v1/namespaces/many/configmaps?limit=1").body
-    revision = int(answer["metadata"]["resourceVersion"])
-    transport = httpx.HTTPTransport(uds=str(cluster.directory / "etcd-http.sock"))
-    with httpx.Client(transport=transport, timeout=TIMEOUT_SECONDS) as client:
-        body = {"revision": revision, "physical": True}
-        assert client.post("http://etcd/v3/kv/compaction", json=body).status_code == 200
-
-
 async def test_list_whose_version_expires_continues_without_a_duplicate(
     paging_cluster: KubeCluster,
 ) -> None:
@@ -72,7 +60,7 @@ async def test_list_whose_version_expires_continues_without_a_duplicate(
         async for each in reader.objects(CONFIG_MAPS, "many"):
             if not names:
                 create(paging_cluster, "created-meanwhile")
-                compact(paging_cluster)
+                paging_cluster.compact_etcd()
             names.append(each.metadata.name)
     assert sorted(names) == sorted({*(f"c-{n:03}" for n in range(MANY)), "created-meanwhile"})
     # The clock of the API server: the header Date has no fraction of a second.
