@@ -37,7 +37,7 @@ def test_orphans_do_not_keep_the_container_alive(machine: Machine, wrapper: Wrap
         assert machine.run(command) == (7, "", "")
 
 
-@pytest.mark.parametrize("code", [0, 1, 42, 126, 127, 255])
+@pytest.mark.parametrize("code", [0, 42, 255])
 def test_exit_code_is_that_of_the_command(machine: Machine, wrapper: Wrapper, code: int) -> None:
     command = wrapper.script(f"echo out; echo err >&2; exit {code}", min_lifetime_ms=20)
     assert machine.run(command) == (code, "out\n", "err\n")
@@ -72,7 +72,7 @@ def test_command_that_is_not_executable_gives_126_after_the_minimum_lifetime(
     assert "/tmp" in err
 
 
-@pytest.mark.parametrize("number", [*TERMINATING, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 def test_signal_is_forwarded_to_the_trap_of_the_command(
     machine: Machine, wrapper: Wrapper, number: signal.Signals
 ) -> None:
