@@ -103,7 +103,8 @@ class Installation:
         self.replicas: list[Replica] = []
         self._directory = directory
         self._numbers = count()
-        self._ready: list[Replica] = []
+        self.admitted: list[Replica] = []
+        """The replicas behind the Service."""
 
     @cached_property
     def address(self) -> str:
@@ -246,7 +247,7 @@ class Installation:
 
     def admit(self, replica: Replica) -> None:
         """Do the work of the controllers for EndpointSlices and Endpoints for a ready pod."""
-        self._ready.append(replica)
+        self.admitted.append(replica)
         assert self._write_endpoints() in (200, 201)
         self.cluster.create(
             f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
@@ -281,13 +282,13 @@ class Installation:
         slice_ = f"{RELEASE}-{replica.port}"
         path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{slice_}"
         self.cluster.request("DELETE", path)
-        if replica in self._ready:
-            self._ready.remove(replica)
+        if replica in self.admitted:
+            self.admitted.remove(replica)
             self._write_endpoints()
 
     def _write_endpoints(self) -> int:
         """Write the Endpoints, by which an older API server resolves a Service."""
-        ports = [[{"name": "https", "port": each.port}] for each in self._ready]
+        ports = [[{"name": "https", "port": each.port}] for each in self.admitted]
         endpoints = {
             "metadata": {"name": RELEASE},
             "subsets": [{"addresses": [{"ip": self.address}], "ports": each} for each in ports],
@@ -433,9 +434,9 @@ class Replica:
         """Send a signal, and do not wait for its effect."""
         self._process.send_signal(which)
 
-    def await_end(self) -> None:
-        """Wait until the process has ended."""
-        self._process.wait(TIMEOUT_SECONDS)
+    def await_end(self) -> int:
+        """Wait until the process has ended, and return its exit code."""
+        return self._process.wait(TIMEOUT_SECONDS)
 
 
 @contextmanager
