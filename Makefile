@@ -185,7 +185,8 @@ test-short: $(VENV)/.dev kube
 	$(PYTEST) --hypothesis-profile=quick $(SHORT_TESTS)
 
 # Tests that repeat something: `make test` runs a short form of them.
-LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale) \
+LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale \
+  export/test_same_pods kubeconfig/test_generated_kubeconfigs) \
   $(addprefix tests/integration/,node/test_containerd_drop_in.py server/test_differential.py)
 
 .PHONY: test-long

@@ -122,16 +122,6 @@ def test_namespace_that_could_not_be_read_is_not_said_to_be_missing(
     assert flag not in given["stderr"]
 
 
-def test_policy_of_the_input_replaces_the_one_in_the_cluster(
-    admin: dict[str, str], tmp_path: Path
-) -> None:
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(yaml.safe_dump(policy_document("in-cluster", action="Audit")))
-    found = previewed(policy, env=admin, document=quick_pod("p", namespace="ci"))
-    assert [each["reason"] for each in found["outcomes"]] == ["WouldApply"]
-    assert found["patch"] == []
-
-
 def test_command_of_a_report_previews_a_pod_of_the_cluster(
     live_cluster: KubeCluster, admin: dict[str, str], tmp_path: Path
 ) -> None:

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.kubeconfig_oracle import Case, World, credential, encoded
+from tests.support.long_forms import IS_LONG
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 100
+EXAMPLES = 100 if IS_LONG else 50
 NAMES = st.sampled_from(["one", "two"])
 # The ways to write a document.
 TEXTS: list[Callable[[Any], str]] = [
@@ -54,7 +55,7 @@ def clusters(world: World) -> st.SearchStrategy[dict[str, Any]]:
     servers = st.sampled_from([
         *hosts, f"https://127.0.0.1:{world.intermediate.port}", f"{hosts[0]}/prefix/",
         f"http://127.0.0.1:{world.plain.port}", f"127.0.0.1:{world.plain.port}",
-        f"https://a.example.:{world.a.port}", f"https://[2001:db8::7]:{world.a.port}",
+        f"https://a.example.:{world.a.port}", f"https://[ff0e:db8::7]:{world.a.port}",
     ])  # fmt: skip
     trust = st.sampled_from([
         {"certificate-authority": "ca.crt"},
@@ -132,7 +133,7 @@ def cases(draw: st.DrawFn, world: World) -> GeneratedCase:
     ]
     env = draw(some(
         HTTPS_PROXY=st.just(f"http://127.0.0.1:{world.second_proxy.port}"),
-        no_proxy=st.sampled_from([".example", "a.example", "*", "127.0.0.0/8", "2001:db8::/32"]),
+        no_proxy=st.sampled_from([".example", "a.example", "*", "127.0.0.0/8", "ff0e:db8::/32"]),
         SSL_CERT_FILE=st.just(str(world.ca)),
         PATH=st.just(f"{world.directory}:/usr/bin:/bin"),
         KUBECONFIG=st.just("::config-0:empty:./config-0:none:config-1"),
