@@ -186,21 +186,6 @@ async def test_command_is_that_which_runtimes_read(
         assert await look_up(lookup, query(f"{server.host}/a:1", server.host)) == expected
 
 
-async def test_index_with_more_than_16_matching_images_is_refused(
-    ca: trustme.CA, image: Image, lookup: ImageLookup
-) -> None:
-    entries = [
-        (Image(str(number).encode(), OCI_MANIFEST, ()), platform(f"cpu{number}"))
-        for number in range(17)
-    ]
-    async with start_server(ca, serving(index_of(*entries), image)) as server:
-        assert (
-            await unavailable_reason(lookup, server)
-            == "the index has 17 matching images; the limit is 16"
-        )
-        assert len(server.seen) == 2
-
-
 async def test_nested_index_is_refused(ca: trustme.CA, image: Image, lookup: ImageLookup) -> None:
     inner = index_of((image, platform("amd64")))
     async with start_server(ca, serving(index_of((inner, platform("amd64"))), inner)) as server:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 import subprocess
 import sys
 import time
@@ -33,7 +32,6 @@ from tests.support.registry import (
     htpasswd,
     index_of,
     look_up,
-    made_image,
     platform,
     query,
     start_registry,
@@ -120,68 +118,6 @@ async def test_certificate_of_an_unknown_ca_is_refused(
     assert isinstance(answer, Unavailable)
     assert "TLS: CERTIFICATE_VERIFY_FAILED" in caplog.text
     assert registry.requests(path="tls") == []
-
-
-# Indexes.
-
-
-@pytest.fixture(scope="module")
-def platforms(
-    registry: RunningRegistry, tmp_path_factory: pytest.TempPathFactory
-) -> RunningRegistry:
-    """Two indexes: `agree` has one entrypoint on all platforms, `differ` has another on s390x."""
-    made = [
-        made_image(tmp_path_factory.mktemp("platform"), entrypoint=[entrypoint], architecture=name)
-        for entrypoint, name in (("/app", "amd64"), ("/app", "arm64"), ("/other", "s390x"))
-    ]
-    amd64, arm64, s390x = made
-    assert len({image.digest for image in made}) == 3
-    agreeing = index_of((amd64, platform("amd64")), (arm64, platform("arm64")))
-    differing = index_of(
-        (amd64, platform("amd64")), (arm64, platform("arm64")), (s390x, platform("s390x"))
-    )
-    registry.push("platforms", "agree", amd64, arm64, agreeing)
-    registry.push("platforms", "differ", amd64, arm64, s390x, differing)
-    return registry
-
-
-@pytest.mark.parametrize(
-    ("tag", "architectures", "expected"),
-    [
-        ("agree", [], "/app"),
-        ("agree", ["arm64"], "/app"),
-        ("differ", ["arm64"], "/app"),
-        ("differ", ["amd64", "arm64"], "/app"),
-        ("differ", ["s390x"], "/other"),
-        ("differ", ["s390x", "ppc64le"], "/other"),
-    ],
-)
-async def test_platforms_of_the_pod_with_one_command_give_that_command(
-    tag: str,
-    architectures: list[str],
-    expected: str,
-    platforms: RunningRegistry,
-    lookup: ImageLookup,
-) -> None:
-    asked = query(f"{platforms.host}/platforms:{tag}", architectures=frozenset(architectures))
-    assert await look_up(lookup, asked) == ImageConfig((expected,), ())
-
-
-@pytest.mark.parametrize(
-    ("architectures", "why"),
-    [
-        ([], "the image starts different commands on the platforms that the pod could run on"),
-        (["arm64", "s390x"], "the image starts different commands on the platforms"),
-        (["ppc64le"], "the index has no image for linux/ppc64le"),
-    ],
-)
-async def test_platforms_of_the_pod_without_one_common_command_are_reported(
-    architectures: list[str], why: str, platforms: RunningRegistry, lookup: ImageLookup
-) -> None:
-    asked = query(f"{platforms.host}/platforms:differ", architectures=frozenset(architectures))
-    answer = await look_up(lookup, asked)
-    assert isinstance(answer, Unavailable)
-    assert why in answer.why
 
 
 # Authentication.
@@ -313,8 +249,3 @@ def test_ca_in_ssl_cert_file_is_trusted(
         check=False,
     )
     assert done.stdout.strip() == str(APP), done.stderr
-
-
-def test_default_tls_context_verifies_host_name_and_chain() -> None:
-    context = ssl.create_default_context()
-    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
