@@ -12,12 +12,30 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from time import monotonic
+from typing import ParamSpec, TypeVar
 
 _MAX_BUSY_ITERATIONS = 200_000
 """Iterations of the loop without an idle one, after which the callbacks are taken for endless."""
 _MAX_BLOCKED_SECONDS = 30.0
 """Time without a timer, an event or a test that waits, after which the loop is taken for stuck."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def stepped(test: Callable[P, Coroutine[object, object, T]]) -> Callable[P, T]:
+    """Return a function that runs a coroutine function on a loop of its own of this kind."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        with asyncio.Runner(loop_factory=SteppedLoop) as runner:
+            return runner.run(test(*args, **kwargs))
+
+    return run
 
 
 class EndlessLoopError(AssertionError):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import pytest
 
-from tests.support.stepped_loop import SteppedLoop
+from tests.support.stepped_loop import stepped
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
 from webhook.cluster.raw_responses import decode_page
@@ -85,11 +85,6 @@ class EndingApiServer:
             yield line
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
-        runner.run(test)
-
-
 async def seconds_of_attempts(server: EndingApiServer) -> float:
     """Return the time until `ATTEMPTS` attempts were made."""
     reflector = Reflector(cast(ApiServer, server), "/things", lambda _: "", lambda: None)
@@ -106,29 +101,25 @@ async def seconds_of_attempts(server: EndingApiServer) -> float:
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 @pytest.mark.parametrize("answer_seconds", [0.0, 5.0], ids=["quick", "slow"])
-def test_pauses_grow_while_each_watch_ends_at_once(ending: Ending, answer_seconds: float) -> None:
-    async def test() -> None:
-        server = EndingApiServer(ending, answer_seconds=answer_seconds)
-        # The pauses are 0.2, 0.4, ..., 25.6 and then 30 s, or half of that.
-        assert await seconds_of_attempts(server) - server.waited_seconds > 60
+@stepped
+async def test_pauses_grow_while_each_watch_ends_at_once(
+    ending: Ending, answer_seconds: float
+) -> None:
+    server = EndingApiServer(ending, answer_seconds=answer_seconds)
+    # The pauses are 0.2, 0.4, ..., 25.6 and then 30 s, or half of that.
+    assert await seconds_of_attempts(server) - server.waited_seconds > 60
 
-    run(test())
 
-
-def test_pauses_grow_while_each_list_ends_in_410() -> None:
-    async def test() -> None:
-        assert await seconds_of_attempts(EndingApiServer([], lists_fail=True)) > 60
-
-    run(test())
+@stepped
+async def test_pauses_grow_while_each_list_ends_in_410() -> None:
+    assert await seconds_of_attempts(EndingApiServer([], lists_fail=True)) > 60
 
 
 @pytest.mark.parametrize("ending", [[], [GONE]], ids=["end", "410"])
-def test_pause_after_a_long_watch_is_short(ending: Ending) -> None:
-    async def test() -> None:
-        watched = ATTEMPTS * 290.0
-        assert await seconds_of_attempts(EndingApiServer(ending, 290.0)) < watched
-
-    run(test())
+@stepped
+async def test_pause_after_a_long_watch_is_short(ending: Ending) -> None:
+    watched = ATTEMPTS * 290.0
+    assert await seconds_of_attempts(EndingApiServer(ending, 290.0)) < watched
 
 
 class AlternatingApiServer(EndingApiServer):
@@ -141,11 +132,9 @@ class AlternatingApiServer(EndingApiServer):
         yield
 
 
-def test_pauses_grow_while_watches_end_in_410_and_404_in_turn() -> None:
-    async def test() -> None:
-        assert await seconds_of_attempts(AlternatingApiServer([])) > 60
-
-    run(test())
+@stepped
+async def test_pauses_grow_while_watches_end_in_410_and_404_in_turn() -> None:
+    assert await seconds_of_attempts(AlternatingApiServer([])) > 60
 
 
 class ReinstalledApiServer(EndingApiServer):
@@ -164,11 +153,9 @@ class ReinstalledApiServer(EndingApiServer):
         yield self._lines([GONE])
 
 
-def test_objects_of_a_crd_that_was_installed_again_are_listed_soon() -> None:
-    async def test() -> None:
-        server = ReinstalledApiServer()
-        await seconds_of_attempts(server)
-        assert server.attempts_at[8] - server.attempts_at[7] < 0.5
-        assert server.attempts_at[9] - server.attempts_at[8] < 1
-
-    run(test())
+@stepped
+async def test_objects_of_a_crd_that_was_installed_again_are_listed_soon() -> None:
+    server = ReinstalledApiServer()
+    await seconds_of_attempts(server)
+    assert server.attempts_at[8] - server.attempts_at[7] < 0.5
+    assert server.attempts_at[9] - server.attempts_at[8] < 1

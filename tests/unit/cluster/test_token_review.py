@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any, cast
 
 import pytest
 
-from tests.support.stepped_loop import SteppedLoop
+from tests.support.stepped_loop import stepped
 from webhook.cluster.access_decision import Access
 from webhook.cluster.client import ApiServer
 from webhook.cluster.token_review import ClusterAuthorizer
@@ -56,62 +55,49 @@ class Attacked:
         return tasks
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
-        runner.run(test)
+@stepped
+async def test_invalid_tokens_do_not_delay_a_valid_token_of_another_client() -> None:
+    attacked = Attacked()
+    attack = await attacked.flood(400)
+    start = attacked.loop.time()
+    assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
+    assert attacked.loop.time() - start == pytest.approx(0.1)
+    results = await asyncio.gather(*attack)
+    assert {*results} == {Access.UNAUTHENTICATED, Access.UNKNOWN}
 
 
-def test_invalid_tokens_do_not_delay_a_valid_token_of_another_client() -> None:
-    async def test() -> None:
-        attacked = Attacked()
-        attack = await attacked.flood(400)
-        start = attacked.loop.time()
-        assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
-        assert attacked.loop.time() - start == pytest.approx(0.1)
-        results = await asyncio.gather(*attack)
-        assert {*results} == {Access.UNAUTHENTICATED, Access.UNKNOWN}
-
-    run(test())
-
-
-def test_recently_granted_token_is_reviewed_before_those_of_many_clients() -> None:
-    async def test() -> None:
-        attacked = Attacked()
-        assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
-        await asyncio.sleep(60)
-        # The proxy in front of all clients is one of them.
-        floods = [await attacked.flood(50, f"10.0.1.{number}") for number in range(30)]
-        floods.append(await attacked.flood(50, PROMETHEUS))
-        start = attacked.loop.time()
-        assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
-        assert attacked.loop.time() - start <= 0.2
-        await asyncio.gather(*(task for flood in floods for task in flood))
-
-    run(test())
+@stepped
+async def test_recently_granted_token_is_reviewed_before_those_of_many_clients() -> None:
+    attacked = Attacked()
+    assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
+    await asyncio.sleep(60)
+    # The proxy in front of all clients is one of them.
+    floods = [await attacked.flood(50, f"10.0.1.{number}") for number in range(30)]
+    floods.append(await attacked.flood(50, PROMETHEUS))
+    start = attacked.loop.time()
+    assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
+    assert attacked.loop.time() - start <= 0.2
+    await asyncio.gather(*(task for flood in floods for task in flood))
 
 
-def test_refusals_do_not_evict_grants() -> None:
-    async def test() -> None:
-        attacked = Attacked(max_cached=10)
-        assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
-        await asyncio.gather(*await attacked.flood(40))
-        assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
-        assert attacked.server.tokens.count(VALID) == 1
-
-    run(test())
+@stepped
+async def test_refusals_do_not_evict_grants() -> None:
+    attacked = Attacked(max_cached=10)
+    assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
+    await asyncio.gather(*await attacked.flood(40))
+    assert await attacked.access(VALID, PROMETHEUS) is Access.GRANTED
+    assert attacked.server.tokens.count(VALID) == 1
 
 
-def test_concurrent_requests_with_one_token_share_its_review() -> None:
-    async def test() -> None:
-        attacked = Attacked()
-        first = asyncio.create_task(attacked.access(VALID, PROMETHEUS))
-        await asyncio.sleep(0.05)
-        others = asyncio.gather(*(attacked.access(VALID, PROMETHEUS) for _ in range(100)))
-        first.cancel()
-        assert {*await others} == {Access.GRANTED}
-        assert attacked.server.tokens == [VALID]
-
-    run(test())
+@stepped
+async def test_concurrent_requests_with_one_token_share_its_review() -> None:
+    attacked = Attacked()
+    first = asyncio.create_task(attacked.access(VALID, PROMETHEUS))
+    await asyncio.sleep(0.05)
+    others = asyncio.gather(*(attacked.access(VALID, PROMETHEUS) for _ in range(100)))
+    first.cancel()
+    assert {*await others} == {Access.GRANTED}
+    assert attacked.server.tokens == [VALID]
 
 
 @pytest.mark.parametrize(
@@ -119,14 +105,12 @@ def test_concurrent_requests_with_one_token_share_its_review() -> None:
     [[], {"status": None}, {"status": {"authenticated": True, "user": "admin"}}],
     ids=["no review", "no status", "no user"],
 )
-def test_malformed_answer_of_the_api_server_is_no_decision(answer: object) -> None:
+@stepped
+async def test_malformed_answer_of_the_api_server_is_no_decision(answer: object) -> None:
     class BrokenApiServer:
         async def request(self, _method: str, _path: str, _body: Any) -> Any:
             return answer
 
-    async def test() -> None:
-        authorizer = ClusterAuthorizer(cast(ApiServer, BrokenApiServer()))
-        decision = await authorizer.authorize(VALID, "get", "/metrics", PROMETHEUS)
-        assert decision.access is Access.UNKNOWN
-
-    run(test())
+    authorizer = ClusterAuthorizer(cast(ApiServer, BrokenApiServer()))
+    decision = await authorizer.authorize(VALID, "get", "/metrics", PROMETHEUS)
+    assert decision.access is Access.UNKNOWN

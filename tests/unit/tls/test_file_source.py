@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.support.stepped_loop import SteppedLoop
+from tests.support.stepped_loop import SteppedLoop, stepped
 from webhook.tls.authority import fingerprint
 from webhook.tls.certificate_directory import (
     CertificateDirectory,
@@ -297,33 +297,29 @@ class Replacements:
 
 @pytest.mark.parametrize("change", ["write", "remove"])
 @pytest.mark.parametrize("access", range(1, 11))
-def test_files_that_change_between_two_accesses_are_served_whole_or_not_at_all(
+@stepped
+async def test_files_that_change_between_two_accesses_are_served_whole_or_not_at_all(
     directory: CertificateDirectory, monkeypatch: pytest.MonkeyPatch, change: str, access: int
 ) -> None:
     directory.path.mkdir()
     files = Replacements(directory, monkeypatch)
     files.write()
-
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SteppedLoop)
-        source = FileSource(directory)
-        async with source.running():
-            files.write()
-            files.plan(change, access)
-            for _ in range(3):
-                await loop.advance(1)
-                files.check_served(source)
-            files.plan(change, 0)
-            if change == "remove":
-                files.write()
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SteppedLoop)
+    source = FileSource(directory)
+    async with source.running():
+        files.write()
+        files.plan(change, access)
+        for _ in range(3):
             await loop.advance(1)
             files.check_served(source)
-            assert files.newest_is_served(source)
-            assert source.problem == ""
-
-    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
-        runner.run(test())
+        files.plan(change, 0)
+        if change == "remove":
+            files.write()
+        await loop.advance(1)
+        files.check_served(source)
+        assert files.newest_is_served(source)
+        assert source.problem == ""
 
 
 @pytest.mark.parametrize("access", range(1, 11))
