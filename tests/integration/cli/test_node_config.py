@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import tomllib
+from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import yaml
 from tests.support.factories import Json
 from tests.support.node_config import CONTAINERD, CRIO, printed, refused, toml
 
+Arguments = tuple[str, ...]
 V1 = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
 V2 = "try-skip-volume-selinux-label.crio.io"
 
@@ -197,19 +199,14 @@ def test_workload_mode_is_activated_by_the_annotation() -> None:
         assert found == {"workloads": {"w": workload}}
     (only,) = yaml.safe_load_all(printed(*CRIO, "--mode", "workload"))
     assert only["kind"] == "MachineConfig"
-    assert "needs no RuntimeClass" in refused(*CRIO, "--mode", "workload", "-o", "runtimeclass")
 
 
-def test_default_annotations_need_a_crio_that_supports_them() -> None:
-    mode = ("--mode", "default-annotations")
-    runtimes = toml(*CRIO, *mode, "--oldest", "1.31.4")["crio"]["runtime"]["runtimes"]
+DEFAULTS = (*CRIO, "--mode", "default-annotations")
+
+
+def test_default_annotations_are_set_from_the_first_crio_on_that_supports_them() -> None:
+    runtimes = toml(*DEFAULTS, "--oldest", "1.31.4")["crio"]["runtime"]["runtimes"]
     assert runtimes["selinux-fix-runtime"]["default_annotations"] == {V1: "true"}
-    for arguments in ((), ("--oldest", "1.31.3")):
-        assert "1.31.4 and 1.32.0" in refused(*CRIO, *mode, *arguments)
-
-
-def test_crio_before_1_24_is_refused() -> None:
-    assert "1.24 is the first" in refused(*CRIO, "--oldest", "1.23.3")
 
 
 def test_machine_config_contains_the_drop_in() -> None:
@@ -252,63 +249,120 @@ def test_containerd_drop_in_sets_the_volatile_mount_option(
     }
 
 
-@pytest.mark.parametrize("oldest", ["1.5.9", "1.6.23", "1.7.3"])
-def test_containerd_without_the_mount_option_is_refused(oldest: str) -> None:
-    assert "1.6.24, 1.7.4 and 2.0" in refused(*CONTAINERD, "--oldest", oldest)
-    assert "1.6.24" in refused(*CONTAINERD, "--oldest", oldest, "--config-version", "2")
+def oldest(runtime: Arguments, messages: dict[str, str]) -> Iterator[tuple[Arguments, str]]:
+    """Yield releases that are refused."""
+    return (((*runtime, "--oldest", release), message) for release, message in messages.items())
 
 
-def test_containerd_that_cannot_read_the_configuration_version_is_refused() -> None:
-    message = refused(*CONTAINERD, "--oldest", "1.7.29", "--config-version", "3")
-    assert "cannot read --config-version 3" in message
+WORKLOAD = (*CRIO, "--mode", "workload")
+NO_PATCH = "has no patch number, but the result depends on it: give"
+MAY_BE = "may be a release of OpenShift; give the release of CRI-O: see"
+REFUSED: list[tuple[Arguments, str]] = [
+    *oldest(
+        CRIO,
+        {
+            "1.23.3": "1.24 is the first",
+            "4.20": "may be a release of OpenShift; its CRI-O is 1.33: see kubectl get nodes",
+            "4.19.3": "its CRI-O is 1.32",
+            "133.12": "there is no CRI-O 133.12",
+            "1.133.12": "there is no CRI-O 1.133.12 yet",
+            "1.99": "there is no CRI-O 1.99 yet: see",
+            "4.99": f"4.99 {MAY_BE}",
+            "5.0": f"5.0 {MAY_BE}",
+            "1.33.rc1": "'1.33.rc1' is not a version such as 1.33.12",
+            "0.9": "there is no CRI-O 0.9",
+            "2.1.5": "there is no CRI-O 2.1.5",
+            "1.31": f"1.31 {NO_PATCH} the whole release",
+            "1.31-3.rhaos4.18": f"1.31-3.rhaos4.18 {NO_PATCH}",
+            "containerd://2.1.5": "'containerd://2.1.5' is not a release of cri-o",
+            "new": "'new' is not a version",
+        },
+    ),
+    *oldest(
+        CONTAINERD,
+        {
+            **dict.fromkeys(("1.5.9", "1.6.23", "1.7.3"), "1.6.24, 1.7.4 and 2.0"),
+            "5.10": "there is no containerd 5.10",
+            "1.8.0": "there is no containerd 1.8.0",
+            "2.133.0": "there is no containerd 2.133.0",
+            "1.7": f"1.7 {NO_PATCH} the whole release",
+            "1.6": f"1.6 {NO_PATCH} the whole release",
+            "1.7.x": "'1.7.x' is not a version such as 2.1.5",
+            "v1.33.5+k3s1": "v1.33.5+k3s1 may be a release of Kubernetes; the release of "
+            "containerd is in the column CONTAINER-RUNTIME",
+            "cri-o://1.33.5": "'cri-o://1.33.5' is not a release of containerd",
+        },
+    ),
+    ((*CONTAINERD, "--oldest", "1.6.23", "--config-version", "2"), "1.6.24"),
+    (
+        (*CONTAINERD, "--oldest", "1.7.29", "--config-version", "3"),
+        "cannot read --config-version 3",
+    ),
+    (DEFAULTS, "1.31.4 and 1.32.0"),
+    ((*DEFAULTS, "--oldest", "1.31.3"), "1.31.4 and 1.32.0"),
+    # Names that the API server or CRI-O would refuse.
+    *(
+        ((*runtime, option, value), option)
+        for runtime in (CRIO, CONTAINERD)
+        for option, values in (
+            ("--handler", ("a.b", 'a"]', "")),
+            ("--runtime-class", ("A", "a..b")),
+        )
+        for value in values
+    ),
+    ((*CRIO, "--role", "Worker_1"), "--role"),
+    ((*CRIO, "--handler", "runc"), "may be the nodes' default handler"),
+    ((*CRIO, "--handler", "crun"), "may be the nodes' default handler"),
+    # Options without an effect.
+    ((*WORKLOAD, "-o", "runtimeclass"), "needs no RuntimeClass"),
+    *(
+        ((*WORKLOAD, option, value), f"{option} has no effect")
+        for option, value in (
+            *(("--runtime-class", "a"), ("--node-selector", "a=b")),
+            *(("--oci-runtime", "crun"), ("--crio-config", "/dev/null")),
+        )
+    ),
+    ((*CRIO, "--oldest", "1.33.12", "--oci-runtime", "crun"), "--oci-runtime has no effect"),
+    *(
+        (("containerd", "--open-files", limits), why)
+        for limits, why in (
+            ("infinity", "two numbers such as 65536:524288"),
+            ("65536", "two numbers"),
+            ("0:1", "two numbers"),
+            ("524288:65536", "the soft limit 524288 is above the hard limit 65536"),
+            ("1:9999999999", "is above the kernel's"),
+        )
+    ),
+    (("containerd", "--open-files", "1:1", "--volatile"), "takes no other option"),
+    (("crio", "--open-files", "1:1", "-o", "dropin"), "takes no other option"),
+    # The missing or unsupported option is named.
+    (("crio", "--volatile"), "since 1.22"),
+    (("crio", "--oldest", "1.33.0"), "--selinux"),
+    (("containerd", "--oldest", "2.1.0"), "--volatile"),
+    (("containerd", "--volatile"), "--node-selector"),
+    ((*CRIO, "--node-selector", "pool"), "'pool' is not of the form key=value"),
+    *(
+        (
+            (runtime, "--node-selector", "a=b"),
+            f"podsettle node-config {runtime} alone lists what you can choose",
+        )
+        for runtime in ("crio", "containerd")
+    ),
+]
 
 
 @pytest.mark.parametrize(
-    ("oldest", "message"),
-    [
-        ("4.20", "may be a release of OpenShift; its CRI-O is 1.33: see kubectl get nodes"),
-        ("4.19.3", "its CRI-O is 1.32"),
-        ("133.12", "there is no CRI-O 133.12"),
-        ("1.133.12", "there is no CRI-O 1.133.12 yet"),
-        ("1.99", "there is no CRI-O 1.99 yet: see"),
-        ("4.99", "4.99 may be a release of OpenShift; give the release of CRI-O: see"),
-        ("5.0", "5.0 may be a release of OpenShift; give the release of CRI-O: see"),
-        ("1.33.rc1", "'1.33.rc1' is not a version such as 1.33.12"),
-        ("1.33.x", "'1.33.x' is not a version such as 1.33.12"),
-        ("0.9", "there is no CRI-O 0.9"),
-        ("2.1.5", "there is no CRI-O 2.1.5"),
-        ("1.31", "1.31 has no patch number, but the result depends on it: give the whole release"),
-        (
-            "1.31-3.rhaos4.18",
-            "1.31-3.rhaos4.18 has no patch number, but the result depends on it: give",
-        ),
-        ("containerd://2.1.5", "'containerd://2.1.5' is not a release of cri-o"),
-        ("new", "'new' is not a version"),
-    ],
+    ("arguments", "message"), REFUSED, ids=[" ".join(each) for each, _ in REFUSED]
 )
-def test_invalid_release_of_crio_is_refused(oldest: str, message: str) -> None:
-    assert message in refused(*CRIO, "--oldest", oldest)
+def test_options_are_refused_with_the_reason(arguments: Arguments, message: str) -> None:
+    assert message in refused(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("oldest", "message"),
-    [
-        ("5.10", "there is no containerd 5.10"),
-        ("1.8.0", "there is no containerd 1.8.0"),
-        ("2.133.0", "there is no containerd 2.133.0"),
-        ("1.7", "1.7 has no patch number, but the result depends on it: give the whole release"),
-        ("1.6", "1.6 has no patch number, but the result depends on it: give the whole release"),
-        ("1.7.x", "'1.7.x' is not a version such as 2.1.5"),
-        (
-            "v1.33.5+k3s1",
-            "v1.33.5+k3s1 may be a release of Kubernetes; the release of containerd is in the "
-            "column CONTAINER-RUNTIME",
-        ),
-        ("cri-o://1.33.5", "'cri-o://1.33.5' is not a release of containerd"),
-    ],
-)
-def test_invalid_release_of_containerd_is_refused(oldest: str, message: str) -> None:
-    assert message in refused(*CONTAINERD, "--oldest", oldest)
+def test_default_handler_of_the_given_node_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text(NODE % "12MiB")
+    said = refused(*HANDLER, "--crio-config", str(tmp_path / "node.toml"), "--handler", "ours")
+    assert "may be the nodes' default handler" in said
+    assert printed(*CONTAINERD, "--handler", "runc"), "containerd keeps its own"
 
 
 def test_release_is_accepted_in_the_form_of_the_node_status() -> None:
@@ -316,50 +370,6 @@ def test_release_is_accepted_in_the_form_of_the_node_status() -> None:
     assert as_stated == printed(*CRIO, "--oldest", "1.33.5") == printed(*CRIO, "--oldest", "1.33")
     as_stated = printed(*CONTAINERD, "--oldest", "containerd://2.1.5")
     assert as_stated == printed(*CONTAINERD, "--oldest", "2.1.5")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--handler", "a.b"),
-        ("--handler", 'a"]'),
-        ("--handler", ""),
-        ("--runtime-class", "A"),
-        ("--runtime-class", "a..b"),
-    ],
-)
-def test_names_that_the_api_server_or_crio_would_refuse_are_refused(
-    wrong: tuple[str, str],
-) -> None:
-    assert wrong[0] in refused(*CRIO, *wrong)
-    assert wrong[0] in refused(*CONTAINERD, *wrong)
-    assert "--role" in refused(*CRIO, "--role", "Worker_1")
-
-
-@pytest.mark.parametrize("name", ["runc", "crun"])
-def test_default_handler_of_crio_is_not_replaced(name: str) -> None:
-    assert "may be the nodes' default handler" in refused(*CRIO, "--handler", name)
-    assert printed(*CONTAINERD, "--handler", name)
-
-
-def test_default_handler_of_the_given_node_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "node.toml").write_text(NODE % "12MiB")
-    said = refused(*HANDLER, "--crio-config", str(tmp_path / "node.toml"), "--handler", "ours")
-    assert "may be the nodes' default handler" in said
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--mode", "workload", "--runtime-class", "a"),
-        ("--mode", "workload", "--node-selector", "a=b"),
-        ("--mode", "workload", "--oci-runtime", "crun"),
-        ("--mode", "workload", "--crio-config", "/dev/null"),
-        ("--oldest", "1.33.12", "--oci-runtime", "crun"),
-    ],
-)
-def test_option_without_effect_is_refused(arguments: tuple[str, ...]) -> None:
-    assert f"{arguments[2]} has no effect" in refused(*CRIO, *arguments)
 
 
 @pytest.mark.parametrize(("runtime", "count"), [("crio", 4), ("containerd", 2)])
@@ -372,8 +382,6 @@ def test_commands_for_each_choice_are_listed_and_work(runtime: str, count: int) 
         is_file = "--open-files" in arguments or "dropin" in arguments
         assert ("apiVersion:" in printed(*arguments)) is not is_file
     assert max(map(len, lines)) <= 80
-    without_choice = refused(runtime, "--node-selector", "a=b")
-    assert f"podsettle node-config {runtime} alone lists what you can choose" in without_choice
 
 
 def test_containerd_output_explains_the_risks_of_volatile_mounts() -> None:
@@ -424,34 +432,6 @@ def test_open_files_are_limited_by_a_drop_in_for_the_unit_of_the_runtime(
     assert {name: dict(parser[name]) for name in parser.sections()} == {
         "Service": {"limitnofile": "1024:524288"}
     }
-
-
-@pytest.mark.parametrize(
-    ("limits", "why"),
-    [
-        ("infinity", "two numbers such as 65536:524288"),
-        ("65536", "two numbers"),
-        ("0:1", "two numbers"),
-        ("524288:65536", "the soft limit 524288 is above the hard limit 65536"),
-        ("1:9999999999", "is above the kernel's"),
-    ],
-)
-def test_wrong_limits_are_refused(limits: str, why: str) -> None:
-    assert why in refused("containerd", "--open-files", limits)
-
-
-def test_open_files_take_no_other_option() -> None:
-    limits = ("--open-files", "1:1")
-    assert "takes no other option" in refused("containerd", *limits, "--volatile")
-    assert "takes no other option" in refused("crio", *limits, "-o", "dropin")
-
-
-def test_missing_or_unsupported_option_is_refused_with_its_name() -> None:
-    assert "since 1.22" in refused("crio", "--volatile")
-    assert "--selinux" in refused("crio", "--oldest", "1.33.0")
-    assert "--volatile" in refused("containerd", "--oldest", "2.1.0")
-    assert "--node-selector" in refused("containerd", "--volatile")
-    assert "'pool' is not of the form key=value" in refused(*CRIO, "--node-selector", "pool")
 
 
 def test_label_that_kubectl_reads_as_a_boolean_is_quoted() -> None:

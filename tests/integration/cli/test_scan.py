@@ -34,16 +34,6 @@ def test_page_shows_what_the_command_prints(options: str) -> None:
         assert line == "…" or line in printed, line
 
 
-def test_names_of_one_namespace_and_of_all_are_arguments_of_explain() -> None:
-    pods = ("report-28285183-tzmt2", "build-7-pod")
-    for flags in [], ["-n", "ci"]:
-        result = CliRunner().invoke(main, [*COMMAND, *flags, "-o", "name"])
-        lines = [f"pod/{pod} -n ci --manifests examples/scan" for pod in pods]
-        assert result.stdout.splitlines() == lines
-        for line in result.stdout.splitlines():
-            assert CliRunner().invoke(main, ["explain", *line.split()]).exit_code == 0
-
-
 def test_name_that_no_object_can_have_is_not_printed(tmp_path: Path) -> None:
     dump = (ROOT / "examples" / "scan" / "cluster.yaml").read_text()
     (tmp_path / "dump.yaml").write_text(dump.replace("name: build-7-pod", "name: --kubeconfig=x"))
@@ -131,6 +121,11 @@ def test_advice_without_nodes_says_that_they_are_unknown(tmp_path: Path) -> None
         ),
         ("some.json", "[5]", "{path}/some.json:1: is not a Kubernetes object: no kind\n"),
         ("some.json", '{"kind": "PodList", "items": [7]}', "Pod: Expected"),
+        (
+            "some.json",
+            '{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 5}}',
+            "Pod p: Expected",
+        ),
     ],
 )
 def test_scan_without_a_pod_and_a_node_ends_with_an_error(
@@ -142,6 +137,7 @@ def test_scan_without_a_pod_and_a_node_ends_with_an_error(
     message = f"podsettle: {said or 'scan: nothing could be read'}".format(path=tmp_path)
     assert result.stderr.startswith(message)
     assert said.startswith("Pod") or "nothing could be read" in result.stderr
+    assert "no pod was found" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -151,6 +147,7 @@ def test_scan_without_a_pod_and_a_node_ends_with_an_error(
         ("Namespace", {"name": "b", "labels": 5}, "partly", "not valid: b"),
         ("Namespace", {"name": 5}, "partly", "not valid: one without a name"),
         ("Node", {"name": "m", "labels": 5}, "partly", "not valid: m; 1 could not be decoded"),
+        ("Pod", {"name": "p", "labels": 5}, "partly", "1 could not be decoded"),
     ],
 )
 def test_invalid_objects_are_named_and_never_count_as_none(
@@ -161,6 +158,8 @@ def test_invalid_objects_are_named_and_never_count_as_none(
     areas = {each["name"]: each for each in json.loads(result.stdout)["areas"]}
     name = "settlepolicies" if kind == "SettlePolicy" else f"{kind.lower()}s"
     assert (areas[name]["looked"], areas[name]["why"]) == (looked, why)
+    named = "Pod p: " if kind == "Pod" else f"{tmp_path}/some.json:1: "
+    assert f"podsettle: {named}" in result.stderr
 
 
 def test_scan_of_a_file_that_is_not_yaml_says_only_that(tmp_path: Path) -> None:
@@ -189,26 +188,6 @@ def test_dump_that_is_cut_off_or_goes_on_is_no_answer(
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"podsettle: {tmp_path}/dump.json:")
     assert result.stderr.count("\n") == 1
-
-
-def test_scan_names_objects_that_it_cannot_read(tmp_path: Path) -> None:
-    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 5}}
-    (tmp_path / "pod.json").write_text(json.dumps(pod))
-    result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path), "-o", "json"])
-    assert result.stderr.startswith("podsettle: Pod p: Expected")
-    assert "no pod was found" not in result.stderr
-    assert result.exit_code == 2
-    areas = {area["name"]: area for area in json.loads(result.stdout)["areas"]}
-    assert areas["pods"]["looked"] == "partly"
-    assert areas["pods"]["why"] == "1 could not be decoded"
-
-
-def test_scan_names_policies_that_are_not_valid(tmp_path: Path) -> None:
-    policy = {"kind": "SettlePolicy", "metadata": {"name": "p"}, "spec": {"remedies": {"x": {}}}}
-    policy["apiVersion"] = "podsettle.dev/v1alpha1"
-    (tmp_path / "policy.json").write_text(json.dumps(policy))
-    result = CliRunner().invoke(main, [*COMMAND, "--manifests", str(tmp_path)])
-    assert "policy.json:1: spec.remedies.x: unknown key" in result.stderr
 
 
 def test_dump_is_read_from_standard_input_as_from_a_file() -> None:

@@ -64,13 +64,6 @@ async def test_tag_is_resolved_in_three_requests_over_tls(
     ]
 
 
-async def test_reference_without_a_tag_means_latest(
-    registry: RunningRegistry, image: Image, lookup: ImageLookup
-) -> None:
-    registry.push("latest", "latest", image)
-    assert await look_up(lookup, query(f"{registry.host}/latest")) == APP
-
-
 async def test_digest_is_used_without_resolving_the_tag(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
@@ -99,13 +92,6 @@ async def test_image_without_an_entrypoint_has_an_empty_entrypoint(
     registry.push("empty", "1", new_image())
     assert await look_up(lookup, query(f"{registry.host}/bare:1")) == ImageConfig((), ("sh",))
     assert await look_up(lookup, query(f"{registry.host}/empty:1")) == ImageConfig((), ())
-
-
-async def test_missing_image_is_reported(registry: RunningRegistry, lookup: ImageLookup) -> None:
-    missing = f"{registry.host}/none/such:1"
-    assert await look_up(lookup, query(missing)) == Unavailable(
-        f"{missing}: the registry answers 404"
-    )
 
 
 async def test_certificate_of_an_unknown_ca_is_refused(

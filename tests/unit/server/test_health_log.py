@@ -16,26 +16,10 @@ from webhook.tasks import supervise
 
 
 async def test_each_change_of_a_check_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    polls: list[list[Check]] = [
-        [Check("a", True), Check("b", False, "not read yet")],
-        [Check("a", True, "gone"), Check("b", True)],
-        [Check("a", True, "gone"), Check("b", True)],
-        [Check("a", True), Check("b", True)],
-    ]
-    done = asyncio.Event()
-
-    def checks() -> list[Check]:
-        if polls:
-            return polls.pop(0)
-        done.set()
-        return [Check("a", True), Check("b", True)]
-
-    with caplog.at_level(logging.INFO):
-        async with (
-            supervise(lambda: log_check_changes(checks, poll_seconds=0)),
-            asyncio.timeout(30),
-        ):
-            await done.wait()
+    ready = [Check("a", True), Check("b", True)]
+    gone = [Check("a", True, "gone"), Check("b", True)]
+    not_read = [Check("a", True), Check("b", False, "not read yet")]
+    await log_of(caplog, not_read, gone, gone, ready, ready)
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         ("WARNING", "not ready: b: not read yet"),
         ("WARNING", "a: gone"),
@@ -44,14 +28,14 @@ async def test_each_change_of_a_check_is_logged_once(caplog: pytest.LogCaptureFi
     ]
 
 
-async def log_of(caplog: pytest.LogCaptureFixture, polls: list[Check]) -> list[str]:
-    """The lines for the states of one check."""
+async def log_of(caplog: pytest.LogCaptureFixture, *polls: list[Check]) -> list[str]:
+    """The lines for the checks at each poll."""
     left, done = list(polls), asyncio.Event()
 
     def checks() -> list[Check]:
         if len(left) == 1:
             done.set()
-        return [left.pop(0) if len(left) > 1 else left[0]]
+        return left.pop(0) if len(left) > 1 else left[0]
 
     with caplog.at_level(logging.INFO):
         async with (
@@ -67,14 +51,15 @@ async def test_problem_that_its_component_logs_is_not_logged_again(
     ready: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     problem = Check("a", ready, "404", logged=True)
-    assert await log_of(caplog, [problem, problem, Check("a", True)]) == []
+    assert await log_of(caplog, [problem], [problem], [Check("a", True)]) == []
 
 
 async def test_unlogged_problem_after_a_logged_one_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    polls = [Check("a", True, "404", logged=True), Check("a", False, "expired"), Check("a", True)]
-    assert await log_of(caplog, polls) == ["not ready: a: expired", "a: ok again"]
+    polls = Check("a", True, "404", logged=True), Check("a", False, "expired"), Check("a", True)
+    said = await log_of(caplog, *([each] for each in polls))
+    assert said == ["not ready: a: expired", "a: ok again"]
 
 
 async def test_problem_of_a_manifest_is_logged_once(

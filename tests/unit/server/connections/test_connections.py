@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import gc
 import json
@@ -10,7 +9,6 @@ import logging
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,8 +17,6 @@ from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
-from webhook.cluster.manifest_files_source import ManifestsSource
-from webhook.cluster.source import NamespaceLookup
 from webhook.server.connections.protocol import ReviewProtocol, State
 from webhook.server.connections.web import WebProtocol
 from webhook.server.limits import MIB
@@ -116,37 +112,6 @@ def test_reviews_are_answered_counted_and_logged_the_same_on_each_way(
     assert 'podsettle_requests_refused_total{status="400"} 1.0' in metrics
     counts = [line.split() for line in metrics if line.startswith("podsettle_reviews_total")]
     assert sum(float(count) for _, count in counts) == len(requests) - 1
-
-
-class NewNamespaces:
-    """A source that has to look up every namespace. Records the client, and the time allowed."""
-
-    def __init__(self, source: ManifestsSource) -> None:
-        self._source = source
-        self.view = replace(source.view, namespaces={}, invents_namespaces=False)
-        self.asked: list[tuple[str, str, float]] = []
-
-    async def fetch_namespace(self, name: str, client: str, seconds: float) -> NamespaceLookup:
-        await asyncio.sleep(0)
-        self.asked.append((name, client, seconds))
-        self.view = self._source.view
-        return NamespaceLookup.FOUND
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-
-@pytest.mark.parametrize("web", [False, True])
-def test_unknown_namespace_is_looked_up_once(
-    serve: Serve, source: ManifestsSource, web: bool
-) -> None:
-    new = NewNamespaces(source)
-    server = serve(new)
-    client = server.connect(web=web)
-    assert is_settled(client)
-    assert new.asked == [(REVIEW["request"]["namespace"], "127.0.0.1", 0.5)]
-    counted = "podsettle_reviews_total", {"result": "patched"}
-    assert server.components.metrics.registry.get_sample_value(*counted) == 1
 
 
 def test_limits_on_the_size_of_a_review_are_those_of_the_server(serve: Serve) -> None:

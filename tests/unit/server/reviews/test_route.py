@@ -159,14 +159,6 @@ async def test_limits_of_a_review_can_be_set(
     assert components.review_server.handler.budget.used_bytes == 0
 
 
-async def test_body_without_a_uid_that_is_late_is_answered_408(
-    app: FastAPI, components: Components
-) -> None:
-    start, _ = await call(app, piece(b'{"request"', more_body=True), query=b"timeout=10ms")
-    assert start["status"] == 408
-    assert components.review_server.handler.budget.used_bytes == 0
-
-
 @pytest.mark.parametrize(("received", "length"), [(5001, None), (0, 5001)])
 async def test_body_above_the_maximum_is_refused_before_its_end_and_counted(
     source: ManifestsSource, received: int, length: int | None
