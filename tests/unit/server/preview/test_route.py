@@ -193,20 +193,3 @@ async def test_preview_reports_items_that_are_not_workloads(
     }
     assert "tekton.dev/taskRun=build" in found["passedOver"][1]["message"]
     assert [(each["name"], each["path"]) for each in found["unreadable"]] == [("odd", "items[2]")]
-
-
-@pytest.mark.parametrize("lifetimes", [("2s", "3s"), ("3s", "2s")])
-async def test_first_of_two_policies_with_one_name_decides_in_place_of_those_in_force(
-    client: httpx.AsyncClient, lifetimes: tuple[str, str]
-) -> None:
-    mine = [
-        policy_document(
-            "mine",
-            priority=900,
-            remedies={"postInitSleep": {"when": "Always", "minLifetime": each}},
-        )
-        for each in lifetimes
-    ]
-    (pod,) = await preview(client, {"kind": "List", "items": [*mine, DEPLOYMENT]})
-    seconds = lifetimes[0].removesuffix("s")
-    assert f"kept alive for at least {seconds} s, by policy mine" in pod["summary"]
