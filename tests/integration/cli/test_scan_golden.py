@@ -37,6 +37,13 @@ def test_scan_prints_the_text_and_the_policies_of_each_dump(
     golden(GOLDEN / f"{name}.txt", printed)
 
 
+def test_html_says_that_nodes_have_a_defect_before_it_says_that_no_pod_shows_one() -> None:
+    words = ["scan", "--manifests", str(DUMPS["defect-without-symptom"]), "-o", "html"]
+    text = " ".join(CliRunner().invoke(main, words).stdout.split())
+    defect = "A defect is on 2 of 3 nodes, without a symptom yet: CRI-O reports exit code 255"
+    assert text.index(defect) < text.index("No symptom was found")
+
+
 def test_scan_and_explain_name_the_same_symptoms_of_each_pod(name: str) -> None:
     words = ["--manifests", str(DUMPS[name].relative_to(ROOT)), "-o", "json"]
     report = json.loads(CliRunner().invoke(main, ["scan", *words]).stdout)

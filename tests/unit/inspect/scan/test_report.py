@@ -22,7 +22,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.support.planted_symptoms import PLANTS, dump, node
+from tests.support.planted_symptoms import PLANTS, dump
 from webhook.cluster.manifests import read_manifests
 from webhook.cluster.rights import Right
 from webhook.cluster.unread import Unread
@@ -41,7 +41,7 @@ from webhook.inspect.scan import collect
 from webhook.inspect.scan.collect import scan
 from webhook.inspect.scan.html import render_html
 from webhook.inspect.scan.model import ScanReport, SymptomReport
-from webhook.inspect.scan.summary import found_symptoms, summary_of, symptom_line
+from webhook.inspect.scan.summary import symptom_line
 from webhook.inspect.scan.text import render_names, render_text
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
@@ -136,19 +136,6 @@ def test_proposed_policies_change_the_pods_that_they_claim_and_only_without_thei
         assert symptom.preview.phrase == f"changes {len(plants)} of the {len(plants)} pods found"
         assert changed == [plant.name for plant in plants]
         assert f"# The policy {symptom.preview.phrase}." in symptom.policy
-
-
-@pytest.mark.parametrize("is_read", [True, False])
-def test_runtime_class_is_called_missing_only_if_any_were_read(
-    is_read: bool, tmp_path: Path
-) -> None:
-    document = dump("ci", NOW) if is_read else without_kind("RuntimeClass")
-    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}[
-        "crio-selinux-relabel"
-    ]
-    missing = "RuntimeClass 'selinux-fix-runtime-class' does not exist"
-    unknown = "no RuntimeClass could be read, so each one counts as missing"
-    assert (missing in found.advice, unknown in found.advice) == (is_read, not is_read)
 
 
 @pytest.mark.parametrize(("init_containers", "expected"), [("*", True), ("other", False)])
@@ -329,41 +316,6 @@ def test_proposed_policy_replaces_no_policy_with_another_spec(tmp_path: Path) ->
     other = json.loads(json.dumps(first))
     other["spec"]["remedies"]["postInitSleep"] = {"sleep": "20ms"}
     assert proposed(other)["metadata"]["name"] == first["metadata"]["name"] + "-2"
-
-
-def crio_cluster(failed_on: str, runtimes: dict[str, str]) -> dict[str, Any]:
-    """Nodes by their runtimes, and a pod on one of them that ended with 255 (with 0 elsewhere)."""
-    (plant,) = (each for each in PLANTS if each.name == "init-255")
-    pod = dataclasses.replace(plant, node=failed_on).pod("ci")
-    pod["metadata"] |= {"uid": "p", "creationTimestamp": "2026-11-22T10:00:00Z"}
-    nodes = [node(name, runtime) for name, runtime in runtimes.items()]
-    namespace = {"kind": "Namespace", "metadata": {"name": "ci"}}
-    return {"kind": "List", "items": [*nodes, namespace, {**pod, "status": plant.with_state(NOW)}]}
-
-
-OLD_CRIO, NEWER_CRIO = "cri-o://1.33.12", "cri-o://1.34.2"
-
-
-@pytest.mark.parametrize("render", [render_text, render_html])
-def test_defect_of_nodes_that_no_pod_shows_yet_is_said_before_the_symptoms(
-    render: Callable[[ScanReport], str], tmp_path: Path
-) -> None:
-    document = crio_cluster("fixed", {"fixed": "cri-o://1.34.9", "a": OLD_CRIO, "b": NEWER_CRIO})
-    report = scan_dump(tmp_path, document)
-    assert not report.found
-    text = " ".join(render(report).split())
-    sentence = (
-        "A defect is on 2 of 3 nodes, without a symptom yet: CRI-O reports exit code 255 for "
-        "containers that end within milliseconds (cri-o-9840)."
-    )
-    assert text.index(sentence) < text.index("No symptom was found")
-    assert summary_of(report).steps[0].startswith("First, upgrade cri-o 1.33.12 on 1 node")
-    # It depends on configuration whether fixed nodes have other defects.
-    fixed = scan_dump(tmp_path, crio_cluster("a", {"a": "cri-o://1.34.9"}))
-    assert summary_of(fixed).defects == ()
-    assert summary_of(fixed).answer == "No symptom was found in what was looked at."
-    shown = scan_dump(tmp_path, crio_cluster("a", {"a": OLD_CRIO}))
-    assert summary_of(shown).defects == ()
 
 
 @pytest.mark.parametrize("flags", [[], ["--manifests", "a dump.json", "--manifests", "FILE"]])
@@ -554,13 +506,16 @@ def test_approvals_of_a_dump_are_compared_with_the_time_of_the_dump(tmp_path: Pa
     assert {each.certainty for each in certificates.findings} == {"possible"}
 
 
-def test_pod_that_is_not_settled_is_named_with_its_workload_and_the_command(
-    report: ScanReport,
-) -> None:
-    (finding,) = report.symptoms[-1].findings
-    assert finding.sentence.startswith("policy covered covers the pod")
-    assert finding.workload == "Deployment/api"
-    assert finding.advice == "kubectl -n ci rollout restart deployment/api"
+def unsettled_pod(
+    directory: Path, metadata: dict[str, Any], command: list[str] | None = None, **options: Any
+) -> tuple[Finding, ...]:
+    """What is found at the pod that is not settled, with other metadata or another command."""
+    document = dump("ci", NOW)
+    (pod,) = (each for each in document["items"] if each["metadata"]["name"] == "unsettled")
+    pod["metadata"] |= metadata
+    if command is not None:
+        pod["spec"]["initContainers"][0]["command"] = command
+    return scan_dump(directory, document, **options).symptoms[-1].findings
 
 
 def test_pod_is_only_likely_not_settled_if_nodes_were_not_looked_at(tmp_path: Path) -> None:
@@ -588,11 +543,7 @@ def test_pod_is_only_likely_not_settled_if_nodes_were_not_looked_at(tmp_path: Pa
 def test_pod_of_no_template_is_settled_when_its_owner_creates_another(
     owners: list[dict[str, Any]], advice: str, tmp_path: Path
 ) -> None:
-    document = dump("ci", NOW)
-    for item in document["items"]:
-        if item["metadata"]["name"] == "unsettled":
-            item["metadata"]["ownerReferences"] = owners
-    (finding,) = scan_dump(tmp_path, document).symptoms[-1].findings
+    (finding,) = unsettled_pod(tmp_path, {"ownerReferences": owners})
     assert finding.advice == advice
 
 
@@ -615,6 +566,7 @@ def test_pod_is_only_likely_to_be_settled_if_the_webhook_configuration_is_not_re
     report = scan_dump(tmp_path, dump("ci", NOW), calls=WebhookCalls(readable=False))
     (finding,) = report.symptoms[-1].findings
     assert finding.certainty == "likely"
+    assert finding.sentence.startswith("policy covered covers the pod")
     assert "(not known: it needs the right to list mutating" in finding.sentence
     assert finding.advice == "kubectl -n ci rollout restart deployment/api"
 
@@ -638,23 +590,16 @@ def test_pod_is_only_likely_to_be_settled_if_the_webhook_configuration_is_not_re
 def test_annotation_on_what_was_applied_is_compared_with_the_decision_of_today(
     applied: str, certainty: str, words: str, tmp_path: Path
 ) -> None:
-    document = dump("ci", NOW)
-    for item in document["items"]:
-        if item["metadata"]["name"] == "unsettled":
-            item["metadata"]["annotations"] = {"podsettle.dev/applied": applied}
+    metadata = {"annotations": {"podsettle.dev/applied": applied}}
     later = {"covered": datetime(2026, 11, 22, 11, tzinfo=UTC)}
-    (finding,) = scan_dump(tmp_path, document, created=later).symptoms[-1].findings
+    (finding,) = unsettled_pod(tmp_path, metadata, created=later)
     assert finding.certainty == certainty
     assert finding.sentence.startswith(words)
     assert finding.evidence[0].value == applied
 
 
 def test_pod_that_is_being_deleted_is_not_called_unsettled(tmp_path: Path) -> None:
-    document = dump("ci", NOW)
-    for item in document["items"]:
-        if item["metadata"]["name"] == "unsettled":
-            item["metadata"]["deletionTimestamp"] = NOW.isoformat()
-    assert scan_dump(tmp_path, document).symptoms[-1].findings == ()
+    assert unsettled_pod(tmp_path, {"deletionTimestamp": NOW.isoformat()}) == ()
 
 
 @pytest.mark.parametrize(
@@ -663,12 +608,7 @@ def test_pod_that_is_being_deleted_is_not_called_unsettled(tmp_path: Path) -> No
 def test_pod_that_needs_a_helper_is_only_likely_not_settled_if_the_helper_is_assumed(
     command: list[str], certainty: str, tmp_path: Path
 ) -> None:
-    document = dump("ci", NOW)
-    for item in document["items"]:
-        if item["metadata"]["name"] == "unsettled":
-            item["spec"]["initContainers"][0]["command"] = command
-    report = scan_dump(tmp_path, document, why_image_is_assumed="there is none")
-    (finding,) = report.symptoms[-1].findings
+    (finding,) = unsettled_pod(tmp_path, {}, command, why_image_is_assumed="there is none")
     assert finding.certainty == certainty
 
 
@@ -723,22 +663,11 @@ def test_nodes_are_counted_by_defect_with_the_release_that_cures_them(report: Sc
     assert "crio-1" in need.message
 
 
-def test_text_of_many_symptoms_is_a_short_summary_and_a_block_for_each(report: ScanReport) -> None:
-    text, details = render_text(report), render_text(report, details=True)
+def test_details_have_the_evidence_in_lines_of_80_columns(report: ScanReport) -> None:
+    details = render_text(report, details=True)
     assert all(len(line) <= 80 for line in details.splitlines() if "kubectl" not in line)
-    summary, *blocks = text.split("\n\n")
-    assert len(summary.splitlines()) <= 10
-    assert [block.partition(" ")[0] for block in blocks[:-1]] == [
-        each.id for each in found_symptoms(report)
-    ]
-    for symptom, block in zip(found_symptoms(report), blocks, strict=False):
-        assert block.startswith(f"{symptom.id} ({symptom.page})\n  what   ")
-        assert "\n  where  ci " in block
-        assert "\n  do     " in block
-    assert "kubectl -n ci rollout restart deployment/api" in text
-    assert "status.initContainerStatuses[0].state.terminated.exitCode: 255" in " ".join(
-        details.split()
-    )
+    evidence = "status.initContainerStatuses[0].state.terminated.exitCode: 255"
+    assert evidence in " ".join(details.split())
 
 
 def test_json_and_details_name_every_node(tmp_path: Path) -> None:
