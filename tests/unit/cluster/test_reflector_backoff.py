@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
@@ -21,6 +21,13 @@ GONE = b'{"type":"ERROR","object":{"code":410,"message":"too old"}}'
 
 Ending = list[bytes] | Exception
 """What a watch does: it sends lines and ends, or it fails."""
+Endings = Callable[[int], Ending]
+"""What each watch does, by its number."""
+
+
+def each_time(ending: Ending) -> Endings:
+    return lambda _number: ending
+
 
 ENDINGS: dict[str, Ending] = {
     "410 as a response": ApiError(410, "too old"),
@@ -40,7 +47,7 @@ class EndingApiServer:
 
     def __init__(
         self,
-        ending: Ending,
+        endings: Endings,
         seconds: float = 0.0,
         *,
         lists_fail: bool = False,
@@ -48,7 +55,8 @@ class EndingApiServer:
     ) -> None:
         self.requests = 0
         self.enough = asyncio.Event()
-        self._ending = ending
+        self.attempts_at: list[float] = []
+        self._endings = endings
         self._seconds = seconds
         self._lists_fail = lists_fail
         self._answer_seconds = answer_seconds
@@ -61,6 +69,7 @@ class EndingApiServer:
 
     async def _count(self) -> None:
         self.requests += 1
+        self.attempts_at.append(asyncio.get_running_loop().time())
         if self.requests == ATTEMPTS:
             self.enough.set()
         await self._wait()
@@ -75,9 +84,10 @@ class EndingApiServer:
     @asynccontextmanager
     async def watch(self, *_arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
         await self._count()
-        if isinstance(self._ending, Exception):
-            raise self._ending
-        yield self._lines(self._ending)
+        ending = self._endings(self.requests)
+        if isinstance(ending, Exception):
+            raise ending
+        yield self._lines(ending)
 
     async def _lines(self, lines: list[bytes]) -> AsyncIterator[bytes]:
         await asyncio.sleep(self._seconds)
@@ -99,63 +109,39 @@ async def seconds_of_attempts(server: EndingApiServer) -> float:
     return loop.time() - started_at
 
 
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+IN_TURN: Endings = lambda number: ApiError(410 if number % 2 else 404, "gone")  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    "endings", [*map(each_time, ENDINGS.values()), IN_TURN], ids=[*ENDINGS, "410 and 404 in turn"]
+)
 @pytest.mark.parametrize("answer_seconds", [0.0, 5.0], ids=["quick", "slow"])
 @stepped
 async def test_pauses_grow_while_each_watch_ends_at_once(
-    ending: Ending, answer_seconds: float
+    endings: Endings, answer_seconds: float
 ) -> None:
-    server = EndingApiServer(ending, answer_seconds=answer_seconds)
+    server = EndingApiServer(endings, answer_seconds=answer_seconds)
     # The pauses are 0.2, 0.4, ..., 25.6 and then 30 s, or half of that.
     assert await seconds_of_attempts(server) - server.waited_seconds > 60
 
 
 @stepped
 async def test_pauses_grow_while_each_list_ends_in_410() -> None:
-    assert await seconds_of_attempts(EndingApiServer([], lists_fail=True)) > 60
+    assert await seconds_of_attempts(EndingApiServer(each_time([]), lists_fail=True)) > 60
 
 
 @pytest.mark.parametrize("ending", [[], [GONE]], ids=["end", "410"])
 @stepped
 async def test_pause_after_a_long_watch_is_short(ending: Ending) -> None:
     watched = ATTEMPTS * 290.0
-    assert await seconds_of_attempts(EndingApiServer(ending, 290.0)) < watched
-
-
-class AlternatingApiServer(EndingApiServer):
-    """An API server whose watches end in 410 and 404 in turn."""
-
-    @asynccontextmanager
-    async def watch(self, *_arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
-        await self._count()
-        raise ApiError(410 if self.requests % 2 else 404, "gone")
-        yield
-
-
-@stepped
-async def test_pauses_grow_while_watches_end_in_410_and_404_in_turn() -> None:
-    assert await seconds_of_attempts(AlternatingApiServer([])) > 60
-
-
-class ReinstalledApiServer(EndingApiServer):
-    """An API server without the CRD. At the eighth attempt, the CRD has been installed again."""
-
-    def __init__(self) -> None:
-        super().__init__([])
-        self.attempts_at: list[float] = []
-
-    @asynccontextmanager
-    async def watch(self, *_arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
-        await self._count()
-        self.attempts_at.append(asyncio.get_running_loop().time())
-        if self.requests != 8:
-            raise ApiError(404, "404 page not found")
-        yield self._lines([GONE])
+    assert await seconds_of_attempts(EndingApiServer(each_time(ending), 290.0)) < watched
 
 
 @stepped
 async def test_objects_of_a_crd_that_was_installed_again_are_listed_soon() -> None:
-    server = ReinstalledApiServer()
+    """The API server has no CRD. At the eighth attempt, it has been installed again."""
+    missing = ApiError(404, "404 page not found")
+    server = EndingApiServer(lambda number: [GONE] if number == 8 else missing)
     await seconds_of_attempts(server)
     assert server.attempts_at[8] - server.attempts_at[7] < 0.5
     assert server.attempts_at[9] - server.attempts_at[8] < 1
