@@ -98,7 +98,6 @@ def test_wrapper_needs_no_cluster_and_its_comments_leave_the_script_valid() -> N
         (["absent"], "pod/absent: it is not in the manifests"),
         (["build-1", "-n", "other"], "pod/build-1 in namespace other: it is not in the manifests"),
         (["deploy/web"], "deploy/web: it is not in the manifests"),
-        (["svc/web"], "'svc' is no kind that explain knows"),
         (["NoComand"], "did you mean NoCommand?"),
     ],
 )

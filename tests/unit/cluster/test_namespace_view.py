@@ -7,13 +7,12 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from random import Random
 from typing import Any, cast
 
 import pytest
 
-from tests.support.stepped_loop import SteppedLoop
+from tests.support.stepped_loop import stepped
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.kube_source import KubernetesSource
@@ -149,29 +148,26 @@ class Case:
             assert view.namespaces == namespaces
 
 
-def run(steps: Any, version_prefix: str = "") -> None:
-    """Run a coroutine function with a source that has listed the namespaces.
+@asynccontextmanager
+async def watched(version_prefix: str = "") -> AsyncIterator[Case]:
+    """Yield a source that has listed the namespaces. At the end, everything is delivered.
 
     With `version_prefix`, resource versions are no integers.
     """
-
-    async def test() -> None:
-        case = Case(version_prefix)
-        watching = asyncio.create_task(case.source.namespaces.run())
-        await case.settle()
-        await steps(case)
-        await case.finish()
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-
-    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
-        runner.run(test())
+    case = Case(version_prefix)
+    watching = asyncio.create_task(case.source.namespaces.run())
+    await case.settle()
+    yield case
+    await case.finish()
+    watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
 
 
 @pytest.mark.parametrize("deleted", ["by the watch", "by the list"])
-def test_namespace_deleted_during_its_look_up_is_not_in_the_view(deleted: str) -> None:
-    async def steps(case: Case) -> None:
+@stepped
+async def test_namespace_deleted_during_its_look_up_is_not_in_the_view(deleted: str) -> None:
+    async with watched() as case:
         case.server.write("ci-1")
         case.look_up("ci-1")
         await case.settle()
@@ -185,14 +181,13 @@ def test_namespace_deleted_during_its_look_up_is_not_in_the_view(deleted: str) -
         await case.settle()
         assert not case.source.view.namespaces
 
-    run(steps)
-
 
 @pytest.mark.parametrize("version_prefix", ["", "x", "eyJtIjo=", "1.", "-"])
-def test_namespace_is_found_before_the_watch_sees_it_whatever_its_version_looks_like(
+@stepped
+async def test_namespace_is_found_before_the_watch_sees_it_whatever_its_version_looks_like(
     version_prefix: str,
 ) -> None:
-    async def steps(case: Case) -> None:
+    async with watched(version_prefix) as case:
         case.server.write("ci-1")
         case.look_up("ci-1")
         await case.settle()
@@ -200,11 +195,10 @@ def test_namespace_is_found_before_the_watch_sees_it_whatever_its_version_looks_
         await case.settle()
         assert case.source.view.namespaces.keys() == {"ci-1"}
 
-    run(steps, version_prefix)
 
-
-def test_view_does_not_change_when_a_namespace_is_found_changed_or_deleted() -> None:
-    async def steps(case: Case) -> None:
+@stepped
+async def test_view_does_not_change_when_a_namespace_is_found_changed_or_deleted() -> None:
+    async with watched() as case:
         for name in NAMES:
             case.server.write(name)
         case.look_up("ci-1")
@@ -220,10 +214,9 @@ def test_view_does_not_change_when_a_namespace_is_found_changed_or_deleted() -> 
         assert found.namespaces.keys() == {"ci-1"}
         assert case.source.view.namespaces.keys() == {"ci-2"}
 
-    run(steps)
 
-
-def test_view_is_right_after_events_and_look_ups_in_any_order() -> None:
+@stepped
+async def test_view_is_right_after_events_and_look_ups_in_any_order() -> None:
     async def steps(random: Random, case: Case) -> None:
         for _ in range(STEPS):
             name, server = random.choice(NAMES), case.server
@@ -243,4 +236,5 @@ def test_view_is_right_after_events_and_look_ups_in_any_order() -> None:
                 await case.settle()
 
     for seed in range(SEQUENCES):
-        run(partial(steps, Random(seed)))
+        async with watched() as case:
+            await steps(Random(seed), case)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.factories import node, policy_document
-from tests.support.stepped_loop import SteppedLoop
+from tests.support.stepped_loop import SteppedLoop, stepped
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable
 from webhook.cluster.installed_crd import InstalledCrd
@@ -93,36 +93,34 @@ class StoringApiServer:
             yield await events.get()
 
 
-def run(
-    test: Callable[[StoringApiServer, Callable[[float], Awaitable[list[str]]]], Awaitable[None]],
-) -> None:
-    """Run a test with a server, and a function that lets seconds pass and returns the writes."""
-
-    async def steps() -> None:
-        server = StoringApiServer()
-        source = KubernetesSource(cast(ApiServer, server))
-        crd = cast(InstalledCrd, SimpleNamespace(observers=[], attempted=True, difference=None))
-        writer = StatusWriter(
-            cast(ApiServer, server), source, crd, "own", lambda: True, owns_webhooks=True
-        )
-        loop = cast(SteppedLoop, asyncio.get_running_loop())
-
-        async def written(seconds: float) -> list[str]:
-            server.writes.clear()
-            await loop.advance(seconds)
-            return sorted(server.writes)
-
-        async with source.running():
-            await server.watching.wait()
-            async with writer.running():
-                await test(server, written)
-
-    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
-        runner.run(steps())
+Written = Callable[[float], Awaitable[list[str]]]
 
 
-def test_nodes_that_join_do_not_rewrite_every_status() -> None:
-    async def test(server: StoringApiServer, written: Any) -> None:
+@asynccontextmanager
+async def writing() -> AsyncIterator[tuple[StoringApiServer, Written]]:
+    """Yield a server, and a function that lets seconds pass and returns the writes."""
+    server = StoringApiServer()
+    source = KubernetesSource(cast(ApiServer, server))
+    crd = cast(InstalledCrd, SimpleNamespace(observers=[], attempted=True, difference=None))
+    writer = StatusWriter(
+        cast(ApiServer, server), source, crd, "own", lambda: True, owns_webhooks=True
+    )
+    loop = cast(SteppedLoop, asyncio.get_running_loop())
+
+    async def written(seconds: float) -> list[str]:
+        server.writes.clear()
+        await loop.advance(seconds)
+        return sorted(server.writes)
+
+    async with source.running():
+        await server.watching.wait()
+        async with writer.running():
+            yield server, written
+
+
+@stepped
+async def test_nodes_that_join_do_not_rewrite_every_status() -> None:
+    async with writing() as (server, written):
         assert await written(10) == POLICIES
         server.store("nodes", node("n0"))
         assert await written(10) == POLICIES  # A node is affected.
@@ -138,11 +136,10 @@ def test_nodes_that_join_do_not_rewrite_every_status() -> None:
         assert message.startswith("2 of 52 nodes still run ")
         assert await written(3600) == []
 
-    run(test)
 
-
-def test_count_of_namespaces_is_written_late_and_a_new_status_at_once() -> None:
-    async def test(server: StoringApiServer, written: Any) -> None:
+@stepped
+async def test_count_of_namespaces_is_written_late_and_a_new_status_at_once() -> None:
+    async with writing() as (server, written):
         assert await written(10) == POLICIES
         server.store("nodes", node("n0"))
         assert await written(10) == POLICIES
@@ -157,10 +154,9 @@ def test_count_of_namespaces_is_written_late_and_a_new_status_at_once() -> None:
         assert {status["matchedNamespaces"] for status in statuses} == {3}
         assert await written(3600) == []
 
-    run(test)
 
-
-def test_policy_is_not_validated_again_when_its_status_is_written(
+@stepped
+async def test_policy_is_not_validated_again_when_its_status_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     validated = []
@@ -171,18 +167,17 @@ def test_policy_is_not_validated_again_when_its_status_is_written(
 
     monkeypatch.setattr("webhook.cluster.policy_object.parse_policy", count)
 
-    async def test(server: StoringApiServer, written: Any) -> None:
+    async with writing() as (server, written):
         assert await written(10) == POLICIES
         document = policy_document("policy-0", priority=5)
         document["metadata"] |= {"uid": "policy-0", "generation": 2}
         server.store("settlepolicies", document)
         assert await written(10) == ["policy-0"]
-
-    run(test)
     assert sorted(validated) == sorted([*POLICIES, "policy-0"])
 
 
-def test_burst_of_policies_is_processed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+@stepped
+async def test_burst_of_policies_is_processed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     processed = 0
 
     def count(policies: Any) -> Any:
@@ -190,7 +185,7 @@ def test_burst_of_policies_is_processed_together(monkeypatch: pytest.MonkeyPatch
         processed += 1
         return webhook_selectors(policies)
 
-    async def test(server: StoringApiServer, written: Any) -> None:
+    async with writing() as (server, written):
         assert await written(10) == POLICIES
         monkeypatch.setattr("webhook.cluster.kube_source.webhook_selectors", count)
         writes = []
@@ -203,8 +198,6 @@ def test_burst_of_policies_is_processed_together(monkeypatch: pytest.MonkeyPatch
         writes += await written(10)
         # Each policy is in force when its status says so.
         assert sorted(writes) == sorted(server.stored["settlepolicies"].keys() - set(POLICIES))
-
-    run(test)
 
 
 @pytest.mark.parametrize(
@@ -225,10 +218,12 @@ def test_policy_that_is_another_one_is_validated(changed: Any) -> None:
     assert read_policy({**document, **changed}, {"p": known}) is not known
 
 
-def test_message_that_could_not_be_written_is_written_as_soon_as_it_can_be(
+@stepped
+async def test_message_that_could_not_be_written_is_written_as_soon_as_it_can_be(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test(server: StoringApiServer, written: Any) -> None:
+    caplog.set_level("INFO")
+    async with writing() as (server, written):
         await written(10)
         server.store("nodes", node("n0"))
         await written(70)
@@ -239,6 +234,4 @@ def test_message_that_could_not_be_written_is_written_as_soon_as_it_can_be(
         server.refuses = False
         assert await written(2) == POLICIES
 
-    caplog.set_level("INFO")
-    run(test)
     assert "ok again" in caplog.text
