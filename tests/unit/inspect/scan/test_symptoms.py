@@ -24,7 +24,6 @@ from tests.support.planted_symptoms import (
     PLANTS,
     REQUESTS,
     RUNTIME_CLASS,
-    SERVING_SIGNER,
     WAITING,
     Plant,
     PlantedEvent,
@@ -510,18 +509,45 @@ def test_only_the_first_request_of_a_node_counts() -> None:
     assert judge(plant, facts_for(plant, requests, {})) == []
 
 
-def test_certificate_is_the_one_that_was_approved_first() -> None:
-    # A kubelet makes another request if its first one is not approved in time.
-    later = NOW + timedelta(minutes=15)
-    pending = signing_request(NEW, approved=False)
-    second = signing_request(NEW, created=later)
-    approved_at = later + planted_symptoms.APPROVAL_DELAY
-    for requests in ([pending, second], [second, pending], [second, pending, second]):
-        found = first_certificates(requests, NODE_CREATED, NOW)[NEW]
-        assert found == FirstCertificate(f"csr-{NEW}", approved_at)
-    first = signing_request(NEW)
-    found = first_certificates([second, first], NODE_CREATED, NOW)[NEW]
-    assert found.approved_at == NOW + planted_symptoms.APPROVAL_DELAY
+def with_conditions(request: SigningRequest, *conditions: Condition) -> SigningRequest:
+    return msgspec.structs.replace(request, status=Status([*conditions]))
+
+
+# A kubelet makes another request if its first one is not approved in time.
+FIRST, SECOND, BEFORE = (
+    signing_request(NEW, created=NOW + timedelta(minutes=minutes)) for minutes in (0, 15, -60)
+)
+PENDING = signing_request(NEW, approved=False)
+APPROVED = Condition(type="Approved", status="True", last_transition_time=NOW)
+FAILED = with_conditions(FIRST, APPROVED, Condition(type="Failed", status="True"))
+UNTIMED = with_conditions(FIRST, Condition(type="Approved", status="True"))
+BY_PERSON = msgspec.structs.replace(FIRST, spec=msgspec.structs.replace(FIRST.spec, username=NEW))
+FIRST_AT = NOW + planted_symptoms.APPROVAL_DELAY
+SECOND_AT = FIRST_AT + timedelta(minutes=15)
+
+
+@pytest.mark.parametrize(
+    ("requests", "approved"),
+    [
+        *(([*each], [SECOND_AT]) for each in ((PENDING, SECOND), (SECOND, PENDING))),
+        ([SECOND, PENDING, SECOND], [SECOND_AT]),
+        ([SECOND, FIRST], [FIRST_AT]),
+        # A request of an earlier node of the same name.
+        ([BEFORE], []),
+        ([BEFORE, PENDING], [None]),
+        # The signer has failed.
+        ([FAILED], [None]),
+        ([FAILED, SECOND], [SECOND_AT]),
+        ([UNTIMED], []),
+        ([BY_PERSON], []),
+    ],
+)
+def test_certificate_is_the_one_that_was_approved_first(
+    requests: list[SigningRequest], approved: list[datetime | None]
+) -> None:
+    found = first_certificates(requests, NODE_CREATED, NOW)
+    expected = [FirstCertificate(f"csr-{NEW}", each) for each in approved]
+    assert [*found.values()] == expected
 
 
 @pytest.mark.parametrize(
@@ -589,41 +615,6 @@ def test_late_approval_is_only_possibly_the_first_on_a_node_older_than_an_hour()
     (judged,) = judge(plant, replace(facts_for(plant), first_certificates=found))
     assert judged.certainty is Certainty.POSSIBLE
     assert "an earlier request" in judged.sentence
-
-
-def test_request_of_an_earlier_node_of_the_same_name_is_ignored() -> None:
-    earlier = signing_request(NEW, created=NOW - timedelta(hours=1))
-    assert first_certificates([earlier], NODE_CREATED, NOW) == {}
-    pending = signing_request(NEW, approved=False)
-    assert first_certificates([earlier, pending], NODE_CREATED, NOW)[NEW].approved_at is None
-
-
-def test_approval_of_a_request_that_the_signer_failed_gives_no_certificate() -> None:
-    failed, second = signing_request(NEW), signing_request(NEW, created=NOW + timedelta(minutes=5))
-    conditions = [*(failed.status.conditions or ()), Condition(type="Failed", status="True")]
-    failed = msgspec.structs.replace(failed, status=Status(conditions))
-    assert first_certificates([failed], NODE_CREATED, NOW)[NEW].approved_at is None
-    found = first_certificates([failed, second], NODE_CREATED, NOW)[NEW]
-    assert found.approved_at == NOW + timedelta(minutes=5) + planted_symptoms.APPROVAL_DELAY
-
-
-def test_approval_without_a_time_is_not_known() -> None:
-    request = signing_request(NEW)
-    approved = request.status.condition("Approved")
-    assert approved is not None
-    approval = msgspec.structs.replace(approved, last_transition_time=None)
-    status = msgspec.structs.replace(request.status, conditions=[approval])
-    untimed = msgspec.structs.replace(request, status=status)
-    assert first_certificates([untimed], NODE_CREATED, NOW) == {}
-
-
-def test_request_for_another_signer_or_by_another_user_is_ignored() -> None:
-    assert REQUESTS[NEW] == SERVING_SIGNER
-    request = signing_request(NEW)
-    by_person = msgspec.structs.replace(
-        request, spec=msgspec.structs.replace(request.spec, username=NEW)
-    )
-    assert first_certificates([by_person], NODE_CREATED, NOW) == {}
 
 
 def test_sentence_about_a_handler_in_an_event_is_in_the_past_tense() -> None:

@@ -691,30 +691,19 @@ async def test_shutdown_lets_each_client_close_or_finish(
     await lose(client, server)
 
 
-async def test_shutdown_closes_an_idle_connection_that_its_client_keeps(
-    client: MemoryClient, server: MemoryServer, clock: Clock
+@pytest.mark.parametrize("capacity", [None, 0], ids=["kept", "not writable"])
+async def test_shutdown_ends_an_idle_connection_that_its_client_keeps(
+    client: MemoryClient, server: MemoryServer, clock: Clock, capacity: int | None
 ) -> None:
     client.send(REVIEW)
+    client.transport.capacity = capacity
     client.protocol.shutdown()
     clock.now += SHUTDOWN_IDLE
     server.loop.expire(SHUTDOWN_IDLE)
     assert client.transport.closed
+    assert not client.transport.aborted
     assert server.loop.timers == [CLOSE]
     server.loop.expire(CLOSE)
-    assert client.transport.aborted
-    await server.run()
-    server.check_released()
-
-
-async def test_shutdown_aborts_a_connection_that_cannot_be_written_to(
-    client: MemoryClient, server: MemoryServer, clock: Clock
-) -> None:
-    client.transport.capacity = 0
-    client.protocol.shutdown()
-    clock.now += SHUTDOWN_IDLE
-    for seconds in (SHUTDOWN_IDLE, CLOSE):
-        assert not client.transport.aborted
-        server.loop.expire(seconds)
     assert client.transport.aborted
     await server.run()
     server.check_released()

@@ -283,6 +283,7 @@ def lines_about(
     handling: Handling, caplog: pytest.LogCaptureFixture, document: Any, seen: Snapshot
 ) -> list[str]:
     """Return the lines of the log about a review."""
+    caplog.set_level("INFO", "webhook.server.reviews.log")
     handling.source.view = seen
     caplog.clear()
     handling.answer(review_of(document))
@@ -294,7 +295,6 @@ def lines_about(
 def test_covered_pod_that_is_left_unevaluated_has_a_line_with_the_reason(
     handling: Handling, caplog: pytest.LogCaptureFixture, case: str
 ) -> None:
-    caplog.set_level("INFO", "webhook.server.reviews.log")
     document, reason = UNEVALUATED[case]
     gated = policy(remedies={"kubeletGate": {}, "postInitSleep": {}, "startGate": START})
     (line,) = lines_about(handling, caplog, document, view(gated, namespaces=KNOWN))
@@ -305,7 +305,6 @@ def test_covered_pod_that_is_left_unevaluated_has_a_line_with_the_reason(
 def test_pod_that_policies_may_cover_has_a_line_with_the_reason(
     handling: Handling, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "webhook.server.reviews.log")
     asking = namespace("ci", {"podsettle.dev/policy": "missing"})
     unknown = replace(view(SLEEPING), invents_namespaces=False)
     for seen, reason in (
@@ -324,24 +323,17 @@ def test_internal_error_has_a_line_with_the_name_of_the_pod(
     assert line.endswith(" pod ci/p)")
 
 
-def test_pod_that_has_opted_out_has_no_line(
-    handling: Handling, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", "webhook.server.reviews.log")
-    out = pod(annotations={"podsettle.dev/skip": "true"})
-    assert lines_about(handling, caplog, out, view(SLEEPING, namespaces=KNOWN)) == []
-
-
 @pytest.mark.parametrize(
     ("document", "count"),
     [(UNEVALUATED["too many containers"][0], 0), (pod(tolerations=5), 0),
-     (pod(tolerations=5, labels={"a": "b"}), 1), (pod(hostNetwork="yes"), 1)],
-    ids=["many containers", "malformed", "malformed and selected", "labels that cannot be read"],
+     (pod(tolerations=5, labels={"a": "b"}), 1), (pod(hostNetwork="yes"), 1),
+     (pod(labels={"a": "b"}, annotations={"podsettle.dev/skip": "true"}), 0)],
+    ids=["many containers", "malformed", "malformed and selected", "labels that cannot be read",
+         "opted out"],
 )  # fmt: skip
-def test_pod_that_no_policy_selects_has_no_line_if_its_labels_can_be_read(
+def test_pod_that_no_policy_selects_or_that_has_opted_out_has_no_line(
     handling: Handling, caplog: pytest.LogCaptureFixture, document: Any, count: int
 ) -> None:
-    caplog.set_level("INFO", "webhook.server.reviews.log")
     selecting = policy(remedies={"startGate": START}, podSelector={"matchLabels": {"a": "b"}})
     lines = lines_about(handling, caplog, document, view(selecting, namespaces=KNOWN))
     assert len(lines) == count
@@ -351,7 +343,6 @@ def test_pod_that_no_policy_selects_has_no_line_if_its_labels_can_be_read(
 def test_name_that_cannot_be_read_or_printed_is_no_obstacle(
     handling: Handling, caplog: pytest.LogCaptureFixture, name: Any
 ) -> None:
-    caplog.set_level("INFO", "webhook.server.reviews.log")
     document = {"metadata": {"name": name}, "spec": []}
     (line,) = lines_about(handling, caplog, document, view(SLEEPING, namespaces=KNOWN))
     assert "skipped: MalformedPod" in line
