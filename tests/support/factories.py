@@ -233,7 +233,10 @@ def patched(pod: Json, decision: Decided | Decision) -> Json:
 
 
 def mutate_pod(pod: Json, view: Snapshot, **options: Any) -> Json:
-    return patched(pod, decide_pod(pod, view, **options))
+    """Return the pod after the patch, and check that a second call changes nothing."""
+    after = patched(pod, decide_pod(pod, view, **options))
+    assert decide_pod(after, view, **options).operations == ()
+    return after
 
 
 def reasons(decision: Decided | Decision) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.data.earlier_wrapper import EARLIER_SCRIPT
@@ -54,43 +56,27 @@ def test_command_is_wrapped_by_the_helper() -> None:
     }
 
 
-def test_shell_command_is_wrapped_by_its_own_shell_without_the_helper() -> None:
-    before = pod(SHELL | {"args": ["a", "$(b)"]}, volumes=[])
-    after = mutate_pod(before, make_view())
-    (wrapped,) = init_containers(after)
-    assert wrapped["command"] == in_shell(
-        ["/bin/sh", "-c", "exit 3"], sleep_ms=10, min_lifetime_ms=500
-    )
-    assert wrapped["command"][-3:] == ["/bin/sh", "-c", "exit 3"]
-    assert {**wrapped, "command": None} == {**before["spec"]["initContainers"][0], "command": None}
-    assert after["spec"]["volumes"] == []
-
-
-def test_wrapper_has_the_durations_of_the_policy() -> None:
+def test_wrapper_has_the_durations_of_the_policy_and_a_shell_needs_no_helper() -> None:
     look = make_view(sleep="1.5s", minLifetime="2s")
     helper, wrapped = init_containers(mutate_pod(pod(QUICK), look))
     options = ["--sleep", "1500ms", "--min-lifetime", "2s", "--"]
     assert wrapped["command"] == ["/podsettle/linger", *options, "/entrypoint", "init"]
     assert helper["command"] == ["/linger", *options, "/linger"]
-    (scripted,) = init_containers(mutate_pod(pod(SHELL), look))
-    assert scripted["command"] == in_shell(SHELL["command"], sleep_ms=1500, min_lifetime_ms=2000)
+    before = pod(SHELL | {"args": ["a", "$(b)"]}, volumes=[])
+    after = mutate_pod(before, look)
+    before["spec"]["initContainers"][0]["command"] = in_shell(
+        ["/bin/sh", "-c", "exit 3"], sleep_ms=1500, min_lifetime_ms=2000
+    )
+    assert after["spec"] == before["spec"]
 
 
-def test_pod_gets_one_copying_init_container_for_several_wrapped_containers() -> None:
-    before = pod(*(container(f"c{n}", f"/c{n}") for n in range(5)), SHELL)
+def test_one_init_container_copies_the_helper_for_several_wrapped_containers() -> None:
+    before = pod(QUICK, container("other", "/other"), SHELL)
     after = mutate_pod(before, make_view())
-    assert container_names(init_containers(after)) == [
-        HELPER,
-        "c0",
-        "c1",
-        "c2",
-        "c3",
-        "c4",
-        "script",
-    ]
+    assert container_names(init_containers(after)) == [HELPER, "prepare", "other", "script"]
     assert after["spec"]["volumes"] == [HELPER_VOLUME]
-    assert [c["volumeMounts"] for c in init_containers(after)[1:6]] == [[MOUNT]] * 5
-    assert "volumeMounts" not in init_containers(after)[6]
+    mounts = [each.get("volumeMounts") for each in init_containers(after)]
+    assert mounts[1:] == [[MOUNT], [MOUNT], None]
 
 
 def test_copying_container_installs_the_helper_and_passes_pod_security_restricted() -> None:
@@ -124,37 +110,27 @@ def test_devices_huge_pages_and_claims_are_not_copied() -> None:
 # The selection of containers.
 
 
+PROBES = ["livenessProbe", "readinessProbe", "startupProbe"]
+
+
 @pytest.mark.parametrize(
-    ("policy_", "reason"),
+    ("of_pod", "fields", "reason"),
     [
-        ("Never", "Applied"),
-        ("OnFailure", "Applied"),
-        ("Always", "LongRunning"),
-        (None, "LongRunning"),
+        ("Never", {}, "Applied"),
+        ("OnFailure", {}, "Applied"),
+        ("Always", {}, "LongRunning"),
+        (None, {}, "LongRunning"),
+        ("Never", {"restartPolicy": "Always"}, "LongRunning"),
+        ("Never", dict.fromkeys(PROBES), "Applied"),
+        *(("Never", {probe: {"exec": {"command": ["x"]}}}, "LongRunning") for probe in PROBES),
     ],
 )
-def test_regular_containers_are_wrapped_only_in_pods_that_run_to_completion(
-    policy_: str | None, reason: str
+def test_regular_container_is_wrapped_only_if_it_runs_to_completion(
+    of_pod: str | None, fields: Json, reason: str
 ) -> None:
-    before = pod(restartPolicy=policy_)
+    before = pod(containers=[container("main", "/main", **fields)], restartPolicy=of_pod)
     assert reasons(decide_pod(before, make_view(containers=["*"]))) == [f"main: {reason}"]
     assert reasons(decide_pod(before, make_view())) == []
-
-
-@pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
-def test_regular_container_with_a_probe_is_not_wrapped(probe: str) -> None:
-    main = container("main", "/main", **{probe: {"exec": {"command": ["x"]}}})
-    before = pod(containers=[main], restartPolicy="Never")
-    assert reasons(decide_pod(before, make_view(containers=["*"]))) == ["main: LongRunning"]
-    main[probe] = None
-    assert reasons(decide_pod(before, make_view(containers=["*"]))) == ["main: Applied"]
-
-
-def test_regular_container_that_is_always_restarted_is_not_wrapped() -> None:
-    server = container("server", "/server", restartPolicy="Always")
-    before = pod(containers=[server, container("job", "/job")], restartPolicy="Never")
-    found = reasons(decide_pod(before, make_view(containers=["*"])))
-    assert found == ["server: LongRunning", "job: Applied"]
 
 
 @pytest.mark.parametrize(
@@ -248,50 +224,34 @@ def test_shell_delivery_never_injects_the_helper(found: Json, reason: str) -> No
     assert len(decision.warnings) == 1
 
 
+OF_POLICY: Json = {"runtimeClass": {"name": "kata"}}
+
+
 @pytest.mark.parametrize(
-    ("server", "nodes", "by_image"),
+    ("server", "nodes", "spec", "beside", "by_image"),
     [
-        (Version(1, 36), [MODERN], True),
-        (Version(1, 37), [MODERN], True),
-        (None, [MODERN], True),  # A kubelet is never newer than its API server.
-        (Version(1, 35), [MODERN], False),
-        (Version(1, 36), [], False),
-        (None, [], False),
-        (Version(1, 36), [MODERN, node("old", "containerd://1.7.27", "v1.36.0")], False),
-        (Version(1, 36), [MODERN, node("old", "containerd://2.1.5", "v1.35.0")], False),
+        (Version(1, 36), [MODERN], {}, {}, True),
+        (None, [MODERN], {}, {}, True),  # A kubelet is never newer than its API server.
+        (Version(1, 35), [MODERN], {}, {}, False),
+        (Version(1, 36), [], {}, {}, False),
+        (None, [], {}, {}, False),
+        (None, [MODERN, node("old", "containerd://1.7.27", "v1.36.0")], {}, {}, False),
+        (None, [MODERN, node("old", "containerd://2.1.5", "v1.35.0")], {}, {}, False),
+        (None, [MODERN], {"hostUsers": True}, {}, True),
+        (None, [MODERN], {"hostUsers": False}, {}, False),
+        (None, [MODERN], {"runtimeClassName": "kata"}, {}, False),
+        (None, [MODERN], {}, OF_POLICY, False),
     ],
 )
-def test_auto_uses_an_image_volume_if_every_node_supports_it(
-    server: Version | None, nodes: list[Json], by_image: bool
+def test_auto_uses_an_image_volume_if_every_node_and_the_runtime_support_it(
+    server: Version | None, nodes: list[Json], spec: Json, beside: Json, by_image: bool
 ) -> None:
-    after = mutate_pod(pod(QUICK), make_view(*nodes, server=server, when="Always"))
+    chosen = policy(remedies={"postInitSleep": {"when": "Always"}, **beside})
+    seen = view(chosen, classes=[runtime_class("kata")], nodes=nodes, server=server)
+    after = mutate_pod(pod(QUICK, **spec), seen)
     (volume,) = after["spec"]["volumes"]
     assert ("image" in volume) is by_image
     assert len(init_containers(after)) == (1 if by_image else 2)
-
-
-@pytest.mark.parametrize(
-    ("spec", "by_image"),
-    [
-        ({"hostUsers": True}, True),
-        ({"hostUsers": False}, False),
-        ({"runtimeClassName": "kata"}, False),
-    ],
-)
-def test_pod_whose_runtime_may_mount_no_image_gets_none(spec: Json, by_image: bool) -> None:
-    after = mutate_pod(pod(QUICK, **spec), make_view(MODERN, when="Always"))
-    (volume,) = after["spec"]["volumes"]
-    assert ("image" in volume) is by_image
-    assert decide_pod(after, make_view(MODERN, when="Always")).operations == ()
-
-
-def test_pod_that_gets_a_runtime_class_from_its_policy_mounts_no_image() -> None:
-    remedies: Json = {"runtimeClass": {"name": "kata"}, "postInitSleep": {"when": "Always"}}
-    known = view(policy(remedies=remedies), classes=[runtime_class("kata")], nodes=[MODERN])
-    after = mutate_pod(pod(QUICK), known)
-    assert after["spec"]["runtimeClassName"] == "kata"
-    assert "emptyDir" in after["spec"]["volumes"][0]
-    assert decide_pod(after, known).operations == ()
 
 
 @pytest.mark.parametrize(
@@ -315,7 +275,11 @@ def test_image_volume_needs_a_server_and_nodes_that_support_it(
     assert bool(changes(decision)) is (reason == "Applied")
 
 
-PART_OF_HELPER = {"name": HELPER, "mountPath": "/podsettle", "subPath": "x"}
+def mounting(name: str, path: str, **fields: Any) -> Json:
+    return QUICK | {"volumeMounts": [{"name": name, "mountPath": path, **fields}]}
+
+
+PATHS = ["/podsettle", "/podsettle/", "/podsettle/data", "//podsettle", "podsettle"]
 
 
 @pytest.mark.parametrize(
@@ -325,33 +289,20 @@ PART_OF_HELPER = {"name": HELPER, "mountPath": "/podsettle", "subPath": "x"}
         pod(QUICK, volumes=[{"name": HELPER, "persistentVolumeClaim": {"claimName": "x"}}]),
         pod(container(HELPER, "/something"), QUICK),
         pod(container(HELPER), QUICK),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle"}]}),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/"}]}),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/data"}]}),
         pod(QUICK, containers=[container(HELPER, "/something")]),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "//podsettle"}]}),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "podsettle"}]}),
+        *(pod(mounting("v", path)) for path in PATHS),
         pod(QUICK | {"volumeDevices": [{"name": "v", "devicePath": "/podsettle"}]}),
-        pod(QUICK | {"volumeMounts": [{"name": HELPER, "mountPath": "/podsettle/x"}]}),
-        pod(QUICK | {"volumeMounts": [PART_OF_HELPER]}),
+        pod(mounting(HELPER, "/podsettle/x")),
+        pod(mounting(HELPER, "/podsettle", subPath="x")),
     ],
-    ids=[
-        "a volume", "a claim", "an init container", "one without a command", "the path",
-        "the path with a slash", "a path below it", "a regular container",
-        "the path with two slashes", "a relative path", "a device", "the volume at another path",
-        "a part of the volume",
-    ],
-)  # fmt: skip
+)
 def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
     decision = decide_pod(before, make_view())
     assert reasons(decision) == ["prepare: NameConflict"]
     assert changes(decision) == []
     assert len(decision.warnings) == 1
-
-
-def test_shell_is_wrapped_even_if_the_helpers_names_are_taken() -> None:
-    before = pod(SHELL, volumes=[{"name": HELPER, "configMap": {"name": "x"}}])
-    assert reasons(decide_pod(before, make_view())) == ["script: Applied"]
+    before["spec"]["initContainers"].append(SHELL)
+    assert reasons(decide_pod(before, make_view())) == ["prepare: NameConflict", "script: Applied"]
 
 
 def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
@@ -366,23 +317,24 @@ def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
     assert again.operations == ()
 
 
-OTHER_DURATIONS = {"minLifetime": "200ms"}, {"minLifetime": "0s", "sleep": "1s"}, {"sleep": "1s"}
-
-
-@pytest.mark.parametrize("wrapped_with", OTHER_DURATIONS)
+@pytest.mark.parametrize(
+    ("wrapped_with", "duration"),
+    [
+        ({}, "at least 500 ms"),
+        ({"minLifetime": "200ms"}, "as long as its wrapper says"),
+        ({"minLifetime": "0s", "sleep": "1s"}, "as long as its wrapper says"),
+        ({"sleep": "1s"}, "as long as its wrapper says"),
+    ],
+)
 @pytest.mark.parametrize("quick", [QUICK, SHELL], ids=["helper", "shell"])
 def test_summary_of_a_wrapped_container_quotes_no_duration_that_it_does_not_have(
-    quick: Json, wrapped_with: Json
+    quick: Json, wrapped_with: Json, duration: str
 ) -> None:
-    name = quick["name"]
     document = mutate_pod(pod(quick), make_view(**wrapped_with))
-    other = decide_pod(document, make_view())
-    assert reasons(other) == [f"{name}: AlreadySettled"]
-    assert summary_of(other.outcomes) == (
-        f"{name} is already kept alive for as long as its wrapper says."
-    )
-    same = decide_pod(mutate_pod(pod(quick), make_view()), make_view())
-    assert summary_of(same.outcomes) == f"{name} is already kept alive for at least 500 ms."
+    decision = decide_pod(document, make_view())
+    assert reasons(decision) == [f"{quick['name']}: AlreadySettled"]
+    expected = f"{quick['name']} is already kept alive for {duration}."
+    assert summary_of(decision.outcomes) == expected
 
 
 def test_helper_moves_before_a_container_added_before_it() -> None:
@@ -392,7 +344,6 @@ def test_helper_moves_before_a_container_added_before_it() -> None:
     assert container_names(init_containers(twice)) == [HELPER, "early", "prepare"]
     assert init_containers(twice)[0] == init_containers(once)[1]
     assert init_containers(twice)[1]["command"] == [*LINGER, "/early"]
-    assert decide_pod(twice, make_view()).operations == ()
 
 
 @pytest.mark.parametrize(

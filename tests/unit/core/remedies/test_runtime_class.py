@@ -1,8 +1,12 @@
-"""Tests of the two remedies with a RuntimeClass: when the class is set, and when it is not."""
+"""Tests of the two remedies with a RuntimeClass: when the class is set, and when it is not.
+
+A class of CRI-O may take a pod's annotations away, refuse its memory limit, or end its workload.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -22,28 +26,40 @@ from tests.support.factories import (
     view,
 )
 from tests.support.patches import changes
+from webhook.core.decision_input import MAX_CRIO_ANNOTATIONS
 from webhook.core.policy.snapshot import Snapshot
 
+LEVEL: Json = {"securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}}}
+CLASS: Json = {"runtimeClass": {"name": "fast"}}
+RELABEL: Json = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}}
+BOTH_REMEDIES = [CLASS, RELABEL]
 POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
 SEEN = view(POLICY, classes=[runtime_class("fast"), runtime_class("slow")])
 
 
 def test_class_is_set_and_only_the_annotations_are_added() -> None:
-    before = pod()
-    after = mutate_pod(before, SEEN)
+    after = mutate_pod(pod(), SEEN)
     assert after["spec"].pop("runtimeClassName") == "fast"
-    assert after["metadata"].pop("annotations") == {
-        "podsettle.dev/applied": "p/runtimeClass",
-        "podsettle.dev/settled": "1/0/0/0",
-        "podsettle.dev/summary": "The pod is put under RuntimeClass fast, by policy p.",
-    }
-    assert after == before
+    assert after["metadata"].pop("annotations")["podsettle.dev/settled"] == "1/0/0/0"
+    assert after == pod()
 
 
-def test_pod_that_already_names_the_class_is_unchanged() -> None:
-    named = decide_pod(pod(runtimeClassName="fast"), SEEN)
-    assert reasons(named) == ["AlreadySettled"]
-    assert named.operations == ()
+@pytest.mark.parametrize(
+    ("of_pod", "known", "reason", "message"),
+    [
+        ("fast", ["fast"], "AlreadySettled", ""),
+        ("kata", ["fast"], "RuntimeClassPreset", "'kata'"),
+        (None, [], "RuntimeClassMissing", "'fast'"),
+    ],
+)
+def test_class_is_not_set_if_it_is_missing_or_the_pod_has_one(
+    of_pod: str | None, known: list[str], reason: str, message: str
+) -> None:
+    seen = view(POLICY, classes=map(runtime_class, known))
+    decision = decide_pod(pod(runtimeClassName=of_pod), seen)
+    assert reasons(decision) == [reason]
+    assert message in decision.outcomes[0].message
+    assert changes(decision) == []
 
 
 def test_first_of_two_policies_sets_the_class() -> None:
@@ -102,118 +118,72 @@ def test_need_is_decided_by_the_nodes_without_the_class() -> None:
     assert reasons(decide_pod(merged, seen)) == ["AlreadySettled"]
 
 
-@pytest.mark.parametrize("remedies", [
-    {"runtimeClass": {"name": "fast"}},
-    {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast", "when": "Always"}},
-])  # fmt: skip
+@pytest.mark.parametrize("remedies", BOTH_REMEDIES)
 def test_message_says_that_no_known_node_has_the_labels_of_the_class(remedies: Json) -> None:
-    labelled = {
-        **runtime_class("fast"),
-        "scheduling": {"nodeSelector": {"rootfs": "volatile", "zone": "a"}},
-    }
-    level = {"seLinuxOptions": {"level": "s0:c1,c2"}}
-
-    def message(*nodes: Json) -> str:
-        seen = view(policy(remedies=remedies), classes=[labelled], nodes=nodes)
-        (outcome,) = decide_pod(pod(securityContext=level), seen).outcomes
-        assert outcome.reason == "Applied"
-        return outcome.message
-
-    runtime, kubelet = "cri-o://1.33.12", "v1.33.12"
+    both = {"rootfs": "volatile", "zone": "a"}
     waits = (
         "; no known node has the labels of the class (rootfs=volatile,zone=a), "
         "so the pod waits for one"
     )
-    assert message(node("a", runtime, kubelet, {"rootfs": "volatile"})).endswith(waits)
-    both = {"rootfs": "volatile", "zone": "a"}
-    assert message(node("a", runtime, kubelet, both)).endswith("put under fast")
+    for labels, end in (({"rootfs": "volatile"}, waits), (both, "put under fast")):
+        (outcome,) = decide_on(remedies, [node(labels=labels)], both).outcomes
+        assert outcome.reason == "Applied"
+        assert outcome.message.endswith(end)
 
 
-def decision(selector: dict[str, Any] | None = None, **spec: Any) -> Decided:
-    return decide_pod(pod(**spec), view(POLICY, classes=[runtime_class("fast", None, selector)]))
+SAME_OVERHEAD: list[tuple[Any, Any]] = [
+    ({"cpu": "250m"}, {"cpu": "0.25"}),
+    ({"cpu": "1"}, {"cpu": 1}),
+    ({"cpu": "1000m", "memory": "1Gi"}, {"memory": "1024Mi", "cpu": "1"}),
+    ({"memory": "1e3"}, {"memory": "1k"}),
+    ({"memory": "1E"}, {"memory": "1e18"}),
+    ({"memory": "128974848"}, {"memory": "123Mi"}),
+    ({"memory": "128974848000m"}, {"memory": "123Mi"}),
+    ({"cpu": "500000u"}, {"cpu": "500000000n"}),
+    ({"cpu": ".5"}, {"cpu": "500m"}),
+    ({}, {"cpu": "1"}),
+    (None, {"cpu": "1"}),
+]
+MANY = "1" * 5000
+"""Python refuses numbers of more than 4,300 digits."""
+LONG = [MANY, f"0.{MANY}", f"1e{MANY}", f"1e-{MANY}", "1e" + "9" * 30, "." * 5000, "1" * 4_000_000]
+OTHER_OVERHEAD: list[tuple[Any, Any]] = [
+    ({"cpu": "250m"}, {"cpu": "0.251"}),
+    ({"cpu": "250m"}, {"cpu": "250m", "memory": "1Mi"}),
+    ({"cpu": "250m", "memory": "1Mi"}, {"cpu": "250m"}),
+    ({"cpu": "250m"}, None),
+    ({"memory": "1M"}, {"memory": "1Mi"}),
+    ({"memory": "1E"}, {"memory": "1e1"}),
+    ({"cpu": "1.2.3"}, {"cpu": "1.2"}),
+    ({"cpu": "lots"}, {"cpu": "1"}),
+    *(({"cpu": text}, {"cpu": "1"}) for text in LONG),
+    ({"cpu": int("1" * 4300)}, {"cpu": "1"}),
+]
 
 
-def test_missing_class_is_not_set() -> None:
-    seen = view(POLICY)
-    assert reasons(decide_pod(pod(), seen)) == ["RuntimeClassMissing"]
-    assert changes(decide_pod(pod(), seen)) == []
-
-
-@pytest.mark.parametrize(
-    ("of_pod", "of_class"),
-    [
-        ({"cpu": "250m"}, {"cpu": "0.25"}),
-        ({"cpu": "1"}, {"cpu": 1}),
-        ({"cpu": "1000m", "memory": "1Gi"}, {"memory": "1024Mi", "cpu": "1"}),
-        ({"memory": "1e3"}, {"memory": "1k"}),
-        ({"memory": "1E"}, {"memory": "1e18"}),
-        ({"memory": "128974848"}, {"memory": "123Mi"}),
-        ({"memory": "128974848000m"}, {"memory": "123Mi"}),
-        ({"cpu": "500000u"}, {"cpu": "500000000n"}),
-        ({"cpu": ".5"}, {"cpu": "500m"}),
-        ({}, {"cpu": "1"}),
-        (None, {"cpu": "1"}),
-    ],
-)
-def test_overhead_is_compared_as_quantities(of_pod: Any, of_class: dict[str, Any]) -> None:
-    seen = view(POLICY, classes=[runtime_class("fast", of_class)])
-    assert reasons(decide_pod(pod(overhead=of_pod), seen)) == ["Applied"]
-
-
-@pytest.mark.parametrize(
-    ("of_pod", "of_class"),
-    [
-        ({"cpu": "250m"}, {"cpu": "0.251"}),
-        ({"cpu": "250m"}, {"cpu": "250m", "memory": "1Mi"}),
-        ({"cpu": "250m", "memory": "1Mi"}, {"cpu": "250m"}),
-        ({"cpu": "250m"}, None),
-        ({"memory": "1M"}, {"memory": "1Mi"}),
-        ({"memory": "1E"}, {"memory": "1e1"}),
-        ({"cpu": "1.2.3"}, {"cpu": "1.2"}),
-        ({"cpu": "lots"}, {"cpu": "1"}),
-        # Python refuses numbers of more than 4,300 digits.
-        *(
-            ({"cpu": text}, {"cpu": "1"})
-            for text in (
-                "1" * 5000,
-                "0." + "1" * 5000,
-                "1e" + "9" * 5000,
-                "1e-" + "9" * 5000,
-                "1e" + "9" * 30,
-                "." * 5000,
-                "1" * 4_000_000,
-            )
-        ),
-        ({"cpu": int("1" * 4300)}, {"cpu": "1"}),
-    ],
-)
-def test_class_with_another_overhead_is_not_set(
-    of_pod: dict[str, Any], of_class: dict[str, Any] | None
-) -> None:
-    seen = view(POLICY, classes=[runtime_class("fast", of_class)])
-    assert reasons(decide_pod(pod(overhead=of_pod), seen)) == ["RuntimeClassConflict"]
+@pytest.mark.parametrize("is_same", [True, False])
+def test_class_with_another_overhead_than_the_pod_is_not_set(is_same: bool) -> None:
+    for of_pod, of_class in SAME_OVERHEAD if is_same else OTHER_OVERHEAD:
+        seen = view(POLICY, classes=[runtime_class("fast", of_class)])
+        found = reasons(decide_pod(pod(overhead=of_pod), seen))
+        case = str(of_pod)[:50], of_class
+        assert found == ["Applied" if is_same else "RuntimeClassConflict"], case
 
 
 @pytest.mark.parametrize(
-    ("of_pod", "reason"),
+    ("spec", "reason"),
     [
-        (None, "Applied"),
-        ({"arch": "arm64"}, "Applied"),
-        ({"rootfs": "volatile"}, "Applied"),
-        ({"rootfs": "durable"}, "RuntimeClassConflict"),
-        ({"rootfs": ""}, "RuntimeClassConflict"),
+        ({}, "Applied"),
+        ({"nodeSelector": {"arch": "arm64"}}, "Applied"),
+        ({"nodeSelector": {"rootfs": "volatile"}}, "Applied"),
+        ({"nodeSelector": {"rootfs": "durable"}}, "RuntimeClassConflict"),
+        ({"nodeSelector": {"rootfs": ""}}, "RuntimeClassConflict"),
+        ({"nodeName": "worker-1"}, "RuntimeClassConflict"),
     ],
 )
-def test_class_with_a_conflicting_node_selector_is_not_set(
-    of_pod: dict[str, str] | None, reason: str
-) -> None:
-    assert reasons(decision(selector={"rootfs": "volatile"}, nodeSelector=of_pod)) == [reason]
-
-
-def test_class_with_a_node_selector_is_not_set_on_a_bound_pod() -> None:
-    bound = decision(selector={"rootfs": "volatile"}, nodeName="worker-1")
-    assert reasons(bound) == ["RuntimeClassConflict"]
-    assert reasons(decision(nodeName="worker-1")) == ["Applied"]
+def test_class_with_a_conflicting_node_selector_is_not_set(spec: Json, reason: str) -> None:
+    assert reasons(decide_on(CLASS, [], {"rootfs": "volatile"}, **spec)) == [reason]
+    assert reasons(decide_on(CLASS, [], **spec)) == ["Applied"]
 
 
 def named(*names: str, key: str = "metadata.name") -> dict[str, Any]:
@@ -261,13 +231,6 @@ def test_class_that_chooses_other_nodes_than_the_pod_is_not_set(
     assert reasons(decide_pod(given, view(POLICY, classes=classes))) == ["Applied"]
 
 
-def test_class_of_the_pod_is_never_replaced() -> None:
-    preset = decision(runtimeClassName="kata")
-    assert reasons(preset) == ["RuntimeClassPreset"]
-    assert changes(preset) == []
-    assert "'kata'" in preset.outcomes[0].message
-
-
 # The nodes of the pod's class. The API server merges its nodeSelector before and after the webhook.
 
 POOL = {"pool": "ci"}
@@ -284,41 +247,23 @@ def two_pools(in_pool: str, elsewhere: str, **remedies: Any) -> Snapshot:
     return view(policy(remedies=chosen), classes=[runtime_class("fast", None, POOL)], nodes=nodes)
 
 
-SET_BY_THE_POLICY: list[Json] = [
-    {"runtimeClass": {"name": "fast"}},
-    {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}},
-]
-
-
-@pytest.mark.parametrize("remedies", SET_BY_THE_POLICY)
+@pytest.mark.parametrize("remedies", [*BOTH_REMEDIES, {}])
 @pytest.mark.parametrize(
     ("in_pool", "elsewhere", "reason"),
     [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
 )
-def test_only_nodes_of_the_class_that_the_policy_sets_count(
+def test_only_nodes_of_the_class_that_the_policy_sets_or_the_pod_names_count(
     remedies: Json, in_pool: str, elsewhere: str, reason: str
 ) -> None:
-    seen = two_pools(in_pool, elsewhere, **remedies)
-    first = decide_pod(pod(QUICK), seen)
-    assert reasons(first)[-1] == f"prepare: {reason}"
-    merged = patched(pod(QUICK), first)
-    assert decide_pod(merged, seen).operations == ()
-    merged["spec"]["nodeSelector"] = POOL
-    assert decide_pod(merged, seen).operations == ()
-
-
-@pytest.mark.parametrize(
-    ("in_pool", "elsewhere", "reason"),
-    [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
-)
-def test_only_nodes_of_the_class_that_the_pod_names_count(
-    in_pool: str, elsewhere: str, reason: str
-) -> None:
     """Both before the API server has merged the nodeSelector, as in a preview, and after."""
-    seen = two_pools(in_pool, elsewhere)
+    seen = two_pools(in_pool, elsewhere, **remedies)
+    named = None if remedies else "fast"
     for selector in (None, POOL):
-        asked = decide_pod(pod(QUICK, runtimeClassName="fast", nodeSelector=selector), seen)
-        assert reasons(asked) == [f"prepare: {reason}"]
+        before = pod(QUICK, runtimeClassName=named, nodeSelector=selector)
+        assert reasons(decide_pod(before, seen))[-1] == f"prepare: {reason}"
+        merged = mutate_pod(before, seen)
+        merged["spec"]["nodeSelector"] = POOL
+        assert decide_pod(merged, seen).operations == ()
 
 
 def test_image_volume_support_is_judged_by_the_nodes_of_the_class() -> None:
@@ -336,12 +281,6 @@ def test_image_volume_support_is_judged_by_the_nodes_of_the_class() -> None:
     assert reasons(decide_pod(pod(QUICK), seen)) == ["Applied", "prepare: Applied"]
 
 
-CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
-LEVEL: Json = {"securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}}}
-BOTH_REMEDIES: list[Json] = [
-    {"runtimeClass": {"name": "fast"}},
-    {"skipSELinuxRelabel": {"runtimeClassName": "fast"}},
-]
 SSD = {"disk": "ssd"}
 WITH, WITHOUT, UNKNOWN = ["", "fast"], ["", "kata"], None
 
@@ -356,7 +295,7 @@ def decide_on(
     seen = view(
         policy(remedies=remedies), classes=[runtime_class("fast", None, selector)], nodes=known
     )
-    return decide_pod(pod(**CLAIM, **LEVEL, **spec), seen)
+    return decide_pod(pod(**LEVEL, **spec), seen)
 
 
 @pytest.mark.parametrize("remedies", BOTH_REMEDIES)
@@ -390,15 +329,10 @@ def test_only_nodes_that_the_pod_could_land_on_with_the_class_count(remedies: Js
     assert reasons(decide_on(remedies, mixed, nodeName="n0")) == ["RuntimeClassUnhandled"]
     # The pod waits for a node that is not known, which may have the handler.
     assert reasons(decide_on(remedies, mixed, {"disk": "none"})) == ["Applied"]
-
-
-@pytest.mark.parametrize("remedies", BOTH_REMEDIES)
-def test_windows_node_that_lists_no_handlers_does_not_count(remedies: Json) -> None:
     windows = node("w", "containerd://2.1.5", labels={"kubernetes.io/os": "windows"})
     assert reasons(decide_on(remedies, [*nodes_with(WITHOUT), windows])) == [
         "RuntimeClassUnhandled"
     ]
-    assert reasons(decide_on(remedies, [*nodes_with(WITH), windows])) == ["Applied"]
 
 
 def test_message_names_the_class_and_its_handler() -> None:
@@ -406,3 +340,112 @@ def test_message_names_the_class_and_its_handler() -> None:
     assert outcome.sentence == (
         "no node that the pod could land on lists the handler 'fast' of RuntimeClass 'fast'"
     )
+
+
+MIN_MEMORY, ALLOWED = "podsettle.dev/min-memory", "podsettle.dev/allowed-annotations"
+
+
+def crio_class(remedies: Json, **of_class: str) -> Snapshot:
+    names = {"min_memory": MIN_MEMORY, "allowed": ALLOWED}
+    annotations = {names[key]: value for key, value in of_class.items()}
+    return view(
+        policy(remedies=remedies), classes=[runtime_class("fast", annotations=annotations or None)]
+    )
+
+
+def limited(memory: Any, *, place: str = "containers") -> Json:
+    made = pod(container("a", "/a"), containers=[container("b", "/b")], **LEVEL)
+    spec = made["spec"]
+    (spec if place == "pod" else spec[place][0])["resources"] = {"limits": {"memory": memory}}
+    return made
+
+
+PLACES = ["containers", "initContainers", "pod"]
+
+
+@pytest.mark.parametrize(
+    ("smallest", "memory", "reason"),
+    [
+        *((None, m, "MemoryBelowMinimum") for m in ("5Mi", 5_000_000, "12582911", "0.01Gi")),
+        *((None, m, "Applied") for m in ("12Mi", "12582912", "13M", "1Gi", 0, "0", None, "x")),
+        ("500Ki", "5Mi", "Applied"),
+        ("500Ki", "499Ki", "MemoryBelowMinimum"),
+        ("64Mi", "32Mi", "MemoryBelowMinimum"),
+        ("nonsense", "5Mi", "MemoryBelowMinimum"),
+        ("nonsense", "12Mi", "Applied"),
+        ("0", "1", "Applied"),
+    ],
+)
+def test_limit_below_the_handlers_smallest_keeps_the_class_away(
+    smallest: str | None, memory: Any, reason: str
+) -> None:
+    stated = {"min_memory": smallest} if smallest else {}
+    for remedies, place in product([CLASS, RELABEL] if smallest else [RELABEL], PLACES):
+        decision = decide_pod(limited(memory, place=place), crio_class(remedies, **stated))
+        assert reasons(decision) == [reason], place
+        assert (changes(decision) == []) is (reason != "Applied")
+
+
+DROPPED = [
+    "io.kubernetes.cri-o.Devices",
+    "devices.crio.io",
+    "io.kubernetes.cri-o.userns-mode",
+    "cpu-load-balancing.crio.io",
+    "cpu-shared.crio.io/a",
+    "unified-cgroup.crio.io.a",
+    "io.kubernetes.cri-o.UnifiedCgroup.a",
+    "seccomp-profile.kubernetes.cri-o.io/POD",
+    "io.containers.trace-syscall",
+    "run.oci.handler",
+    "org.systemd.property.CollectMode",
+]
+
+
+@pytest.mark.parametrize("key", DROPPED)
+def test_annotation_that_the_class_does_not_name_keeps_it_away(key: str) -> None:
+    annotated = pod(annotations={key: "x"}, **LEVEL)
+    for remedies, of_class in ((RELABEL, {}), (RELABEL, {"allowed": "shm-size.crio.io"})):
+        decision = decide_pod(annotated, crio_class(remedies, **of_class))
+        assert reasons(decision) == ["AnnotationNotAllowed"]
+        assert changes(decision) == []
+    assert reasons(decide_pod(annotated, crio_class(CLASS, allowed=""))) == ["AnnotationNotAllowed"]
+    both = f"shm-size.crio.io, {key.removesuffix('/a')}"
+    assert reasons(decide_pod(annotated, crio_class(RELABEL, allowed=both))) == ["Applied"]
+
+
+@pytest.mark.parametrize(
+    "key", ["example.com/a", "crio.io.example.com/a", "io.kubernetes.cri", "x.notcrio.io", "runs"]
+)
+def test_annotation_for_others_does_not(key: str) -> None:
+    assert reasons(decide_pod(pod(annotations={key: "x"}, **LEVEL), crio_class(RELABEL))) == [
+        "Applied"
+    ]
+
+
+def test_more_annotations_than_are_read_keep_the_class_away() -> None:
+    keys = [f"devices.crio.io/{number}" for number in range(MAX_CRIO_ANNOTATIONS + 1)]
+    for count, reason in ((len(keys), "AnnotationNotAllowed"), (len(keys) - 1, "Applied")):
+        annotated = pod(annotations=dict.fromkeys(keys[:count], "x"), **LEVEL)
+        assert reasons(decide_pod(annotated, crio_class(RELABEL, allowed="devices.crio.io"))) == [
+            reason
+        ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "io.openshift.builder",
+        "io.openshift.nested-podman",
+        "io.crio/workload",
+        "target.workload.openshift.io/management",
+        "io.kubernetes.cri-o.userns-mode",
+        "devices.crio.io",
+    ],
+)
+def test_pod_that_may_activate_another_workload_is_left(key: str) -> None:
+    workload = crio_class({"skipSELinuxRelabel": {"pods": "All"}})
+    decision = decide_pod(pod(annotations={key: "x"}, **LEVEL), workload)
+    assert reasons(decision) == ["OtherWorkload"]
+    assert changes(decision) == []
+    (outcome,) = decision.decision.outcomes
+    assert key in outcome.message

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.factories import (
-    MODERN,
     Json,
     container,
     decide_pod,
@@ -26,16 +25,17 @@ from tests.support.factories import (
     reasons,
     view,
 )
-from tests.support.kubelet_gate import (
+from tests.support.gates import (
     GATE,
     HELPER,
     QUICK,
     init_container_names,
-    make_view,
+    kubelet_view,
     sidecar,
+    start_view,
 )
 
-START_VIEW = view(policy(remedies={"startGate": {"waitFor": [{"dns": "a.b"}]}}), nodes=[MODERN])
+START_VIEW = start_view()
 CONSUL_PLUGIN = {"consul.hashicorp.com/redirect-traffic-config": '{"ProxyUserID":"5995"}'}
 APP_MESH_PLUGIN = {"appmesh.k8s.aws/proxyEgressPort": "15001"}
 
@@ -101,19 +101,17 @@ def test_kubelet_gate_stands_directly_before_the_container_that_redirects(
     case: str, own: list[Json]
 ) -> None:
     theirs = REDIRECTED[case]
-    after = mutate_pod(pod(*own, *theirs, container("last", "/last")), make_view())
+    after = mutate_pod(pod(*own, *theirs, container("last", "/last")), kubelet_view())
     expected = [*(each["name"] for each in own), GATE, *(each["name"] for each in theirs), "last"]
     assert init_container_names(after) == expected
-    assert decide_pod(after, make_view()).operations == ()
 
 
 @pytest.mark.parametrize("case", REDIRECTED)
 def test_kubelet_gate_moves_before_a_mesh_that_is_added_later(case: str) -> None:
-    once = mutate_pod(pod(QUICK), make_view())
+    once = mutate_pod(pod(QUICK), kubelet_view())
     init_containers(once)[:0] = REDIRECTED[case]
-    after = mutate_pod(once, make_view())
+    after = mutate_pod(once, kubelet_view())
     assert init_container_names(after)[0] == GATE
-    assert decide_pod(after, make_view()).operations == ()
 
 
 def with_proxy(case: str, *, native: bool) -> Json:
@@ -126,7 +124,7 @@ def with_proxy(case: str, *, native: bool) -> Json:
 
 
 @pytest.mark.parametrize("case", BEHIND_PLUGIN)
-@pytest.mark.parametrize("look", [make_view(), START_VIEW], ids=["kubeletGate", "startGate"])
+@pytest.mark.parametrize("look", [kubelet_view(), START_VIEW], ids=["kubeletGate", "startGate"])
 def test_no_gate_is_added_behind_a_plugin_whose_proxy_starts_later(case: str, look: Any) -> None:
     decision = decide_pod(with_proxy(case, native=False), look)
     assert reasons(decision) == ["MeshTraffic"]
@@ -137,9 +135,8 @@ def test_no_gate_is_added_behind_a_plugin_whose_proxy_starts_later(case: str, lo
 def test_behind_a_plugin_only_the_kubelet_gate_has_a_place_after_a_native_proxy(case: str) -> None:
     document = with_proxy(case, native=True)
     assert reasons(decide_pod(document, START_VIEW)) == ["MeshTraffic"]
-    after = mutate_pod(document, make_view())
+    after = mutate_pod(document, kubelet_view())
     assert init_container_names(after) == [*init_container_names(document), GATE]
-    assert decide_pod(after, make_view()).operations == ()
 
 
 @pytest.mark.parametrize("name", ["istio-init", "linkerd-init", "kuma-init"])
@@ -147,7 +144,7 @@ def test_plugin_leaves_a_pod_with_the_init_container_of_its_mesh_alone(name: str
     proxies = [container(each) for each in ("istio-proxy", "linkerd-proxy", "kuma-sidecar")]
     proxy = proxies[["istio-init", "linkerd-init", "kuma-init"].index(name)]
     before = pod(container(name), containers=[container("main"), proxy])
-    assert init_container_names(mutate_pod(before, make_view())) == [GATE, name]
+    assert init_container_names(mutate_pod(before, kubelet_view())) == [GATE, name]
 
 
 SPELLINGS = st.sampled_from(["NET_ADMIN", "NET_RAW", "ALL"]).flatmap(
@@ -164,7 +161,7 @@ def test_capability_is_a_sign_in_any_spelling_and_place(
     name: str, sign: str, before: list[str], behind: list[str]
 ) -> None:
     document = pod(QUICK, adding(f"x{name}", *before, sign, *behind), container("last", "/last"))
-    assert init_container_names(mutate_pod(document, make_view())) == [
+    assert init_container_names(mutate_pod(document, kubelet_view())) == [
         *("prepare", GATE, f"x{name}", "last")
     ]
 
@@ -172,12 +169,12 @@ def test_capability_is_a_sign_in_any_spelling_and_place(
 @given(st.text("abc-", min_size=1, max_size=8), OTHERS)
 def test_other_capabilities_are_no_sign(name: str, added: list[str]) -> None:
     document = pod(adding(f"x{name}", *added), container("last", "/last"))
-    assert init_container_names(mutate_pod(document, make_view()))[-1] == GATE
+    assert init_container_names(mutate_pod(document, kubelet_view()))[-1] == GATE
 
 
 def test_gate_stands_before_a_privileged_container_which_is_wrapped() -> None:
     sysctl = container("sysctl", "/bin/sysctl", securityContext={"privileged": True})
-    look = make_view(node(), beside={"postInitSleep": {}})
+    look = kubelet_view(node(), beside={"postInitSleep": {}})
     after = mutate_pod(pod(sysctl), look)
     assert init_container_names(after) == [HELPER, GATE, "sysctl"]
     assert init_containers(after)[2]["command"][0] == "/podsettle/linger"
@@ -185,14 +182,14 @@ def test_gate_stands_before_a_privileged_container_which_is_wrapped() -> None:
 
 def test_gate_stands_behind_a_privileged_sidecar() -> None:
     docker = {**sidecar("dind"), "securityContext": {"privileged": True}}
-    after = mutate_pod(pod(QUICK, docker), make_view())
+    after = mutate_pod(pod(QUICK, docker), kubelet_view())
     assert init_container_names(after) == ["prepare", "dind", GATE]
 
 
 def test_gate_of_a_client_that_adds_a_capability_does_not_move_before_itself() -> None:
-    once = mutate_pod(pod(QUICK), make_view())
+    once = mutate_pod(pod(QUICK), kubelet_view())
     init_containers(once)[1]["securityContext"]["capabilities"] = {"add": ["NET_ADMIN"]}
-    assert reasons(decide_pod(once, make_view())) == ["AlreadySettled"]
+    assert reasons(decide_pod(once, kubelet_view())) == ["AlreadySettled"]
 
 
 @pytest.mark.parametrize(
