@@ -352,7 +352,7 @@ TEXTS_OF_SETTINGS = {
 }
 
 
-def _is_valid(remedies: Json) -> bool:
+def is_valid(remedies: Json) -> bool:
     try:
         policy(remedies=remedies)
     except InvalidPolicyError:
@@ -370,7 +370,7 @@ REMEDIES = (
             }
         )
     )
-    .filter(_is_valid)
+    .filter(is_valid)
 )
 
 

@@ -30,16 +30,9 @@ def seen(remedy: str, **settings: Any) -> Snapshot:
     return view(policy(remedies={remedy: {**REMEDIES[remedy], **settings}}))
 
 
-def decided(
-    remedy: str,
-    security: Any,
-    *,
-    of_pod: Any = None,
-    command: tuple[str, ...] = ("/server",),
-    **settings: Any,
-) -> list[str]:
+def decided(remedy: str, security: Any, *, of_pod: Any = None, **settings: Any) -> list[str]:
     """Return the reasons of a pod with one container."""
-    only = container("server", *command, securityContext=security)
+    only = container("server", "/server", securityContext=security)
     document = pod(containers=[only], restartPolicy="Never", securityContext=of_pod)
     return reasons(decide_pod(document, seen(remedy, **settings)))
 
@@ -51,44 +44,33 @@ INGRESS = {
 }
 
 
+LEFT, WRAPPED = ["server: FileCapabilities"], ["server: Applied"]
+
+
 @pytest.mark.parametrize("remedy", REMEDIES)
-@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
 @pytest.mark.parametrize(
-    ("security", "of_pod"),
+    ("security", "of_pod", "expected"),
     [
-        (INGRESS, None),
-        (INGRESS | {"runAsUser": None}, None),  # CoreDNS: the image decides about the user.
-        (INGRESS | {"runAsUser": None}, {"runAsUser": 101}),
-        (INGRESS, {"runAsUser": 0}),
-        ({"allowPrivilegeEscalation": False}, None),
-        ({"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}}, {}),
+        (INGRESS, None, LEFT),
+        (INGRESS | {"runAsUser": None}, None, LEFT),  # CoreDNS: its image decides about the user.
+        (INGRESS | {"runAsUser": None}, {"runAsUser": 101}, LEFT),
+        (INGRESS, {"runAsUser": 0}, LEFT),
+        ({"allowPrivilegeEscalation": False}, None, LEFT),
+        ({"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}}, {}, LEFT),
+        (None, None, WRAPPED),
+        ({}, None, WRAPPED),
+        (INGRESS | {"allowPrivilegeEscalation": None}, None, WRAPPED),
+        (INGRESS | {"allowPrivilegeEscalation": True}, None, WRAPPED),
+        (INGRESS | {"runAsUser": 0}, {"runAsUser": 101}, WRAPPED),
+        (INGRESS | {"runAsUser": None}, {"runAsUser": 0}, WRAPPED),
+        (INGRESS | {"capabilities": {"drop": ["ALL"]}}, None, WRAPPED),
     ],
 )
 def test_program_that_may_have_file_capabilities_is_left_without_the_helper(
-    remedy: str, delivery: str, security: Json, of_pod: Any
+    remedy: str, security: Any, of_pod: Any, expected: list[str]
 ) -> None:
-    assert decided(remedy, security, of_pod=of_pod, delivery=delivery) == [
-        "server: FileCapabilities"
-    ]
-
-
-@pytest.mark.parametrize("remedy", REMEDIES)
-@pytest.mark.parametrize(
-    ("security", "of_pod"),
-    [
-        (None, None),
-        ({}, None),
-        (INGRESS | {"allowPrivilegeEscalation": None}, None),
-        (INGRESS | {"allowPrivilegeEscalation": True}, None),
-        (INGRESS | {"runAsUser": 0}, {"runAsUser": 101}),
-        (INGRESS | {"runAsUser": None}, {"runAsUser": 0}),
-        (INGRESS | {"capabilities": {"drop": ["ALL"]}}, None),
-    ],
-)
-def test_program_that_loses_nothing_is_wrapped_by_the_helper(
-    remedy: str, security: Any, of_pod: Any
-) -> None:
-    assert decided(remedy, security, of_pod=of_pod) == ["server: Applied"]
+    for delivery in ("Auto", "Binary", "ImageVolume"):
+        assert decided(remedy, security, of_pod=of_pod, delivery=delivery) == expected, delivery
 
 
 def of_containerd(add: list[str], drop: list[str]) -> set[str]:

@@ -1,16 +1,38 @@
-"""The security context of the init containers that podsettle adds."""
+"""The init containers that podsettle adds: their security context, and what rules of others see.
+
+The rules are those of Kyverno's public policies that read what podsettle adds, in the words of this
+project, under the names of the policies. A pod that meets all of them is settled. The rules that it
+then breaks are those that the pages name.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.factories import Json, container, mutate_pod, pod, policy, qos, view
+from tests.support.factories import (
+    Json,
+    container,
+    decide_pod,
+    mutate_pod,
+    node,
+    patched,
+    pod,
+    policy,
+    qos,
+    reasons,
+    view,
+)
+from tests.support.paths import DOCS
 from tests.support.post_init_sleep import EQUAL, SMALL
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.constants import OWN_CONTAINERS
+from webhook.core.defects.versions import Version
 from webhook.core.policy.snapshot import Snapshot
 
 REMEDIES: dict[str, Json] = {
@@ -151,50 +173,190 @@ def test_injected_container_keeps_the_qos_class_with_the_resources_of_its_templa
         assert {key: each for key, each in own.get("resources", {}).items() if each} == copied, case
 
 
-# The rules in words. Names: kyverno/policies `other/require-non-root-groups`,
-# `best-practices/require-drop-cap-net-raw`, `pod-security/restricted/require-run-as-non-root-user`.
+RESOURCES = {
+    "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+    "limits": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+}
+STRICT = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "runAsGroup": 1000,
+    "capabilities": {"drop": ["ALL", "CAP_NET_RAW"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+ALLOWED_VOLUMES = {
+    *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral"),
+    *("persistentVolumeClaim", "projected", "secret"),
+}
 
 
-def securities(document: Json) -> list[Json]:
-    spec = document["spec"]
-    each = [*spec.get("initContainers", []), *spec["containers"]]
-    return [found.get("securityContext") or {} for found in each]
+def containers(document: Json) -> Iterator[Json]:
+    yield from document["spec"].get("initContainers") or ()
+    yield from document["spec"]["containers"]
+
+
+def each(holds: Callable[[Json], object]) -> Callable[[Json], bool]:
+    """Return a rule that holds if it holds for each container."""
+    return lambda document: all(map(holds, containers(document)))
+
+
+def secured(holds: Callable[[Json], object]) -> Callable[[Json], bool]:
+    """Return a rule about the security contexts of all containers."""
+    return each(lambda found: holds(found.get("securityContext") or {}))
+
+
+def drops(security: Json) -> set[str]:
+    dropped = (security.get("capabilities") or {}).get("drop") or ()
+    return {name.upper().removeprefix("CAP_") for name in dropped}
 
 
 def has_non_root_groups(document: Json) -> bool:
     """The pod sets a group above 0 and no container sets 0, or each container sets one above 0."""
     of_pod = (document["spec"].get("securityContext") or {}).get("runAsGroup")
-    groups = [each.get("runAsGroup") for each in securities(document)]
+    securities = [each.get("securityContext") or {} for each in containers(document)]
+    groups = [each.get("runAsGroup") for each in securities]
     inherits = bool(of_pod) and all(group is None or group > 0 for group in groups)
     return inherits or all(groups)
 
 
-def drops_net_raw(document: Json) -> bool:
-    """Each container names NET_RAW, in any case, with or without CAP_, in what it drops."""
-    dropped = [
-        {name.upper() for name in (each.get("capabilities") or {}).get("drop") or ()}
-        for each in securities(document)
-    ]
-    return all(names & {"NET_RAW", "CAP_NET_RAW"} for names in dropped)
-
-
 def has_no_root_user(document: Json) -> bool:
-    users = [document["spec"].get("securityContext") or {}, *securities(document)]
-    return all(each.get("runAsUser") != 0 for each in users)
+    secured = (document["spec"], *containers(document))
+    return all((each.get("securityContext") or {}).get("runAsUser") != 0 for each in secured)
 
 
-def is_restricted(document: Json) -> bool:
-    """PodSecurity `restricted`, as far as a container's own fields decide."""
-    return has_no_root_user(document) and all(
-        each.get("allowPrivilegeEscalation") is False
-        and "ALL" in each["capabilities"]["drop"]
-        and each.get("runAsNonRoot") is True
-        and each.get("seccompProfile")
-        for each in securities(document)
+def has_limited_volumes(document: Json) -> bool:
+    """Return whether each emptyDir has a size limit, or its containers limit their storage."""
+    volumes = document["spec"].get("volumes") or ()
+    open_ended = {
+        v["name"] for v in volumes if "sizeLimit" not in v.get("emptyDir", {"sizeLimit": 1})
+    }
+    return all(
+        "ephemeral-storage" in found.get("resources", {}).get("limits", {})
+        for found in containers(document)
+        if any(mount["name"] in open_ended for mount in found.get("volumeMounts") or ())
     )
 
 
-RULES = [has_non_root_groups, drops_net_raw, has_no_root_user, is_restricted]
+RULES: dict[str, Callable[[Json], bool]] = {
+    "restrict-volume-types": lambda document: all(
+        set(volume) - {"name"} <= ALLOWED_VOLUMES
+        for volume in document["spec"].get("volumes") or ()
+    ),
+    "disallow-latest-tag": each(
+        lambda found: ":" in found["image"] and not found["image"].endswith(":latest")
+    ),
+    "require-image-checksum": each(lambda found: "@" in found["image"]),
+    "restrict-image-registries": each(lambda found: found["image"].startswith("allowed.example/")),
+    "require-drop-all": secured(lambda security: "ALL" in drops(security)),
+    "require-drop-cap-net-raw": secured(lambda security: "NET_RAW" in drops(security)),
+    "require-non-root-groups": has_non_root_groups,
+    "require-run-as-nonroot": secured(lambda security: security.get("runAsNonRoot") is True),
+    "require-run-as-non-root-user": has_no_root_user,
+    "disallow-privilege-escalation": secured(
+        lambda security: security.get("allowPrivilegeEscalation") is False
+    ),
+    "restrict-seccomp-strict": secured(
+        lambda security: security.get("seccompProfile") == {"type": "RuntimeDefault"}
+    ),
+    "require-ro-rootfs": secured(lambda security: security.get("readOnlyRootFilesystem") is True),
+    "require-pod-requests-limits": each(lambda found: found.get("resources") == RESOURCES),
+    "require-cpu-limits": each(lambda found: "cpu" in found.get("resources", {}).get("limits", {})),
+    "require-emptydir-requests-limits": has_limited_volumes,
+    "limit-containers-per-pod": lambda document: len(document["spec"]["containers"]) < 5,
+}
+
+ABOUT_IMAGES = {"disallow-latest-tag", "require-image-checksum", "restrict-image-registries"}
+GATE: Json = {"waitFor": [{"dns": "a.b"}]}
+
+
+def wrapping(delivery: str) -> Json:
+    return {
+        "postInitSleep": {"containers": ["*"], "delivery": delivery},
+        "openFiles": {"soft": 1024, "initContainers": ["*"], "delivery": delivery},
+    }
+
+
+CASES: dict[str, tuple[Json, set[str]]] = {
+    "fields": (
+        {
+            "seLinuxChangePolicy": "Recursive",
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "retryInitExit255": {"initContainers": ["prepare"]},
+        },
+        set(),
+    ),
+    "Shell": (wrapping("Shell"), set()),
+    "ImageVolume": (wrapping("ImageVolume"), {"restrict-volume-types"}),
+    "Binary": (wrapping("Binary"), ABOUT_IMAGES),
+    "startGate": ({"startGate": GATE}, ABOUT_IMAGES),
+    "kubeletGate": ({"kubeletGate": {}}, ABOUT_IMAGES),
+    "both gates": ({"startGate": GATE, "kubeletGate": {}}, ABOUT_IMAGES),
+}
+"""The remedies, and the rules that they break if the helper's image breaks all rules of images."""
+
+
+SECURED: Json = {
+    "securityContext": STRICT,
+    "resources": RESOURCES,
+    "image": f"allowed.example/app:1@sha256:{'1' * 64}",
+}
+STRICT_POD = pod(
+    {"name": "prepare", "command": ["sh", "-c", "x"], **SECURED},
+    containers=[{"name": "main", "command": ["sh", "-c", "x"], **SECURED}],
+    restartPolicy="Never",
+    securityContext={"fsGroup": 5},
+    volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+)
+
+
+def broken(document: Json) -> set[str]:
+    return {name for name, holds in RULES.items() if not holds(document)}
+
+
+def settle(remedies: Json, image: str, version: Version | None) -> tuple[Json, list[str]]:
+    """Return the pod as it is settled with an image of the helper, and the reasons."""
+    seen = view(policy(remedies=remedies), nodes=[node("n", "cri-o://1.33.12", "v1.36.0")])
+    options = OperatorSettings(None, image, linger_version=version)
+    decision = decide_pod(STRICT_POD, seen, settings=options)
+    return patched(STRICT_POD, decision), reasons(decision)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_remedy_breaks_the_rules_that_the_page_names_and_no_other(case: str) -> None:
+    remedies, expected = CASES[case]
+    assert broken(STRICT_POD) == set()
+    after, found = settle(remedies, "elsewhere.example/linger:latest", Version(0, 2, 0))
+    assert {reason.rpartition(": ")[2] for reason in found} == {"Applied"}
+    assert broken(after) == expected
+    page = (DOCS / "why-not.md").read_text().partition("### Rules of your own")[2]
+    assert all(f"`{name}`" in page for name in expected)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_image_that_the_page_advises_breaks_no_rule_and_is_used_by_all_remedies(case: str) -> None:
+    remedies, expected = CASES[case]
+    advised = re.search(r"`lingerImage: IMAGE(\S+@sha256:)…`", (DOCS / "why-not.md").read_text())
+    assert advised
+    image = f"allowed.example/linger{advised[1]}{'0' * 64}"
+    after, found = settle(remedies, image, None)
+    assert {reason.rpartition(": ")[2] for reason in found} == {"Applied"}
+    assert broken(after) == expected - ABOUT_IMAGES
+
+
+def test_digest_alone_leaves_out_what_only_newer_helpers_have() -> None:
+    remedies = {**wrapping("Binary"), "startGate": GATE, "kubeletGate": {}}
+    _, found = settle(remedies, f"allowed.example/linger@sha256:{'0' * 64}", None)
+    assert sorted({reason.rpartition(": ")[2] for reason in found}) == ["Applied", "HelperTooOld"]
+
+
+ALONE = ["require-non-root-groups", "require-drop-cap-net-raw", "require-run-as-non-root-user"]
+PROFILE = {
+    *("require-run-as-non-root-user", "require-run-as-nonroot", "require-drop-all"),
+    *("disallow-privilege-escalation", "restrict-seccomp-strict"),
+}
+"""PodSecurity `restricted`, as far as a container's own fields decide."""
 IDS = st.sampled_from([None, 0, 1, 1000])
 OWN = st.fixed_dictionaries(
     {"runAsUser": IDS, "runAsGroup": IDS},
@@ -229,5 +391,6 @@ def test_pod_that_keeps_a_rule_keeps_it_with_the_injected_containers(
         securityContext={key: value for key, value in of_pod.items() if value is not None},
     )
     after = mutate_pod(before, seen())
-    kept = [rule for rule in RULES if rule is not is_restricted or strict]
-    assert [rule.__name__ for rule in kept if rule(before) and not rule(after)] == []
+    broken_before, broken_after = broken(before), broken(after)
+    assert [rule for rule in ALONE if rule in broken_after - broken_before] == []
+    assert broken_before & PROFILE or not broken_after & PROFILE

@@ -40,12 +40,7 @@ def test_only_the_named_container_gets_the_rule() -> None:
     decision = decide_pod(before, make_view())
     assert reasons(decision) == ["prepare: Applied"]
     after = patched(before, decision)
-    annotations = after["metadata"].pop("annotations")
-    assert annotations.pop("podsettle.dev/settled")
-    assert annotations == {
-        "podsettle.dev/applied": "p/retryInitExit255",
-        "podsettle.dev/summary": "prepare is started again after exit code 255, by policy p.",
-    }
+    del after["metadata"]["annotations"]
     changed = after["spec"]["initContainers"][1]
     assert changed.pop("restartPolicy") == "Never"
     assert changed.pop("restartPolicyRules") == [RULE]
@@ -59,9 +54,8 @@ def test_only_the_named_container_gets_the_rule() -> None:
 def test_pod_with_another_restart_policy_is_unchanged(restarts: str | None) -> None:
     decision = decide_pod(pod(QUICK, restartPolicy=restarts), make_view())
     assert reasons(decision) == ["prepare: AlreadySettled"]
-    assert decision.outcomes[0].message == (
-        "the pod's restartPolicy restarts it after every failure"
-    )  # fmt: skip
+    said = "the pod's restartPolicy restarts it after every failure"
+    assert decision.outcomes[0].message == said
     assert decision.operations == ()
 
 
@@ -148,21 +142,15 @@ def test_rule_needs_nodes_that_support_it(nodes: list[Json], when: str, reason: 
 @pytest.mark.parametrize(
     ("server", "nodes", "message"),
     [
-        (
-            Version(1, 34, 2),
-            [],
-            "needs Kubernetes 1.35 or later; the API server is Kubernetes 1.34.2",
-        ),
+        (Version(1, 34, 2), [], "1.35 or later; the API server is Kubernetes 1.34.2"),
         (None, [node("a", AFFECTED, "v1.34.2")], "the newest kubelet is 1.34.2"),
-        (None, [], "needs Kubernetes 1.35 or later; the API server's version is unknown"),
+        (None, [], "1.35 or later; the API server's version is unknown"),
     ],
 )
 def test_message_names_the_known_version_of_an_old_server(
     server: Version | None, nodes: list[Json], message: str
 ) -> None:
-    remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
-    seen = view(policy(remedies=remedies), nodes=nodes, server=server)
-    (outcome,) = decide_pod(pod(container("prepare", "/x"), restartPolicy="Never"), seen).outcomes
+    (outcome,) = decide_pod(finished(QUICK), make_view(*nodes, server=server)).outcomes
     assert outcome.reason == "ServerTooOld"
     assert message in outcome.message
 
