@@ -51,7 +51,11 @@ def test_missing_value_is_set_and_other_fields_are_kept(security: Any) -> None:
     decision = decide_pod(before, SELINUX)
     assert reasons(decision) == ["Applied"]
     after = patched(before, decision)
-    assert after["metadata"].pop("annotations")["podsettle.dev/settled"] == "1/0/0/0"
+    assert after["metadata"].pop("annotations") == {
+        "podsettle.dev/applied": "p/seLinuxChangePolicy",
+        "podsettle.dev/settled": "1/0/0/0",
+        "podsettle.dev/summary": "The pod is set to seLinuxChangePolicy Recursive, by policy p.",
+    }
     had = security if isinstance(security, dict) else {}
     expected = had | {"seLinuxChangePolicy": "Recursive"}
     assert after["spec"] == before["spec"] | {"securityContext": expected}

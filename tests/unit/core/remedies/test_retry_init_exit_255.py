@@ -139,12 +139,15 @@ def test_rule_needs_nodes_that_support_it(nodes: list[Json], when: str, reason: 
     assert reasons(decision) == [f"prepare: {reason}"]
 
 
+NEEDS = "needs Kubernetes 1.35 or later; the API server"
+
+
 @pytest.mark.parametrize(
     ("server", "nodes", "message"),
     [
-        (Version(1, 34, 2), [], "1.35 or later; the API server is Kubernetes 1.34.2"),
+        (Version(1, 34, 2), [], f"{NEEDS} is Kubernetes 1.34.2"),
         (None, [node("a", AFFECTED, "v1.34.2")], "the newest kubelet is 1.34.2"),
-        (None, [], "1.35 or later; the API server's version is unknown"),
+        (None, [], f"{NEEDS}'s version is unknown"),
     ],
 )
 def test_message_names_the_known_version_of_an_old_server(
