@@ -139,12 +139,11 @@ def test_behind_a_plugin_only_the_kubelet_gate_has_a_place_after_a_native_proxy(
     assert init_container_names(after) == [*init_container_names(document), GATE]
 
 
-@pytest.mark.parametrize("name", ["istio-init", "linkerd-init", "kuma-init"])
-def test_plugin_leaves_a_pod_with_the_init_container_of_its_mesh_alone(name: str) -> None:
-    proxies = [container(each) for each in ("istio-proxy", "linkerd-proxy", "kuma-sidecar")]
-    proxy = proxies[["istio-init", "linkerd-init", "kuma-init"].index(name)]
-    before = pod(container(name), containers=[container("main"), proxy])
-    assert init_container_names(mutate_pod(before, kubelet_view())) == [GATE, name]
+def test_plugin_leaves_a_pod_with_the_init_container_of_its_mesh_alone() -> None:
+    proxies = {"istio-init": "istio-proxy", "linkerd-init": "linkerd-proxy"}
+    for name, proxy in {**proxies, "kuma-init": "kuma-sidecar"}.items():
+        before = pod(container(name), containers=[container("main"), container(proxy)])
+        assert init_container_names(mutate_pod(before, kubelet_view())) == [GATE, name]
 
 
 SPELLINGS = st.sampled_from(["NET_ADMIN", "NET_RAW", "ALL"]).flatmap(
@@ -192,25 +191,18 @@ def test_gate_of_a_client_that_adds_a_capability_does_not_move_before_itself() -
     assert reasons(decide_pod(once, kubelet_view())) == ["AlreadySettled"]
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        *(each for case, found in REDIRECTED.items() for each in found if "sidecar" not in case),
-        *(each for document, _ in BEHIND_PLUGIN.values() for each in init_containers(document)),
-    ],
-    ids=lambda each: str(each["name"]),
-)
-@pytest.mark.parametrize(
-    "remedies",
-    [
-        {"postInitSleep": {}},
-        {"openFiles": {"soft": 1024, "initContainers": ["*"], "containers": []}},
-    ],
-    ids=lambda each: next(iter(each)),
-)
-def test_init_container_of_a_mesh_is_never_wrapped(theirs: Json, remedies: Json) -> None:
+INIT_CONTAINERS = [
+    *(each for case, found in REDIRECTED.items() for each in found if "sidecar" not in case),
+    *(each for document, _ in BEHIND_PLUGIN.values() for each in init_containers(document)),
+]
+OPEN_FILES: Json = {"openFiles": {"soft": 1024, "initContainers": ["*"], "containers": []}}
+
+
+@pytest.mark.parametrize("remedies", [{"postInitSleep": {}}, OPEN_FILES], ids="-".join)
+def test_init_container_of_a_mesh_is_never_wrapped(remedies: Json) -> None:
     look = view(policy(remedies=remedies), nodes=[node()])
-    before = pod({**theirs, "command": ["/bin/sh", "-c", "x"]}, containers=[container("main")])
-    decision = decide_pod(before, look)
-    assert reasons(decision) == [f"{theirs['name']}: MeshInitContainer"]
-    assert decision.operations == ()
+    for theirs in INIT_CONTAINERS:
+        before = pod({**theirs, "command": ["/bin/sh", "-c", "x"]}, containers=[container("main")])
+        decision = decide_pod(before, look)
+        assert reasons(decision) == [f"{theirs['name']}: MeshInitContainer"]
+        assert decision.operations == ()
