@@ -144,7 +144,8 @@ def test_claim_counts_only_if_a_container_mounts_it(
 ) -> None:
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     unmounting = container("m", "x", volumeMounts=[])
-    document = pod(unmounting, volumes=[claim], containers=[unmounting])
+    inits = [unmounting] if containers == "initContainers" else []
+    document = pod(*inits, volumes=[claim], containers=[unmounting])
     document["spec"][containers].append(container("uses", "x", **fields))
     assert facts(document).has_persistent_volume is persistent
 

@@ -231,6 +231,8 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         self._server.connections.pop(self, None)
         if self._task is not None:
             self._task.cancel()
+            # The frames of its CancelledError hold this object and the review.
+            self._task = None
         # uvloop's TLS protocol keeps methods of this one, so the transport would be in a cycle,
         # which only the garbage collector frees.
         del self._transport

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -519,6 +521,24 @@ async def test_look_up_ends_without_an_error_if_its_connection_ends(
     await lose(client, server)
     assert not aborted.answers
     assert not caplog.records
+
+
+async def test_review_of_a_lost_connection_is_freed_without_the_garbage_collector() -> None:
+    """The collector runs seldom, and what it has not yet freed is not in the budget."""
+    server = MemoryServer()
+    client = server.connect()
+    client.send(post(LOOKUP))
+    await server.run()
+    gc.disable()
+    try:
+        client.transport.lose()
+        await server.run()
+        protocol = weakref.ref(server.protocols.pop())
+        del client
+        assert not server.loop.timers  # The list held a method of the protocol.
+        assert protocol() is None
+    finally:
+        gc.enable()
 
 
 async def test_look_up_that_is_cancelled_at_the_exit_is_no_error(
