@@ -123,15 +123,18 @@ class PodDecider:
         self._decider = Decider(settings)
         self._namespace_labels = namespace_labels
         self._namespaces_read = namespaces_read
+        self._relabelled: set[str] = set()
 
     def decide(self, pod: object, namespace: str, images: KnownImages = NO_IMAGES) -> PodDecision:
         """Return the decision on a pod: an object, or its JSON as `msgspec.Raw`. Raises nothing.
 
         `images` are the results of look-ups.
         """
+        # A copy of all namespaces for each pod would cost more than its decision.
+        if self._namespace_labels is not None and namespace not in self._relabelled:
+            self._relabelled.add(namespace)
+            self._view = self._view.with_namespace_labels(namespace, self._namespace_labels)
         view = self._view
-        if self._namespace_labels is not None:
-            view = view.with_namespace_labels(namespace, self._namespace_labels)
         namespace_seen = view.namespace(namespace)
         project = namespace_seen.node_selector if namespace_seen else {}
         of_class = class_fields(pod, view.runtime_classes, project)
