@@ -90,4 +90,7 @@ def _embedded_ipv4_addresses(address: IPv6Address) -> Iterator[IPv4Address]:
     if address in _LOCAL_NAT64_NETWORK:
         for positions in _LOCAL_NAT64_BYTES:
             if not any(address.packed[positions[-1] + 1 :]):
-                yield IPv4Address(bytes(address.packed[position] for position in positions))
+                found = IPv4Address(bytes(address.packed[position] for position in positions))
+                # Nothing is forwarded to it, and the 0 is often of a shorter prefix.
+                if found not in _THIS_NETWORK:
+                    yield found
