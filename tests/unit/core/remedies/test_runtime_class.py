@@ -153,6 +153,7 @@ OTHER_OVERHEAD: list[tuple[Any, Any]] = [
     ({"cpu": "250m", "memory": "1Mi"}, {"cpu": "250m"}),
     ({"cpu": "250m"}, None),
     ({"memory": "1M"}, {"memory": "1Mi"}),
+    ({"cpu": "1", "memory": "1M"}, {"cpu": "1", "memory": "1Mi"}),
     ({"memory": "1E"}, {"memory": "1e1"}),
     ({"cpu": "1.2.3"}, {"cpu": "1.2"}),
     ({"cpu": "lots"}, {"cpu": "1"}),
