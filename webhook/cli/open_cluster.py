@@ -177,7 +177,7 @@ def open_cluster(
             choice.cluster.flags,
             title=server.title,
             namespace=server.namespace,
-            problems=live.problems,
+            problems=tuple(live.problems),
             notes=tuple(f"{server.title}: {note}" for note in notes),
             why_image_is_assumed=why_image_is_assumed,
             lists_namespaces=live.lists_namespaces,

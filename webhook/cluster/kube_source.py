@@ -201,9 +201,8 @@ class KubernetesSource:
 
     def _on_burst(self, kind: str) -> None:
         loop, due_at = asyncio.get_running_loop(), self._due_at.get(kind, 0.0)
-        if (
-            due_at <= loop.time()
-        ):  # No timer: the view has to have the first list once it is synced.
+        if due_at <= loop.time():
+            # No timer: the view must contain the first list when it counts as synced.
             self._process(kind)
         elif due_at < math.inf:
             self._due_at[kind] = math.inf

@@ -70,7 +70,7 @@ class ReadView:
 
     view: Snapshot = field(default_factory=Snapshot)
     unread: tuple[Unread, ...] = ()
-    problems: tuple[ManifestProblem, ...] = ()
+    problems: list[ManifestProblem] = field(default_factory=list)
     """The problems of policies and other objects, which are not in the view."""
     created: dict[str, datetime] = field(default_factory=dict)
     """When each policy was created, by name."""
@@ -104,7 +104,7 @@ async def read_view(server: ApiServer, *, namespaces: Collection[str] = ()) -> R
         invents_namespaces=False,
     )
     read.unread = tuple(sorted(read.unread, key=lambda each: ALL.index(each.resource)))
-    read.problems = (*policy_problems(policies), *read.problems)
+    read.problems = [*policy_problems(policies), *read.problems]
     return read
 
 
@@ -123,7 +123,7 @@ async def _read(
                 try:
                     objects[name] = resource.read(item)
                 except msgspec.ValidationError as error:
-                    read.problems += (ManifestProblem(f"{kind}/{name}", 0, str(error)),)
+                    read.problems.append(ManifestProblem(f"{kind}/{name}", 0, str(error)))
                 if kind == "settlepolicies":
                     # An answer that is not an API server's may lack it.
                     with suppress(LookupError, TypeError, ValueError):

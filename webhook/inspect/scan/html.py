@@ -30,7 +30,7 @@ def render_html(report: ScanReport) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
-        # Characters of a text can change the order of the page's text. A Markup has none of them.
+        # A plain text can have characters that change the order of the page's text.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters |= {

@@ -36,9 +36,8 @@ _PIECE_BYTES = 8 * 1024
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,20}")
 MAX_CHUNKS = 2000
 """Maximum number of chunks of a body. Clients send chunks of some KiB."""
-
-
 _ALL_BYTES = 2**62
+"""More than a connection transfers. BytesIO has no position from 2**63 on."""
 
 
 class WebProtocol(asyncio.Protocol):
