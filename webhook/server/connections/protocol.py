@@ -361,9 +361,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """Add data to the body, and answer the review if no more is needed."""
         missing_bytes = self._head.length - review.length
         self._note_behind(bytes(data[missing_bytes:]))
-        review.feed(data[:missing_bytes])
-        if review.length == self._head.length:
-            review.finish()
+        review.feed(data[:missing_bytes], is_last=len(data) >= missing_bytes)
         if not review.wants_more:
             self._answer_body(review, received_at)
 

@@ -27,8 +27,7 @@ class MemoryBudget:
 class ReviewBody:
     """A request body that counts against a memory budget until it is released.
 
-    Call `feed` with each piece while `wants_more` is true, `finish` after the last piece, and
-    `release` in any case.
+    Call `feed` with each piece while `wants_more` is true, and `release` in any case.
     """
 
     __slots__ = ("_budget", "_kept", "_limits", "complete", "length", "over_budget")
@@ -46,22 +45,18 @@ class ReviewBody:
         self.over_budget = False
         """Whether the memory budget was exhausted before the body was complete."""
 
-    def feed(self, chunk: bytes | memoryview) -> None:
-        """Add a piece of the body."""
-        self.length += len(chunk)
-        free_bytes = self._limits.max_review_bytes - self._kept.tell()
-        self._budget.used_bytes += self._kept.write(chunk[:free_bytes])
-        if self._budget.exhausted and self.length >= self._limits.guaranteed_body_bytes:
-            self.over_budget = True
-
-    def finish(self) -> None:
-        """Mark the body as complete.
+    def feed(self, chunk: bytes | memoryview, *, is_last: bool) -> None:
+        """Add a piece of the body.
 
         A complete body is kept even if the budget is exhausted, because the caller processes it
         immediately.
         """
-        self.complete = True
-        self.over_budget = False
+        self.length += len(chunk)
+        free_bytes = self._limits.max_review_bytes - self._kept.tell()
+        self._budget.used_bytes += self._kept.write(chunk[:free_bytes])
+        self.complete = is_last
+        is_short = self.length < self._limits.guaranteed_body_bytes
+        self.over_budget = self._budget.exhausted and not (is_last or is_short)
 
     @property
     def wants_more(self) -> bool:

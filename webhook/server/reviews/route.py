@@ -125,6 +125,4 @@ async def _read(request: Request, body: ReviewBody, max_bytes: int) -> None:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        body.feed(message.get("body", b""))
-        if not message.get("more_body", False):
-            body.finish()
+        body.feed(message.get("body", b""), is_last=not message.get("more_body", False))

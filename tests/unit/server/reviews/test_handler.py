@@ -77,10 +77,8 @@ class Handling:
                 found = self._handler.answer(pieces[0], timing)
             else:
                 body = ReviewBody(self.budget)
-                for piece in pieces:
-                    body.feed(piece)
-                if complete:
-                    body.finish()
+                for number, piece in enumerate(pieces, 1):
+                    body.feed(piece, is_last=complete and number == len(pieces))
                 found = self._handler.answer_body(body, timing)
                 body.release()
             if isinstance(found, Answer) and found.missing:
