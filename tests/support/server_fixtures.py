@@ -19,7 +19,7 @@ from tests.support.process import RunningServer, start_server
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
-from webhook.server.components import Components
+from webhook.server.components import ClusterParts, Components
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits, PreviewLimits
 
@@ -50,7 +50,9 @@ def make_components(
         "checks": source.checks,
         "running": source.running,
     }
-    return Components(source, settings, limits=limits, **defaults | options)
+    given = defaults | options
+    parts = {name: given.pop(name) for name in ClusterParts._fields if name in given}
+    return Components(ClusterParts(source, **parts), settings, limits=limits, **given)
 
 
 def make_app(source: ManifestsSource, **options: Any) -> FastAPI:

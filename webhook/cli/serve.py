@@ -1,7 +1,7 @@
 """The command `podsettle serve`, which runs the webhook: from its options to a running server.
 
 A server reads manifests, reads a cluster without changing it (for development), or is one replica
-in a cluster. `_ClusterParts` holds what differs between the three.
+in a cluster. `ClusterParts` holds what differs between the three.
 """
 
 # ruff: noqa: RUF009 (`_option` returns a field, as dataclasses.field does)
@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
@@ -32,7 +32,6 @@ from webhook.cluster.source import Check, Source
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version, parse_version
 from webhook.core.docs_url import docs_url_problem
-from webhook.core.pull_secrets import PullSecrets
 from webhook.process_memory import imports_excluded_from_gc
 from webhook.tls.authority import Lifetimes
 from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
@@ -42,7 +41,7 @@ from webhook.tls.source import CertificateSource
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiServer
-    from webhook.cluster.token_review import ClusterAuthorizer
+    from webhook.server.components import ClusterParts
 
 log = logging.getLogger(__name__)
 _WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104
@@ -250,8 +249,7 @@ def _run(options: ServeOptions) -> None:
         raise InputError("--host is empty: give an address, such as 127.0.0.1, or :: for all")
     try:
         parts = _build_cluster_parts(options)
-        certificates = parts.certificates
-        context = certificates.context
+        context = parts.certificates.context
         if options.client_ca is not None:
             request_client_certificate(context, options.client_ca)
         listener = listen(options.host, options.port, "--port 10443, or make run PORT=10443")
@@ -273,17 +271,12 @@ def _run(options: ServeOptions) -> None:
             _warn(options, f"warning: {warning}")
         message = _banner(options, listener, web_listener, parts.source, options.manifests)
     components = Components(
-        parts.source,
+        parts,
         OperatorSettings(
             options.own_namespace, linger_image, options.docs_url, options.linger_version
         ),
-        certificates=certificates,
         drain=Drain(options.drain_quiet.total_seconds(), options.drain_limit.total_seconds()),
-        checks=parts.checks,
-        running=parts.running,
-        authorizer=parts.authorizer,
         needs_certificate=options.client_ca is not None,
-        pull_secrets=parts.pull_secrets,
     )
     if options.log_format == "json":
         log.info("%s", message.partition("\n")[0])
@@ -345,22 +338,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-class _ClusterParts(NamedTuple):
-    """The components that depend on the cluster, or on the manifests that replace it."""
-
-    source: Source
-    certificates: CertificateSource
-    checks: Callable[[], Iterable[Check]]
-    """Returns the readiness checks."""
-    running: Callable[[], AbstractAsyncContextManager[None]]
-    """Returns a context manager. The components work while its block runs."""
-    authorizer: ClusterAuthorizer | None = None
-    """Checks the tokens of clients, or None if clients need no token."""
-    pull_secrets: PullSecrets | None = None
-    """Reads pull secrets, or None if there is no cluster."""
-
-
-def _build_cluster_parts(options: ServeOptions) -> _ClusterParts:
+def _build_cluster_parts(options: ServeOptions) -> ClusterParts:
     """Build the components that the options demand. Raises InputError or CertificateError."""
     if options.manifests is not None:
         if options.cluster_option:
@@ -371,7 +349,7 @@ def _build_cluster_parts(options: ServeOptions) -> _ClusterParts:
     return _build_for_cluster(options)
 
 
-def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
+def _build_offline(options: ServeOptions, manifests: Path) -> ClusterParts:
     """Build the components of a server that reads files instead of a cluster."""
     source = ManifestsSource(manifests)
     try:
@@ -383,7 +361,7 @@ def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
     return _parts_of(source, FileSource(CertificateDirectory(options.certs_dir)))
 
 
-def _build_for_cluster(options: ServeOptions) -> _ClusterParts:
+def _build_for_cluster(options: ServeOptions) -> ClusterParts:
     """Build the components of one replica in a cluster.
 
     Without its namespace, they are those of a development server, which does not change the
@@ -397,6 +375,7 @@ def _build_for_cluster(options: ServeOptions) -> _ClusterParts:
         from webhook.cluster.pull_secrets import ClusterPullSecrets
         from webhook.cluster.replica import Controller
         from webhook.cluster.token_review import ClusterAuthorizer
+        from webhook.server.components import ClusterParts
 
     certificates: FileSource | StoredCertificates
     if options.tls == "self-managed":
@@ -422,12 +401,7 @@ def _build_for_cluster(options: ServeOptions) -> _ClusterParts:
             options.webhook_configuration,
             certificates,
         )
-        parts = _ClusterParts(
-            replica.source,
-            replica.certificates,
-            replica.checks,
-            replica.running,
-        )
+        parts = ClusterParts(replica.source, replica.certificates, replica.checks, replica.running)
     return parts._replace(
         authorizer=ClusterAuthorizer(server) if options.listens_on_network else None,
         pull_secrets=ClusterPullSecrets(server),
@@ -436,8 +410,9 @@ def _build_for_cluster(options: ServeOptions) -> _ClusterParts:
 
 def _parts_of(
     source: Source, certificates: CertificateSource, server: ApiServer | None = None
-) -> _ClusterParts:
+) -> ClusterParts:
     """Return the components of a server that writes nothing. `server` is closed when it ends."""
+    from webhook.server.components import ClusterParts
 
     def checks() -> Iterable[Check]:
         yield from source.checks()
@@ -453,7 +428,7 @@ def _parts_of(
             await stack.enter_async_context(certificates.running())
             yield
 
-    return _ClusterParts(source, certificates, checks, running)
+    return ClusterParts(source, certificates, checks, running)
 
 
 def _warn(options: ServeOptions, message: str) -> None:

@@ -44,7 +44,7 @@ def create_app(components: Components) -> FastAPI:
     if not components.review_server.needs_certificate:
         # The route does not learn of certificates, so a client without one could send reviews.
         app.include_router(mutate_router(handler))
-    authorizer = components.authorizer
+    authorizer = components.parts.authorizer
     authorized = [] if authorizer is None else [Depends(guard(authorizer.authorize))]
     app.include_router(
         preview_router(components.previewer, components.metrics.count_preview),
@@ -56,7 +56,7 @@ def create_app(components: Components) -> FastAPI:
         responses=_REFUSED,
         dependencies=authorized,
     )
-    app.include_router(health_router(components.checks, components.certificates))
+    app.include_router(health_router(components.checks, components.parts.certificates))
     app.include_router(page_router())
 
     @app.get(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from webhook import __version__
 from webhook.cluster.source import Check, Source
@@ -33,40 +33,45 @@ if TYPE_CHECKING:
     from webhook.cluster.token_review import ClusterAuthorizer
 
 
+class ClusterParts(NamedTuple):
+    """The components that depend on the cluster, or on the manifests that replace it."""
+
+    source: Source
+    certificates: CertificateSource
+    checks: Callable[[], Iterable[Check]]
+    """Returns the readiness checks, except that of the shutdown."""
+    running: Callable[[], AbstractAsyncContextManager[None]]
+    """Returns a context manager. The components work while its block runs."""
+    authorizer: ClusterAuthorizer | None = None
+    """Checks the tokens of clients of /preview, /view and /metrics, or None if they need none."""
+    pull_secrets: PullSecrets | None = None
+    """Reads pull secrets for images of admitted pods, but never for images in previews."""
+
+
 class Components:
     """All objects that `create_app` and the HTTP protocol need."""
 
     def __init__(
         self,
-        source: Source,
+        parts: ClusterParts,
         settings: OperatorSettings,
         *,
-        certificates: CertificateSource,
         drain: Drain,
-        checks: Callable[[], Iterable[Check]],
-        running: Callable[[], AbstractAsyncContextManager[None]],
-        authorizer: ClusterAuthorizer | None = None,
         needs_certificate: bool = False,
-        pull_secrets: PullSecrets | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Build the components of a server.
 
-        - `checks` returns the readiness checks, except the check of `drain`.
-        - `running` returns a context that is active while the server runs.
-        - `authorizer` checks the tokens of clients of /preview, /view and /metrics. With None,
-          they need no token.
-        - `needs_certificate` makes /mutate refuse clients that presented no certificate.
-        - `pull_secrets` are used for images of admitted pods, but never for images in previews.
+        `needs_certificate` makes /mutate refuse clients that presented no certificate.
         """
-        self._source, self._drain = source, drain
-        self._source_checks, self._source_running = checks, running
-        self.certificates, self.authorizer = certificates, authorizer
+        self.parts = parts
+        self._drain = drain
+        source = parts.source
         self.metrics = Metrics(__version__)
         # Previews send no credentials, and their look-ups do not count against the limits of pods.
         self._images, self._preview_images = (
             ImageLookup(credentials, count=self.metrics.count_image_lookup)
-            for credentials in (pull_secrets, None)
+            for credentials in (parts.pull_secrets, None)
         )
         self.previewer = Previewer(
             lambda: source.view, settings, self._preview_images, limits.preview
@@ -89,14 +94,14 @@ class Components:
 
     def checks(self) -> Iterable[Check]:
         """Yield the readiness checks."""
-        yield from self._source_checks()
+        yield from self.parts.checks()
         yield self._drain.check()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Return a context manager. The components work while its block runs."""
         async with (
-            self._source_running(),
+            self.parts.running(),
             aclosing(self._images),
             aclosing(self._preview_images),
             supervise(lambda: log_check_changes(self.checks)),
@@ -112,8 +117,8 @@ class Components:
         Call it on the event loop before each scrape: it reads what the event loop changes, and the
         metrics are written in a thread.
         """
-        metrics, source = self.metrics, self._source
-        metrics.certificate_expiry.set(self.certificates.expires.timestamp())
+        metrics, source = self.metrics, self.parts.source
+        metrics.certificate_expiry.set(self.parts.certificates.expires.timestamp())
         metrics.policies.set(len(source.view.policies))
         metrics.manifest_problems.set(len(source.problems))
         metrics.in_flight.set(self.review_server.requests())
