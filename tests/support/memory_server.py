@@ -133,8 +133,7 @@ class MemoryServer:
         assert not self.shared.connections
         assert self.shared.requests() == self.handler.waiting == 0
         assert not any(protocol.left_closing for protocol in self.protocols)
-        tasks = [protocol._task for protocol in self.protocols if protocol._task is not None]
-        assert all(task.cancelled() or task.exception() is None for task in tasks)
+        assert all(protocol._ending is None for protocol in self.protocols)
 
 
 class MemoryClient:

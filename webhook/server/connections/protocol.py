@@ -155,8 +155,8 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         self._loop = loop
 
         self._transport: asyncio.Transport
-        self._timer: asyncio.Handle | None = None
-        """The time limit of the state."""
+        self._ending: asyncio.Handle | asyncio.Task[None] | None = None
+        """What ends the state: its time limit, or a look-up. The next state cancels it."""
         self._paused = False
         """Whether unread answers fill the write buffer."""
         self._last = False
@@ -171,8 +171,6 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """The head of the current request."""
         self._review: ReviewBody | None = None
         """The body of a review in the state RECEIVING."""
-        self._task: asyncio.Task[None] | None = None
-        """The last task of the state LOOKING_UP."""
         self._held_bytes = 0
         """The length of an incomplete head, of a review in the state LOOKING_UP, or of the answer
         in the state WRITING. It counts against the memory budget."""
@@ -226,13 +224,9 @@ class ReviewProtocol(asyncio.BufferedProtocol):
             self._continue()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Cancel the timer and the task, and free all memory."""
+        """Cancel the timer or the look-up, and free all memory."""
         self._enter(State.CLOSING)
         self._server.connections.pop(self, None)
-        if self._task is not None:
-            self._task.cancel()
-            # The frames of its CancelledError hold this object and the review.
-            self._task = None
         # uvloop's TLS protocol keeps methods of this one, so the transport would be in a cycle,
         # which only the garbage collector frees.
         del self._transport
@@ -268,9 +262,12 @@ class ReviewProtocol(asyncio.BufferedProtocol):
         """Change the state, with its time limit and what it holds. Free what the last one held."""
         self.state = state
         self._hold(held_bytes)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if seconds is None else self._loop.call_later(seconds, self._on_timeout)
+        if self._ending is not None:
+            self._ending.cancel()
+        # The frames of a look-up's CancelledError hold this object and the review.
+        self._ending = None
+        if seconds is not None:
+            self._ending = self._loop.call_later(seconds, self._on_timeout)
 
     def _continue(self) -> None:
         """Enter the state that follows an answer."""
@@ -384,17 +381,16 @@ class ReviewProtocol(asyncio.BufferedProtocol):
             self._refuse(answer)
         elif answer.missing:
             self._enter(State.LOOKING_UP, held_bytes=len(answer.review))
-            self._task = self._loop.create_task(self._look_up(answer, timing))
+            self._ending = self._loop.create_task(self._look_up(answer, timing))
         else:
             self._send_review(answer.body)
 
     async def _look_up(self, answer: Answer, timing: ReviewTiming) -> None:
-        """Send a better answer after a look-up, unless the connection has ended."""
+        """Send a better answer after a look-up. To leave the state cancels this task."""
         # A Unix socket has no address.
         client = str((self._transport.get_extra_info("peername") or ("",))[0])
         answer = await self._handler.look_up(answer, timing, client)
-        if self.state is State.LOOKING_UP:
-            self._send_review(answer.body)
+        self._send_review(answer.body)
 
     def _send_review(self, body: bytes) -> None:
         """Send the answer to a review, and continue."""
