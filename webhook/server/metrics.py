@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
@@ -148,88 +149,79 @@ class Metrics:
 
     def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
         self.reviews = ReviewCounts()
         self.registry.register(self.reviews)
         self.needed_policies = NeededPolicies()
         self.registry.register(self.needed_policies)
-        self._refused = Counter(
+        self._refused = counter(
             "podsettle_requests_refused",
             "Requests that were answered with an HTTP error, by its status: those to the port of "
             "reviews, and those to /mutate on the web port.",
             ["status"],
-            registry=self.registry,
         )
-        self.namespace_lookups = Counter(
+        self.namespace_lookups = counter(
             "podsettle_namespace_lookups",
             "Reviews of pods whose namespace the watch had not shown yet, by the `result` of the "
             "look-up. `missing`: the namespace does not exist. `failed`: the API server did not "
             "answer in time, or with an error. `refused`: no request was sent in time, because "
             "look-ups for the same client address, or for all, were too many.",
             ["result"],
-            registry=self.registry,
         )
         for result in NamespaceLookup:  # All series start at zero.
             self.namespace_lookups.labels(result)
-        self._image_lookups = Counter(
+        self._image_lookups = counter(
             "podsettle_image_lookups",
             "Look-ups of a tag or a digest at a registry. `result` is `found` or `failed`. Answers "
             "from the cache are not counted.",
             ["result"],
-            registry=self.registry,
         )
         for found in ("found", "failed"):
             self._image_lookups.labels(found)
-        self._previews = Counter(
+        self._previews = counter(
             "podsettle_previews",
             "Requests to /preview, by `result`. `deadline` and `memory`: the "
             "worker process reached this limit and was killed. `crashed`: the worker process ended "
             "unexpectedly.",
             ["result"],
-            registry=self.registry,
         )
-        self.policies = Gauge("podsettle_policies", "Policies in force.", registry=self.registry)
-        self.manifest_problems = Gauge(
+        self.policies = gauge("podsettle_policies", "Policies in force.")
+        self.manifest_problems = gauge(
             "podsettle_manifest_problems",
             "Problems in policies or manifests. If an object has a problem, podsettle continues to "
             "use its last valid state.",
-            registry=self.registry,
         )
-        self.certificate_expiry = Gauge(
+        self.certificate_expiry = gauge(
             "podsettle_certificate_expiry_timestamp_seconds",
             "When the served certificate expires, in seconds since 1970.",
-            registry=self.registry,
         )
-        self.in_flight = Gauge(
+        self.in_flight = gauge(
             "podsettle_requests_in_flight",
             "Reviews that wait for the rest of their body, for a namespace or an image look-up, or "
             "for the client to read the answer. A review that does not have to wait is answered "
             "immediately, and is not counted.",
-            registry=self.registry,
         )
-        self.tasks = Gauge(
+        self.tasks = gauge(
             "podsettle_tasks",
             "Tasks of the event loop. The number rises and falls with the requests in progress. A "
             "number that only rises is a defect of podsettle.",
-            registry=self.registry,
         )
-        self._check_ready = Gauge(
+        self._check_ready = gauge(
             "podsettle_check_ready",
             "1 if a check of /readyz passes, else 0. `shutdown` is 0 while podsettle shuts down.",
             ["check"],
-            registry=self.registry,
         )
-        self._check_noted = Gauge(
+        self._check_noted = gauge(
             "podsettle_check_noted",
             "1 if a check in /readyz?verbose reports a problem, else 0. The replica can be ready "
             "in spite of the problem. For example, it answers reviews without the API server.",
             ["check"],
-            registry=self.registry,
         )
-        build = Gauge(
+        build = gauge(
             "podsettle_build_info",
             "Always 1. The label is podsettle's version.",
             ["version"],
-            registry=self.registry,
         )
         build.labels(version).set(1)
         ProcessCollector(registry=self.registry)
