@@ -65,39 +65,58 @@ from webhook.core.constants import SCRIPT_MARKER, SCRIPT_NAME
 #   script. The other signals are ignored from then on: they would cut the sleep short.
 # - The last hexadecimal digit of SigIgn holds the signals 1 to 4. If it cannot be read, the command
 #   gets TERM.
-SCRIPT = (
+COMMENTED_SCRIPT = (
     f"{SCRIPT_MARKER} # {__version__} runs the command, $1+$2 s at least, $2 s after it: "
     r"""podsettle explain wrapper
+# $1 and $2 are times in seconds. The command follows them.
 {
+# Pass a signal on to the command.
 pass(){ kill -$1 $pid;} 2>/dev/null
+# Pass a signal on that ends the container, and keep its exit code: 128 + the number.
 end(){ ending=${2-143};pass $1;}
+# dash and BusyBox make it ignore INT. Without a handler, it gets TERM.
 interrupt(){
 while read key bits;do case $key$bits in SigIgn:$3)end $1;return;;esac;done </proc/$pid/status
 end TERM $2;} 2>/dev/null
+# dash and BusyBox would report that the command was killed.
 started(){ exec 2>/dev/null;}
+# bash: with job control, the command starts with both signals unchanged.
 if shopt -q 2>/dev/null
 then started(){ set +m;shopt -uo posix;};set -m;trap : 4 5 6 7 8 9 11 13 16 24 25 26 27 29 31
 interrupt(){ end $1;}
 fi
+# Start the command, without these times.
 (shift 2;exec "$@")&pid=$! ending=;started
+# Signals that end the container.
 for s in HUP TERM;do trap "end $s" $s;done
 trap "interrupt INT 130 '*[014589cd]'" INT
 trap "interrupt QUIT 131 '*[012389ab]'" QUIT
+# Signals that do not end the container.
 others='ALRM CONT PWR TSTP TTIN TTOU USR1 USR2 WINCH'
 for s in $others;do trap "pass $s" $s;done
+# A sleep without support for fractions sleeps for a second.
 nap(){ sleep $1||sleep 1;} >/dev/null 2>&1
+# The rest of the minimum lifetime runs beside the command.
 nap $1&timer=$!
+# A signal ends a wait early, so wait until the command has ended.
 while wait $pid;code=$?;kill -0 $pid 2>/dev/null;do :;done
+# From here on, signals no longer cut the sleep short, or end it with the exit code.
 trap '' $others
 trap 'exit $code' HUP INT QUIT TERM
+# bash reaps outside of wait too. The second call has the exit code.
 wait $pid 2>/dev/null
 wait $pid 2>/dev/null;last=$?
+# 127: another shell does not remember it. Then the first one counts.
 case $last$ending in 127|-*);;*)code=$last;esac
+# A signal ends the container at once, and 143 becomes the code of that signal.
 [ $ending ]&&{ [ $code = 143 ]&&code=$ending;exit $code;}
+# Wait for the minimum lifetime, and then for the time of sleep.
 kill -0 $timer 2>/dev/null&&wait $timer
 nap $2&wait $!;exit $code
 }"""
 )
+"""The wrapper script as a person reads it: with comments, each a line that begins with `# `."""
+SCRIPT = "\n".join(line for line in COMMENTED_SCRIPT.split("\n") if not line.startswith("# "))
 """The wrapper script. Its arguments are two durations in seconds and the command. The first
 duration is (minimum lifetime - sleep), or 0 if that is negative. The second one is sleep."""
 

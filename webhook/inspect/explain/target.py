@@ -13,7 +13,7 @@ from webhook.core.constants import OBJECT_NAME
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
-from webhook.core.remedies.shell_wrapper import SCRIPT
+from webhook.core.remedies.shell_wrapper import COMMENTED_SCRIPT, SCRIPT
 from webhook.core.types import Json
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags, kubectl, podsettle
 from webhook.inspect.scan import unsettled
@@ -116,27 +116,6 @@ ADVICE: Mapping[Reason, str] = {
 }
 """What the developer of the pod can do, for each reason about which something can be done."""
 
-_COMMENTS = {
-    "{": "$1 and $2 are times in seconds. The command follows them.",
-    "pass()": "Pass a signal on to the command.",
-    "end()": "Pass a signal on that ends the container, and keep its exit code: 128 + the number.",
-    "interrupt(){\n": "dash and BusyBox make it ignore INT. Without a handler, it gets TERM.",
-    "started(){ exec": "dash and BusyBox would report that the command was killed.",
-    "if shopt": "bash: with job control, the command starts with both signals unchanged.",
-    "(shift": "Start the command, without these times.",
-    "for s in HUP": "Signals that end the container.",
-    "others=": "Signals that do not end the container.",
-    "nap()": "A sleep without support for fractions sleeps for a second.",
-    "nap $1": "The rest of the minimum lifetime runs beside the command.",
-    "while wait": "A signal ends a wait early, so wait until the command has ended.",
-    "trap ''": "From here on, signals no longer cut the sleep short, or end it with the exit code.",
-    "wait $pid 2>/dev/null\n": "bash reaps outside of wait too. The second call has the exit code.",
-    "case": "127: another shell does not remember it. Then the first one counts.",
-    "[ $ending ]": "A signal ends the container at once, and 143 becomes the code of that signal.",
-    "kill -0 $timer": "Wait for the minimum lifetime, and then for the time of sleep.",
-}
-"""What the lines of the wrapper's script do, from the first one on that begins with a text."""
-
 
 class TargetError(ValueError):
     """Raised for a text that names no target."""
@@ -225,17 +204,12 @@ def explain_word(word: Reason | str) -> Json:
             "reasons": sorted(remedy.reasons),
         }
     if word == WRAPPER:
-        commented, comments = [], dict(_COMMENTS)
-        for line in SCRIPT.splitlines(keepends=True):
-            start = next((each for each in comments if line.startswith(each)), None)
-            commented += [f"# {comments.pop(start)}\n"] if start else []
-            commented.append(line)
         return {
             "wrapper": WRAPPER,
             "description": "postInitSleep puts a script in front of a command that starts with a "
             "shell.",
             "script": SCRIPT,
-            "commented": "".join(commented),
+            "commented": COMMENTED_SCRIPT,
             "page": "docs/exit-255.md",
         }
     for defect in (each for each in DEFECTS if each.id == word):
