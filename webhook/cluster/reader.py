@@ -8,8 +8,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.raw_responses import is_kind_of, named_object
 from webhook.cluster.reflector import METADATA_ONLY
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError, Right
 from webhook.core.constants import API_VERSION, GROUP
 from webhook.core.types import Json
 

@@ -1,4 +1,7 @@
-"""Rights of the user on the API server (RBAC), by name and by the API server's own answer."""
+"""Rights of the user on the API server (RBAC), and what could not be read without them.
+
+"None found" and "not looked at" are different answers, so commands name what they could not read.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,35 @@ class Right(NamedTuple):
             "name": self.name or "",
         }
         return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+
+
+class Unread(NamedTuple):
+    """Objects that could not be read."""
+
+    resource: str
+    """The plural name of the kind, such as `pods`."""
+    right: Right
+    """The right that reading takes."""
+    other_cause: str = ""
+    """Why they could not be read, if the user does not lack the right."""
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether the user lacks the right."""
+        return not self.other_cause
+
+    @property
+    def why(self) -> str:
+        """The cause, as a clause that follows the name of the objects."""
+        return self.other_cause or f"it needs the right to {self.right}"
+
+
+class NotAllowedError(Exception):
+    """A request that the API server refused because the user lacks a right."""
+
+    def __init__(self, right: Right) -> None:
+        super().__init__(f"needs the right to {right}")
+        self.right = right
 
 
 async def access_to(server: ApiServer, right: Right) -> Permission:

@@ -22,8 +22,7 @@ from webhook.cluster.errors import ApiError
 from webhook.cluster.policy_object import policy_problems, read_policy
 from webhook.cluster.reader import path_of, read_metadata
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import Unread
+from webhook.cluster.rights import Right, Unread
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import GROUP, OBJECT_NAME

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from webhook.cluster.unread import Unread
+    from webhook.cluster.rights import Unread
 
 MAX_EVIDENCE = 5
 """The maximum number of pieces of evidence in a finding, because people read them."""

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from webhook.cluster.raw_responses import well_formed
 from webhook.cluster.reader import ClusterReader
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError, Right
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import GROUP, LABEL_NAMESPACE_NAME

@@ -25,7 +25,7 @@ from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 
 if TYPE_CHECKING:
     # Manifests need no client of an API server, whose import takes 0.4 s and 60 MiB.
-    from webhook.cluster.unread import Unread
+    from webhook.cluster.rights import Unread
     from webhook.cluster.view_reader import Kind
     from webhook.inspect.installation import WebhookCalls
 

@@ -9,8 +9,7 @@ from enum import StrEnum
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable
 from webhook.cluster.reader import ClusterReader
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError, Right
 from webhook.cluster.view_reader import Kind, ReadView, read_view
 from webhook.core.types import CamelCaseModel, Json
 from webhook.images.lookup import ImageLookup

@@ -24,8 +24,7 @@ from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.progress import OnProgress
 from webhook.cluster.raw_responses import well_formed
 from webhook.cluster.reader import ClusterReader
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError, Right
 from webhook.images.lookup import ImageLookup
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.checks import api_server, policies, replicas

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import msgspec
 
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError
 from webhook.core.cluster.nodes import Node
 from webhook.core.constants import ANNOTATION_SKIP
 from webhook.core.defects.defect import Defect

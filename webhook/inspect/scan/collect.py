@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import yaml
 
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import Unread
+from webhook.cluster.rights import Right, Unread
 from webhook.core.constants import GROUP, KIND
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.export.native_policies import API_VERSIONS, export

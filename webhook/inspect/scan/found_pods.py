@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError
 from webhook.core.constants import (
     ANNOTATION_MIRROR,
     DNS_LABEL_NAME,

@@ -23,8 +23,7 @@ from tests.support.factories import (
     policy,
     view,
 )
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import Unread
+from webhook.cluster.rights import Right, Unread
 from webhook.cluster.view_reader import NOT_INSTALLED
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy

@@ -24,8 +24,7 @@ import yaml
 
 from tests.support.planted_symptoms import PLANTS, dump
 from webhook.cluster.manifests import read_manifests
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import Unread
+from webhook.cluster.rights import Right, Unread
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet

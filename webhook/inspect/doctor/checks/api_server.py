@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from webhook.cluster.errors import ApiError, status_message
-from webhook.cluster.rights import Right, access_to, create_review
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError, Right, access_to, create_review
 from webhook.core.constants import ANNOTATION_SKIP, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy.cluster_webhooks import OPT_IN_WEBHOOK
 from webhook.core.policy.crd import CRD_NAME

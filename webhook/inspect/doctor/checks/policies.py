@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, suppress
 
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError, Right
 from webhook.core.cluster.helper_version import HelperFeature, helper_version
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from webhook.cluster.errors import Unreachable, status_message
 from webhook.cluster.raw_responses import server_time
 from webhook.cluster.readiness import Readiness
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import NotAllowedError
+from webhook.cluster.rights import NotAllowedError, Right
 from webhook.core.types import Json
 from webhook.inspect.doctor.model import Finding, Installed, State, UnansweredError, is_ready
 
