@@ -81,9 +81,7 @@ def remedy_rows() -> Iterator[str]:
         fields = ", ".join(f"`{path[1:].replace('/', '.')}`" for path in sorted(remedy.fields))
         effects = [edit.effect for edit in Edit if edit in remedy.edits]
         effects = [f"sets {fields}"] * bool(fields) + effects
-        faults = [
-            f"[{each.id}]({each.page or 'defects.md'})" for each in DEFECTS if name in each.remedies
-        ]
+        faults = [f"[{each.id}]({each.page})" for each in DEFECTS if name in each.remedies]
         yield _row(f"`{name}`", *map("; ".join, (effects, faults)))
 
 
@@ -169,8 +167,7 @@ def defect_lines(defect: Defect) -> Iterator[str]:
         yield f"- **From {release} on**, a part of it is left: {defect.partly.message}."
     remedies = ", ".join(map(_code, defect.remedies)) or "podsettle has none"
     yield f"- **Remedy**: {remedies}"
-    if defect.page:
-        yield f"- **More**: [{defect.page}]({defect.page})"
+    yield f"- **More**: [{defect.page}]({defect.page})"
     yield ""
 
 

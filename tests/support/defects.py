@@ -44,6 +44,7 @@ def defect_document(*entries: Json, **keys: Any) -> Json:
         "affected": list(entries),
         "remedies": ["postInitSleep"],
         "advice": "Upgrade.",
+        "page": "exit-255.md",
         "links": [LINK],
         "evidence": [{"figure": "1 of 2", "how": "measured", "date": "2026-11-21"}],
         **keys,

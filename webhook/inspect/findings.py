@@ -16,8 +16,9 @@ import msgspec
 if TYPE_CHECKING:
     from webhook.cluster.rights import Unread
 
-MAX_EVIDENCE = 5
-"""The maximum number of pieces of evidence in a finding, because people read them."""
+MAX_LISTED = 5
+"""The maximum number of names, reasons, commands or pieces of evidence in one place, because people
+read them."""
 
 
 def format_time(time: datetime) -> str:

@@ -27,7 +27,7 @@ from webhook.core.pod import DECODE_ERRORS
 from webhook.core.preview.controller_fields import fill_in_nulls
 from webhook.core.printable import list_first
 from webhook.core.types import Json
-from webhook.inspect.findings import Area, Looked
+from webhook.inspect.findings import MAX_LISTED, Area, Looked
 from webhook.inspect.objects import Event, LivePod, NamedObject, SigningRequest
 from webhook.kubeconfig.go_yaml import without_nulls
 
@@ -39,9 +39,6 @@ is small, and the size of each page decides that of the next. A busy API server 
 page of large pods."""
 
 _ABSENT = "the manifests contain none"
-_MAX_NAMES = 5
-"""The maximum number of invalid objects that are named, because people read them."""
-
 _MAX_DIGITS = 100
 """Python converts no more than 4,300 digits to an integer."""
 
@@ -245,7 +242,7 @@ class DumpReader:
         names = [each or "one without a name" for each in self._numbers(group, kind).keys() - known]
         if known and not names:
             return Area(resource, Looked.LOOKED_AT)
-        why = f"not valid: {list_first(sorted(names), _MAX_NAMES)}" if names else _ABSENT
+        why = f"not valid: {list_first(sorted(names), MAX_LISTED)}" if names else _ABSENT
         return Area(resource, Looked.PARTLY if known else Looked.NOT_LOOKED_AT, why)
 
     async def named(self, group: str, kind: str, name: str, namespace: str | None) -> list[Json]:

@@ -224,9 +224,7 @@ class Defect(StrictModel):
     )
     advice: Text = Field(description="What is better than a remedy, or what else to know.")
     links: Annotated[tuple[Link, ...], NOT_EMPTY] = Field(strict=False)
-    page: str | None = Field(
-        default=None, description="The page in docs/ that explains the defect and its cure."
-    )
+    page: Text = Field(description="The page in docs/ that explains the defect and its cure.")
     evidence: Annotated[tuple[Evidence, ...], NOT_EMPTY] = Field(strict=False)
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from webhook.inspect.cluster_flags import podsettle
 from webhook.inspect.explain import report
 from webhook.inspect.explain.record import UNTOUCHED, Record
 from webhook.inspect.explain.target import ObjectTarget, explain_word
-from webhook.inspect.findings import Area, Finding, Looked
+from webhook.inspect.findings import MAX_LISTED, Area, Finding, Looked
 from webhook.inspect.installation import CONFIGURATIONS_RIGHT, Called
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.next_pod import next_pod_document
@@ -46,8 +46,6 @@ _ASSUMPTIONS = {
     "nodes": "; today's decision treats remedies with `when: NodesNeedIt` as needed",
 }
 """What a decision assumes if the objects of a kind could not be read."""
-_MAX_NAMESPACES = 5
-"""The number of namespaces that a message names, because people read it."""
 
 
 class NotFoundError(Exception):
@@ -316,7 +314,7 @@ async def _find(
     if not in_namespaces:
         raise NotFoundError(f"{title}{where}: {absent}")
     if len(in_namespaces) > 1:
-        names = list_first(sorted(in_namespaces), _MAX_NAMESPACES)
+        names = list_first(sorted(in_namespaces), MAX_LISTED)
         raise NotFoundError(f"{title}: it is in {names}; choose one with -n")
     ((chosen, document),) = in_namespaces.items()
     # A list may omit the kind of its objects.

@@ -155,7 +155,7 @@ def _apply_command(cluster: KnownCluster, scanning: Command, proposals: Iterable
         and server >= API_VERSIONS["v1"]
         and any(each.resource == "settlepolicies" and not each.is_denied for each in cluster.unread)
     ):
-        made = [parse_policy(yaml.safe_load(each.policy)) for each in proposals if each.policy]
+        made = [parse_policy(yaml.safe_load(policy)) for policy, _ in proposals if policy]
         view = cluster.with_policies(made).view
         names = [policy.metadata.name for policy in made]
         if export(view, cluster.settings.own_namespace, names=names).policies:
@@ -195,8 +195,8 @@ def _notes(cluster: KnownCluster) -> Iterator[str]:
         yield f"the scan assumes that podsettle has the image of a helper, because {why}"
     for defect in DEFECTS:
         if defect.invisible is not None:
-            page = f"; {page_of(defect)} says how to look" if defect.page else ""
-            yield f"the scan cannot see {defect.id}: {defect.invisible}{page}"
+            how = f"{page_of(defect)} says how to look"
+            yield f"the scan cannot see {defect.id}: {defect.invisible}; {how}"
 
 
 async def _read_events(

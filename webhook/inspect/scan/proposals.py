@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -24,6 +24,7 @@ from webhook.core.policy.validation_errors import InvalidPolicyError
 from webhook.core.printable import printable
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
+from webhook.inspect.findings import MAX_LISTED
 from webhook.inspect.known_cluster import KnownCluster
 from webhook.inspect.scan.found_pods import FoundPods, PodKind
 from webhook.inspect.scan.model import CLASSES_UNKNOWN, PodCount, PolicyPreview
@@ -32,20 +33,14 @@ _MIN_PRIORITY = -(2**31)
 """The lowest priority that the CRD allows."""
 _MAX_NAMESPACES = 50
 """The maximum number of namespaces in a policy, because people read it."""
-_MAX_REASONS = 5
-"""The maximum number of reasons for which pods stay as they are, because people read them."""
 _IN_SYSTEM_NAMESPACE = "in a namespace of the cluster itself, which you have to add to the policy"
 _UNCOMPARED = "not previewed, because there are too many different pods"
 _AUDIT_LINE = "  action: Audit\n"
 _AUDIT_COMMENT = "  action: Audit # reports only; delete this line to change new pods\n"
 
 
-class Proposal(NamedTuple):
-    """A policy for the pods of a symptom, and the preview of it."""
-
-    policy: str
-    """The policy as YAML. Empty if it would change none of the pods."""
-    preview: PolicyPreview
+Proposal: TypeAlias = tuple[str, PolicyPreview]
+"""A policy as YAML, which is empty if it would change none of the pods, and the preview of it."""
 
 
 def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
@@ -112,14 +107,13 @@ def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
         is_audited=replaces or 0 < changes == audited,
         warning=next(warnings, ""),
     )
-    return Proposal(_as_yaml(document, found, namespaces, preview) if changes else "", preview)
+    return _as_yaml(document, found, namespaces, preview) if changes else "", preview
 
 
 def _no_policy(remedy: str, found: FoundPods, why: str) -> Proposal:
     """Return that there is no policy, and why for the pods that it could be for."""
     unchanged = Counter({why: found.count - found.apart.total(), **found.apart})
-    preview = PolicyPreview(remedy=remedy, pods=found.count, unchanged=_pod_counts(unchanged))
-    return Proposal("", preview)
+    return "", PolicyPreview(remedy=remedy, pods=found.count, unchanged=_pod_counts(unchanged))
 
 
 def _why_unchanged(
@@ -184,7 +178,7 @@ def _document(
 def _pod_counts(counter: Counter[str]) -> tuple[PodCount, ...]:
     """Return the counts, the largest first. The smallest ones are added up."""
     first, rest = (+counter).most_common(), 0
-    while len(first) > _MAX_REASONS:
+    while len(first) > MAX_LISTED:
         rest += first.pop()[1]
     return tuple(PodCount(*each) for each in [*first, *([("other reasons", rest)] if rest else [])])
 

@@ -20,7 +20,7 @@ from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, DefectStatus
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.still_needed import all_nodes, remedy_needs
-from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Finding, verdict
+from webhook.inspect.findings import MAX_LISTED, Certainty, Finding, verdict
 from webhook.inspect.object_readers import Areas
 from webhook.inspect.scan import model, unsettled
 from webhook.inspect.scan.proposals import Proposal
@@ -81,7 +81,7 @@ def defect_nodes(
     groups: Iterable[model.NodeGroup], proposals: Mapping[str, Proposal]
 ) -> tuple[model.DefectNodes, ...]:
     """Return for each defect the numbers of nodes, and the policies that cure it in pods found."""
-    in_force = {symptom: each.preview.in_force for symptom, each in proposals.items()}
+    in_force = {symptom: preview.in_force for symptom, (_, preview) in proposals.items()}
     counts = Counter[tuple[str, str]]()
     for group in groups:
         for each in group.defects:
@@ -160,7 +160,7 @@ class Tally:
 def _merge(group: Finding, finding: Finding) -> Finding:
     """Return a group with one more finding. The evidence of the first pods is kept."""
     evidence = group.evidence
-    if len(evidence) + len(finding.evidence) <= MAX_EVIDENCE:
+    if len(evidence) + len(finding.evidence) <= MAX_LISTED:
         evidence = (*evidence, *(each for each in finding.evidence if each not in evidence))
     return replace(
         group,

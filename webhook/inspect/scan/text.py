@@ -14,14 +14,13 @@ from rich.console import Console
 
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.printable import cut, printable
+from webhook.inspect.findings import MAX_LISTED
 from webhook.inspect.objects import WORKLOAD_GROUPS
 from webhook.inspect.scan import summary
 from webhook.inspect.scan.model import ScanReport, SymptomReport
 
 _MAX_FINDINGS = 10
 """The maximum number of workloads for each symptom in the details. JSON has all of them."""
-_MAX_COMMANDS = 5
-"""The maximum number of commands for a symptom. JSON has all of them."""
 _MAX_ROWS, _MAX_DETAILED_ROWS = 8, 50
 """The maximum number of rows for a symptom, because people read them on one screen."""
 _MAX_SUMMARY_LINES = 10
@@ -98,7 +97,7 @@ def _summary_lines(shown: summary.Summary) -> Iterator[str]:
 
 def _block(symptom: SymptomReport, details: bool) -> Iterator[str]:
     """Yield what was found, where, and what to do."""
-    yield f"{symptom.id} ({symptom.page})" if symptom.page else symptom.id
+    yield f"{symptom.id} ({symptom.page})"
     yield from _labelled("what", symptom.title)
     rows = tuple(summary.place_rows(symptom, _MAX_DETAILED_ROWS if details else _MAX_ROWS))
     blank = _LABEL.format("")
@@ -106,7 +105,7 @@ def _block(symptom: SymptomReport, details: bool) -> Iterator[str]:
         yield (blank if number else _LABEL.format("where")) + line
     yield from _labelled("do", symptom.advice if details else _brief(symptom))
     commands = (each.advice for each in symptom.findings if each.advice.startswith("kubectl "))
-    yield from (f"{blank}{each}" for each in list(dict.fromkeys(commands))[:_MAX_COMMANDS])
+    yield from (f"{blank}{each}" for each in list(dict.fromkeys(commands))[:MAX_LISTED])
     if details:
         yield from _labelled("result", symptom.verdict.text)
         for finding in symptom.findings[:_MAX_FINDINGS]:

@@ -12,7 +12,7 @@ from tests.support.factories import policy
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
 from webhook.inspect.findings import (
-    MAX_EVIDENCE,
+    MAX_LISTED,
     Answer,
     Area,
     Certainty,
@@ -63,7 +63,7 @@ def test_findings_of_one_workload_are_counted_together() -> None:
     assert group.count == reported(tally).count == 4
     assert group.first_seen == NOW
     assert group.last_seen == NOW + timedelta(minutes=9)
-    assert len(group.evidence) <= MAX_EVIDENCE
+    assert len(group.evidence) <= MAX_LISTED
 
 
 def test_findings_of_different_certainty_stay_apart_and_the_most_certain_comes_first() -> None:

@@ -811,11 +811,11 @@ def test_each_proposal_changes_the_next_pod_of_each_workload_that_it_claims(
         cluster = KnownCluster(view, OperatorSettings(linger_image="registry.example/linger:1"))
         found = FoundPods(cluster, defect)
         found.add(live_pod(running), findings)
-        proposal = propose(found, cluster)
-        if proposal is None or not proposal.policy:
+        policy, preview = propose(found, cluster) or ("", None)
+        if not policy or preview is None:
             continue
-        assert proposal.preview.changes == 1
-        document = yaml.safe_load(proposal.policy)
+        assert preview.changes == 1
+        document = yaml.safe_load(policy)
         selector = document["spec"].get("podSelector")
         assert (list(selector["matchLabels"].values()) if selector else None) == (
             [selected] if selected else None
@@ -940,7 +940,7 @@ def test_pods_beyond_the_limit_of_memory_are_counted_and_not_previewed() -> None
     assert 0 < len(found.kinds) < 20
     proposal = propose(found, CLUSTER)
     assert proposal is not None
-    preview = proposal.preview
+    _, preview = proposal
     assert (preview.pods, preview.changes) == (40, len(found.kinds))
     (left,) = preview.unchanged
     assert (left.pods, left.text.partition(",")[0]) == (40 - len(found.kinds), "not previewed")
@@ -954,8 +954,9 @@ def test_pod_whose_template_is_settled_is_in_no_proposal() -> None:
     kind.encoded, kind.has_template = msgspec.json.encode(template), True
     proposal = propose(found, CLUSTER)
     assert proposal is not None
-    assert (proposal.policy, proposal.preview.changes, proposal.preview.in_force) == ("", 0, ())
-    (left,) = proposal.preview.unchanged
+    policy, preview = proposal
+    assert (policy, preview.changes, preview.in_force) == ("", 0, ())
+    (left,) = preview.unchanged
     assert (left.pods, left.text.partition(":")[0]) == (1, "AlreadySettled")
 
 

@@ -14,7 +14,7 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, Sign
 from webhook.core.pod import DECODE_ERRORS, Volume
-from webhook.inspect.findings import MAX_EVIDENCE, Certainty, Evidence, Finding, FoundContainer
+from webhook.inspect.findings import MAX_LISTED, Certainty, Evidence, Finding, FoundContainer
 from webhook.inspect.objects import ContainerStatus, Event, LivePod, PodKey
 
 _CLOCK_SKEW = timedelta(minutes=1)
@@ -51,6 +51,8 @@ class Symptom(NamedTuple):
     id: str
     """The identifier of the defect, or that of a fault of configuration."""
     title: str
+    page: str
+    """The address of the page about the symptom."""
     areas: tuple[str, ...]
     """The resources without which the absence of the symptom means nothing."""
     find: Callable[[Case], Iterator[Finding]]
@@ -61,8 +63,6 @@ class Symptom(NamedTuple):
     """The events that `find` reads, the surest first."""
     against: tuple[Sign, ...] = ()
     """The events that name another cause, which `find` reads too."""
-    page: str = ""
-    """The address of the page about the symptom. Empty if there is none."""
 
 
 class Case(NamedTuple):
@@ -148,7 +148,7 @@ class Case(NamedTuple):
             component, _, release = cure_of(node, defect).partition(" ")
             advice = f"Upgrade {component} on node {name} to {release} or later." if release else ""
         evidence = (*finding.evidence, Evidence(f"node {name}", f"status.nodeInfo{field}", value))
-        yield replace(finding, certainty=certainty, evidence=evidence[:MAX_EVIDENCE], advice=advice)
+        yield replace(finding, certainty=certainty, evidence=evidence[:MAX_LISTED], advice=advice)
 
     def finding(
         self,
@@ -175,7 +175,7 @@ class Case(NamedTuple):
             count=1,
             certainty=certainty,
             sentence=sentence,
-            evidence=tuple(evidence)[:MAX_EVIDENCE],
+            evidence=tuple(evidence)[:MAX_LISTED],
             first_seen=seen,
             last_seen=seen,
             advice=advice,
@@ -194,9 +194,8 @@ def symptom_of(
 ) -> Symptom:
     """Return the symptom of a defect in the catalogue, which names the events and the page."""
     defect = next(each for each in DEFECTS if each.id == defect_id)
-    return Symptom(
-        defect_id, defect.title, areas, find, defect, defect.signs, against, page_of(defect)
-    )
+    title, page = defect.title, page_of(defect)
+    return Symptom(defect_id, title, page, areas, find, defect, defect.signs, against)
 
 
 def cure_of(node: Node, defect: Defect) -> str:
@@ -207,8 +206,8 @@ def cure_of(node: Node, defect: Defect) -> str:
 
 
 def page_of(defect: Defect) -> str:
-    """Return the address of the page about a defect. Empty if there is none."""
-    return f"docs/{defect.page}" if defect.page else ""
+    """Return the address of the page about a defect."""
+    return f"docs/{defect.page}"
 
 
 def matches(sign: Sign, event: Event) -> bool:

@@ -100,10 +100,10 @@ def find(case: Case) -> Iterator[Finding]:
             f" {round((approved - started).total_seconds())} s before the approval of the "
             "kubelet's serving certificate, so its log could not be read then"
         )
+    in_doubt = approved is not None and approved - started <= _DOUBT
     if not certificate.is_certain:
         sentence += ", unless an earlier request was approved and has been deleted since"
-    in_doubt = not certificate.is_certain
-    in_doubt |= approved is not None and approved - started <= _DOUBT
+        in_doubt = True
     certainty = Certainty.POSSIBLE if in_doubt else Certainty.CERTAIN
     evidence = (
         case.evidence("startedAt of its first container", format_time(started), started),
