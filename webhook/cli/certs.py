@@ -12,6 +12,7 @@ from webhook.cli.echo import echo
 from webhook.cli.options import CERTS_DIR, InputError
 from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
 from webhook.tls.development_certificates import DEVELOPMENT_NAMES, ensure_development_certificates
+from webhook.tls.issuing import alternative_names
 
 # A DNS name, which may begin with a wildcard, or an IP address.
 _HOST = re.compile(r"[A-Za-z0-9*]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -38,11 +39,11 @@ def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
     had_ca = os.path.exists(directory.ca)
     try:
         created = ensure_development_certificates(directory, (*DEVELOPMENT_NAMES, *names))
-        expiry = directory.load().not_valid_after_utc
-        hosts = ", ".join(directory.names())
+        leaf = directory.load()
     except CertificateError as error:
         raise InputError(str(error)) from None
-    verb = "made" if created else "kept"
+    verb, expiry = "made" if created else "kept", leaf.not_valid_after_utc
+    hosts = ", ".join(alternative_names(leaf))
     echo(f"{verb} {directory.certificate} for {hosts}, valid until {expiry:%Y-%m-%d}")
     echo(f"let clients trust {directory.ca}")
     if created and had_ca:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from webhook.cluster.webhook_configuration import RegisteredWebhook
-from webhook.tls.served_certificate_check import verify_error
+from webhook.tls.served_certificate_check import trust_errors, verify_error
 from webhook.tls.source import CertificateSource
 
 # The result is cached because a check takes milliseconds of the only thread: it makes a TLS
@@ -42,10 +42,6 @@ class TrustCheck:
         inputs = (context, self._certificates.expires, webhooks)
         is_outdated = self._clock() - self._checked_at >= MAX_AGE_SECONDS
         if self._checked_inputs != inputs or is_outdated:
-            self._errors = [
-                f"{host}: {error}"
-                for host, bundle in dict.fromkeys(webhooks)  # Usually all of them are equal.
-                if (error := self._verify(context, host, bundle))
-            ]
+            self._errors = trust_errors(context, webhooks, self._verify)
             self._checked_inputs, self._checked_at = inputs, self._clock()
         return self._errors

@@ -23,7 +23,14 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from webhook.tls.issuing import KeyPair, clock_skew, issue_ca, issue_leaf
+from webhook.tls.issuing import (
+    KeyPair,
+    alternative_names,
+    clock_skew,
+    issue_ca,
+    issue_leaf,
+    key_pem,
+)
 
 # The API server refuses a CA that is not valid yet. So a CA must not begin at the time of a replica
 # whose clock is ahead. Only a clock that is ahead by months causes a new CA, because the default
@@ -58,10 +65,6 @@ class Lifetimes:
         """
         return min(timedelta(hours=1), self.ca / 20)
 
-    def is_due(self, certificate: x509.Certificate, now: datetime) -> bool:
-        """Return whether it is time to replace a leaf."""
-        return _is_due(certificate, self.leaf, now)
-
 
 @dataclass(frozen=True, slots=True)
 class Authority:
@@ -88,7 +91,7 @@ class Authority:
     @property
     def contents(self) -> dict[str, bytes]:
         """The data to store: for each file name, its content (PEM)."""
-        stored = {_CA: self.bundle, _CA_KEY: b"".join(map(_key_pem, self.keys))}
+        stored = {_CA: self.bundle, _CA_KEY: b"".join(map(key_pem, self.keys))}
         if self.leaf:
             stored |= {_LEAF: self.leaf.certificate_pem, _LEAF_KEY: self.leaf.key_pem}
         return stored
@@ -121,7 +124,7 @@ class Authority:
         cas = tuple(ca for ca in self.cas if now < ca.not_valid_after_utc)
         keys = tuple(key for key in self.keys if any(_is_key_of(key, ca) for ca in cas))
         signers = _usable_signers(cas, keys, now)
-        if all(_is_due(ca.certificate, lifetimes.ca, now) for ca in signers):
+        if all(is_due(ca.certificate, lifetimes.ca, now) for ca in signers):
             name = f"podsettle CA {now:%Y-%m-%dT%H:%M:%SZ}"
             new_ca = issue_ca(name, lifetimes.ca, now, _BACKDATE)
             cas, keys = _newest_first({new_ca.certificate, *cas}), (new_ca.key, *keys)
@@ -197,13 +200,13 @@ def _is_valid(
     """Return whether a stored leaf need not be replaced."""
     return (
         leaf.not_valid_before_utc <= now
-        and not lifetimes.is_due(leaf, now)
-        and set(_alternative_names(leaf)) == set(names)
+        and not is_due(leaf, lifetimes.leaf, now)
+        and set(alternative_names(leaf)) == set(names)
         and any(_has_issued(ca, leaf) for ca in cas)
     )
 
 
-def _is_due(certificate: x509.Certificate, lifetime: timedelta, now: datetime) -> bool:
+def is_due(certificate: x509.Certificate, lifetime: timedelta, now: datetime) -> bool:
     """Return whether it is time to replace a certificate that is issued for `lifetime`."""
     remaining = certificate.not_valid_after_utc - now
     # More than the lifetime remains if the issuer's clock was ahead, or if lifetimes were longer.
@@ -231,14 +234,6 @@ def _is_key_of(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -
     return certificate.public_key() == key.public_key()
 
 
-def _alternative_names(leaf: x509.Certificate) -> tuple[str, ...]:
-    try:
-        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        return ()
-    return tuple(str(name.value) for name in extension.value)
-
-
 def _parse_certificates(text: bytes) -> Iterator[x509.Certificate]:
     """Yield the certificates of a PEM bundle. Skip certificates that cannot be read."""
     for part in text.split(_CERTIFICATE_END)[:-1]:
@@ -261,11 +256,3 @@ def _parse_keys(text: bytes) -> Iterator[ec.EllipticCurvePrivateKey]:
             continue
         if isinstance(key, ec.EllipticCurvePrivateKey):
             yield key
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )

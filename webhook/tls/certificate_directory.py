@@ -85,10 +85,6 @@ class CertificateDirectory:
         """Return the server's certificate, whose key is its own. Raises CertificateError."""
         return self.load_into(server_context(), self.read())
 
-    def names(self) -> tuple[str, ...]:
-        """Return the DNS names and IP addresses of the server's certificate."""
-        return alternative_names(self.load())
-
     def _read_certificate(self) -> bytes:
         try:
             return self.certificate.read_bytes()
@@ -114,12 +110,3 @@ class CertificateDirectory:
             return x509.load_pem_x509_certificate(certificate)
         except ValueError as error:
             raise CertificateError(f"{self.certificate}: not a PEM certificate: {error}") from None
-
-
-def alternative_names(leaf: x509.Certificate) -> tuple[str, ...]:
-    """Return the DNS names and IP addresses of a certificate."""
-    try:
-        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        return ()
-    return tuple(str(name.value) for name in extension.value)

@@ -9,12 +9,8 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from webhook.tls.certificate_directory import (
-    CertificateDirectory,
-    CertificateError,
-    alternative_names,
-)
-from webhook.tls.issuing import issue_ca, issue_leaf
+from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
+from webhook.tls.issuing import alternative_names, issue_ca, issue_leaf
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1")
 _LIFETIME = timedelta(days=90)
@@ -62,7 +58,7 @@ def _is_reusable(directory: CertificateDirectory, names: tuple[str, ...], now: d
 def _existing_names(directory: CertificateDirectory) -> tuple[str, ...]:
     """Return the names of the existing certificate, or none if it cannot be read."""
     try:
-        return directory.names()
+        return alternative_names(directory.load())
     except CertificateError:
         return ()
 

@@ -16,13 +16,11 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
-
-from cryptography import x509
 
 from webhook.tasks import supervise
 from webhook.tls.authority import (
@@ -31,11 +29,12 @@ from webhook.tls.authority import (
     fingerprint,
     fingerprints,
     has_issuer,
+    is_due,
     pem,
 )
 from webhook.tls.context import load_key_pair, server_context
 from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
-from webhook.tls.served_certificate_check import verify_error
+from webhook.tls.served_certificate_check import trust_errors, verify_error
 
 log = logging.getLogger(__name__)
 
@@ -141,9 +140,10 @@ class DynamicSource:
         # For each CA (fingerprint), the monotonic time since which all entries of the webhook
         # configuration contain it.
         self._registered_since: dict[str, float] = {}
-        placeholder = self._serve_placeholder()
-        self.expires = placeholder.not_valid_after_utc
-        self.fingerprint = fingerprint(placeholder)
+        # The server needs a certificate to answer probes before the store is read. Probes do not
+        # verify certificates, and no client trusts this one.
+        ca = issue_ca("podsettle has no certificate yet", lifetimes.ca)
+        self._load(issue_leaf(ca, names, lifetimes.leaf))
 
     @property
     def ready(self) -> bool:
@@ -170,11 +170,9 @@ class DynamicSource:
             return b""
         return b"".join(self._last_in_store)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Renew and reload the certificate while the block runs."""
-        async with supervise(self._run):
-            yield
+        return supervise(self._run)
 
     async def _run(self) -> None:
         while True:
@@ -216,7 +214,7 @@ class DynamicSource:
         inputs = self._registered(), self._served
         if ignore_cache or inputs != self._last_trust_check:
             self._last_trust_check = inputs
-            self._distrusted = bool(_trust_errors(self.context, inputs[0]))
+            self._distrusted = bool(trust_errors(self.context, inputs[0]))
         return self._distrusted
 
     async def _read_and_renew(self) -> None:
@@ -264,10 +262,8 @@ class DynamicSource:
             return
         if not self._may_serve(leaf):
             return
-        load_key_pair(self.context, leaf)
+        self._load(leaf)
         self._served = leaf
-        self.expires = leaf.certificate.not_valid_after_utc
-        self.fingerprint = fingerprint(leaf.certificate)
         log.info("serving a certificate that is valid until %s", self.expires)
 
     def _may_serve(self, leaf: KeyPair) -> bool:
@@ -286,7 +282,7 @@ class DynamicSource:
             return False
         entries = self._registered()
         trusting = [entry for entry in entries if self._may_trust_served(*entry)]
-        if errors := _trust_errors(candidate, trusting):
+        if errors := trust_errors(candidate, trusting):
             self._trust_problem = (
                 f"the new certificate is not served until it is trusted: {'; '.join(errors)}"
             )
@@ -295,8 +291,10 @@ class DynamicSource:
             return True
         # The webhook configuration contains the new CA, but some API servers may not have received
         # it yet.
-        is_due = self._lifetimes.is_due(self._served.certificate, self._now())
-        return is_due or self._stored.issuer_fingerprint in self._propagated_cas()
+        return (
+            is_due(self._served.certificate, self._lifetimes.leaf, self._now())
+            or self._stored.issuer_fingerprint in self._propagated_cas()
+        )
 
     def _may_trust_served(self, host: str, bundle: bytes) -> bool:
         """Return whether an API server with this entry may trust the served leaf.
@@ -307,16 +305,11 @@ class DynamicSource:
             return has_issuer(bundle, self._served.certificate)
         return not verify_error(self.context, host, bundle)
 
-    def _serve_placeholder(self) -> x509.Certificate:
-        """Serve a certificate that no client trusts, and return it.
-
-        The server needs a certificate to answer probes before the store is read. Probes do not
-        verify certificates.
-        """
-        ca = issue_ca("podsettle has no certificate yet", self._lifetimes.ca)
-        leaf = issue_leaf(ca, self._names, self._lifetimes.leaf)
-        load_key_pair(self.context, leaf)
-        return leaf.certificate
+    def _load(self, pair: KeyPair) -> None:
+        """Let the context serve a certificate from the next handshake on."""
+        load_key_pair(self.context, pair)
+        self.expires = pair.certificate.not_valid_after_utc
+        self.fingerprint = fingerprint(pair.certificate)
 
     def _record_registered_cas(self) -> None:
         """Record since when all entries of the webhook configuration contain each CA."""
@@ -346,12 +339,6 @@ class DynamicSource:
     def _registered(self) -> tuple[tuple[str, bytes], ...]:
         """Return the distinct entries. Each costs handshakes, and usually all are equal."""
         return tuple(dict.fromkeys(self._read_registered()))
-
-
-def _trust_errors(context: ssl.SSLContext, registered: RegisteredBundles) -> list[str]:
-    """Return a message for each entry that does not trust the certificate of `context`."""
-    errors = ((host, verify_error(context, host, bundle)) for host, bundle in registered)
-    return [f"{host}: {error}" for host, error in errors if error]
 
 
 def _describe_changes(old: Authority, new: Authority) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 
 from webhook.tasks import supervise
@@ -52,15 +51,13 @@ class FileSource:
         """Whether this source logs the problem. It does not log that the certificate expires."""
         return self.ready and bool(self._load_error)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Check for new files each second while the block runs, and serve them.
 
         Files whose key does not match the certificate are not loaded. The next check reads them
         again, because another component may just be writing them.
         """
-        async with supervise(self._watch):
-            yield
+        return supervise(self._watch)
 
     async def _watch(self) -> None:
         while True:

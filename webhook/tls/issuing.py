@@ -44,11 +44,25 @@ class KeyPair:
     @property
     def key_pem(self) -> bytes:
         """The private key as PKCS 8 PEM, without a password."""
-        return self.key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
+        return key_pem(self.key)
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Encode a private key as PKCS 8 PEM, without a password."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def alternative_names(leaf: x509.Certificate) -> tuple[str, ...]:
+    """Return the DNS names and IP addresses of a certificate."""
+    try:
+        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(str(name.value) for name in extension.value)
 
 
 def issue_ca(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable, Iterable
 
 from webhook.client_tls_context import verify_as_kubectl
 
@@ -39,3 +40,16 @@ def verify_error(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
         if side is connecting:
             return ""
     return "the handshake did not complete"
+
+
+def trust_errors(
+    context: ssl.SSLContext,
+    registered: Iterable[tuple[str, bytes]],
+    verify: Callable[[ssl.SSLContext, str, bytes], str] = verify_error,
+) -> list[str]:
+    """Return a message for each host and bundle with which a client would refuse the certificate.
+
+    Each of them costs a handshake, and usually all are equal, so equal ones are verified once.
+    """
+    errors = ((host, verify(context, host, bundle)) for host, bundle in dict.fromkeys(registered))
+    return [f"{host}: {error}" for host, error in errors if error]
