@@ -37,7 +37,6 @@ def render_html(report: ScanReport) -> str:
         "code": _code,
         "lines": summary.finding_lines,
         "digest": lambda text: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode(),
-        "line": summary.symptom_line,
         "places": summary.place_rows,
         "plural": count_of,
         "time": summary.time_or_dash,

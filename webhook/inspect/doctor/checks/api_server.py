@@ -230,12 +230,15 @@ async def check_dry_run(installed: Installed) -> AsyncIterator[Finding]:
     if any(_MARK in text for text in answer.headers.getall("Warning", [])):
         yield State.OK(f"podsettle answered for a pod in namespace {target.namespace}")
     elif answer.status < 300:
-        cause = await _cause(installed, may_be_left_out=True)
+        webhook = opt_in_webhook(await installed.configuration())
+        if conditions := ", ".join(each["name"] for each in webhook.get("matchConditions") or ()):
+            cause = f"the match conditions of {webhook['name']} may leave them out: {conditions}"
+        else:
+            cause = await _cause(installed)
         yield State.FAULT(f"pods are created without podsettle: {cause}")
     elif "failed calling webhook" in message and ".podsettle.dev" in message:
         # The API server has called the webhook, so its match conditions let the pod pass.
-        cause = await _cause(installed, may_be_left_out=False)
-        yield State.FAULT(f"the API server refuses pods: {message}: {cause}")
+        yield State.FAULT(f"the API server refuses pods: {message}: {await _cause(installed)}")
     else:
         yield State.UNKNOWN(f"namespace {target.namespace} refuses the dry run's pod: {message}")
 
@@ -263,16 +266,9 @@ def _probe_pod(labels: Mapping[str, str]) -> Json:
     }
 
 
-async def _cause(installed: Installed, *, may_be_left_out: bool) -> str:
-    """Return why podsettle did not answer, as far as objects of the cluster show it.
-
-    `may_be_left_out` says whether the API server may not have called the webhook.
-    """
+async def _cause(installed: Installed) -> str:
+    """Return why a call did not reach podsettle, as far as objects of the cluster show it."""
     installation = installed.installation
-    webhook = opt_in_webhook(await installed.configuration())
-    if may_be_left_out and (conditions := webhook.get("matchConditions")):
-        names = ", ".join(each["name"] for each in conditions)
-        return f"the match conditions of {webhook['name']} may leave them out: {names}"
     namespace, name = installation.namespace, installation.arguments["service"]
     if await installed.reader.get(Right("get", "", "services", namespace, name)) is None:
         return f"Service {namespace}/{name} does not exist"

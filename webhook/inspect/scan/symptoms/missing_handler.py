@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from webhook.core.defects.defect import Sign
 from webhook.inspect.findings import Certainty, Evidence, Finding
-from webhook.inspect.objects import LivePod
 from webhook.inspect.scan.symptoms.base import Case, Symptom, event_evidence
 
 _REASON = "FailedCreatePodSandBox"
@@ -33,7 +32,7 @@ def find(case: Case) -> Iterator[Finding]:
         return
     runtime_class = facts.runtime_classes.get(class_name)
     handler = runtime_class.handler if runtime_class is not None else ""
-    node = facts.nodes.get(pod.spec.node_name)
+    node, name = facts.nodes.get(pod.spec.node_name), f"node {pod.spec.node_name}"
     listed = node.handlers if node is not None else None
     of_class = [Evidence(f"runtimeclass {class_name}", "handler", handler)] if handler else []
     for sign in _SIGNS:
@@ -46,31 +45,26 @@ def find(case: Case) -> Iterator[Finding]:
             continue
         certainty = Certainty.CERTAIN if handler else Certainty.LIKELY
         sentence = (
-            f"node {pod.spec.node_name} had no runtime handler {named} at the time of the event, "
-            "so the pod could not start"
+            f"{name} had no runtime handler {named} at the time of the event, so the pod could not "
+            "start"
         )
-        evidence = [event_evidence(event), *of_class]
-        advice = _advice(pod, class_name, named)
-        yield case.finding(certainty, sentence, evidence, event.time, advice=advice)
-        return
-    if not handler or listed is None or handler in listed or pod.status.phase != "Pending":
-        return
-    name = f"node {pod.spec.node_name}"
-    evidence = [
-        *of_class,
-        Evidence(name, "status.runtimeHandlers", ", ".join(sorted(filter(None, listed)))),
-        case.evidence("status.phase", "Pending"),
-    ]
-    sentence = f"{name} has no runtime handler {handler}, so the pod cannot start"
-    advice = _advice(pod, class_name, handler)
-    yield case.finding(Certainty.LIKELY, sentence, evidence, advice=advice)
-
-
-def _advice(pod: LivePod, class_name: str, handler: str) -> str:
-    return (
-        f"Configure the handler {handler} on node {pod.spec.node_name}, or restrict RuntimeClass "
-        f"{class_name} by scheduling.nodeSelector to nodes that have it."
+        evidence, seen = [event_evidence(event), *of_class], event.time
+        break
+    else:
+        if not handler or listed is None or handler in listed or pod.status.phase != "Pending":
+            return
+        certainty, named, seen = Certainty.LIKELY, handler, None
+        evidence = [
+            *of_class,
+            Evidence(name, "status.runtimeHandlers", ", ".join(sorted(filter(None, listed)))),
+            case.evidence("status.phase", "Pending"),
+        ]
+        sentence = f"{name} has no runtime handler {handler}, so the pod cannot start"
+    advice = (
+        f"Configure the handler {named} on {name}, or restrict RuntimeClass {class_name} by "
+        "scheduling.nodeSelector to nodes that have it."
     )
+    yield case.finding(certainty, sentence, evidence, seen, advice=advice)
 
 
 SYMPTOM = Symptom(
