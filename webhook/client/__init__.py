@@ -33,8 +33,7 @@ from webhook.client.container_state import (
 )
 from webhook.client.container_termination import Termination, wait_terminated
 from webhook.client.logs import copy_logs
-from webhook.client.retry import Backoff, is_retryable
-from webhook.client.stream_settings import StreamSettings
+from webhook.client.retry import Backoff, StreamSettings, is_retryable
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 

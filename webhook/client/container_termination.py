@@ -25,8 +25,7 @@ from webhook.client.container_state import (
     terminated_state,
 )
 from webhook.client.pod_watch import PodWatch, watch_pod
-from webhook.client.retry import Backoff, NotYetError
-from webhook.client.stream_settings import StreamSettings
+from webhook.client.retry import Backoff, NotYetError, StreamSettings
 from webhook.cluster.client import ApiServer
 from webhook.core.types import Json
 

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import NamedTuple
+from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from webhook.client.container_state import (
@@ -36,8 +36,7 @@ from webhook.client.container_state import (
 )
 from webhook.client.log_cursor import LogCursor
 from webhook.client.pod_watch import read_pod, watch_pod
-from webhook.client.retry import Backoff, NotYetError, log
-from webhook.client.stream_settings import StreamSettings
+from webhook.client.retry import Backoff, NotYetError, StreamSettings, log
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.core.types import Json
@@ -79,9 +78,8 @@ async def copy_logs(
     """
     is_part = tail_lines is not None or since_seconds is not None
     cursor = LogCursor(keep_timestamps=timestamps, from_first=is_part)
-    selection = _Selection(container, tail_lines, since_seconds, previous)
-    copy = _Copy(server, name, write, selection, follow, cursor, settings)
-    await copy.start(backoff)
+    copy = _Copy(server, name, write, follow, tail_lines, since_seconds, previous, settings, cursor)
+    await copy.start(container, backoff)
     try:
         while not copy.is_complete:
             await backoff(copy.read)
@@ -89,86 +87,72 @@ async def copy_logs(
         raise GaveUpError(str(error)) from None
 
 
-class _Selection(NamedTuple):
-    """The part of a pod's logs to read."""
+@dataclass
+class _Copy:
+    """One call of `copy_logs`, by its parameters."""
 
-    container: str | None
+    server: ApiServer
+    name: PodName
+    write: Callable[[bytes], object]
+    follow: bool
     tail_lines: int | None
     since_seconds: float | None
     previous: bool
+    settings: StreamSettings
+    cursor: LogCursor
+    is_complete: bool = False
+    opened_at: float = field(default_factory=time.monotonic)
+    container: str = ""
+    run_id: str = ""
+    uid: str = ""
+    run_ended: bool = False
+    """Whether the container's run ended before the next stream is opened."""
 
-
-class _Copy:
-    """One call of `copy_logs`."""
-
-    def __init__(
-        self,
-        server: ApiServer,
-        name: PodName,
-        write: Callable[[bytes], object],
-        selection: _Selection,
-        follow: bool,
-        cursor: LogCursor,
-        settings: StreamSettings,
-    ) -> None:
-        self.is_complete = False
-        self._server = server
-        self._name = name
-        self._write = write
-        self._selection = selection
-        self._opened_at = time.monotonic()
-        self._follow = follow
-        self._cursor = cursor
-        self._settings = settings
-        self._container = ""
-        self._run_id = ""
-        self._uid = ""
-        self._run_ended = False
-        """Whether the container's run ended before the next stream is opened."""
-        self._is_previous_run = selection.previous
+    def __post_init__(self) -> None:
+        self.is_previous_run = self.previous
         """Whether the container has restarted. The log of the run then needs `previous=true`."""
 
-    async def start(self, backoff: Backoff) -> None:
+    async def start(self, container: str | None, backoff: Backoff) -> None:
         """Choose the container. With `follow`, wait until it has started."""
-        async with watch_pod(self._server, self._name, backoff, self._settings) as watch:
-            self._container = choose_container(watch.pod, self._selection.container)
-            if self._selection.previous:
+        async with watch_pod(self.server, self.name, backoff, self.settings) as watch:
+            self.container = choose_container(watch.pod, container)
+            if self.previous:
                 if self._last_run(watch.pod) is None:
                     raise NoPreviousRunError(f"{self._title} has no previous run")
                 return
-            while not has_started(watch.pod, self._container):
-                if not self._follow:
-                    reason = waiting_reason(watch.pod, self._container) or pod_phase(watch.pod)
+            while not has_started(watch.pod, self.container):
+                if not self.follow:
+                    reason = waiting_reason(watch.pod, self.container) or pod_phase(watch.pod)
                     raise NotStartedError(f"{self._title} has not started: {reason}")
                 if watch.deleted:
                     raise PodDeletedError(f"{self._title}: the pod was deleted before it started")
-                watch.log_waiting_reason(self._container)
+                watch.log_waiting_reason(self.container)
                 await watch.wait_for_change()
-            self._uid = watch.pod["metadata"]["uid"]
-            self._run_id = last_run_id(watch.pod, self._container)
-            self._opened_at = time.monotonic()
+            self.uid = watch.pod["metadata"]["uid"]
+            self.run_id = last_run_id(watch.pod, self.container)
+            self.opened_at = time.monotonic()
 
     async def read(self) -> None:
         """Read one stream from the cursor. Return if the next stream may be opened immediately.
 
         Raises an error if the next stream needs a pause. Sets `is_complete` if the log is complete.
         """
-        started_at, had_ended = time.monotonic(), self._run_ended
-        following = self._follow and not had_ended
+        started_at, had_ended = time.monotonic(), self.run_ended
+        following = self.follow and not had_ended
         any_new, error = await self._read_stream()
-        if self._follow:
+        if self.follow:
             pod = await self._read_pod(error)
             if pod is not None:
-                self._run_ended = self._has_run_ended(pod)
+                self.run_ended = self._has_run_ended(pod)
             self.is_complete = pod is None or (had_ended and error is None and not any_new)
         else:
             self.is_complete = error is None
-        if self.is_complete or any_new or (self._run_ended and not had_ended):
+        if self.is_complete or any_new or (self.run_ended and not had_ended):
             return
         # While the container writes nothing, the kubelet sends no response. A stream that was open
         # for a while without a byte is therefore not a failed attempt.
         lasted = time.monotonic() - started_at
-        stable = following and lasted >= self._settings.stable_after_seconds
+        stable = following and lasted >= self.settings.stable_after_seconds
         if not stable or isinstance(error, ApiError | NotYetError):
             raise error or NotYetError(
                 f"the log of {self._title} ended, and the container has no terminated state"
@@ -176,25 +160,25 @@ class _Copy:
 
     async def _read_stream(self) -> tuple[bool, Exception | None]:
         """Read one stream. Return whether it had new bytes, and the error that broke it or None."""
-        query = {"container": self._container, "timestamps": "true"}
-        if self._follow and not self._run_ended:
+        query = {"container": self.container, "timestamps": "true"}
+        if self.follow and not self.run_ended:
             query["follow"] = "true"
-        if self._is_previous_run:
+        if self.is_previous_run:
             query["previous"] = "true"
-        if self._cursor.since is not None:
-            query["sinceTime"] = self._cursor.since
+        if self.cursor.since is not None:
+            query["sinceTime"] = self.cursor.since
         else:
             query |= self._selected()
         any_new = False
-        self._cursor.rewind()
-        path = f"{self._name.path}/log?{urlencode(query)}"
-        silence = self._settings.log_silence_seconds
+        self.cursor.rewind()
+        path = f"{self.name.path}/log?{urlencode(query)}"
+        silence = self.settings.log_silence_seconds
         try:
-            async with aclosing(self._server.stream(path, silence)) as chunks:
+            async with aclosing(self.server.stream(path, silence)) as chunks:
                 async for chunk in chunks:
-                    if new := self._cursor.feed(chunk):
+                    if new := self.cursor.feed(chunk):
                         any_new = True
-                        self._write(new)
+                        self.write(new)
         except ApiError as error:
             if error.status in _UNKNOWN_CONTAINER_STATUSES:
                 return any_new, NotYetError(f"the log of {self._title}: {error}")
@@ -206,12 +190,12 @@ class _Copy:
     def _selected(self) -> dict[str, str]:
         """Return the parameters that select a part of a log of which nothing was read yet."""
         query = {}
-        if self._selection.tail_lines is not None:
-            query["tailLines"] = str(self._selection.tail_lines)
-        if self._selection.since_seconds is not None:
+        if self.tail_lines is not None:
+            query["tailLines"] = str(self.tail_lines)
+        if self.since_seconds is not None:
             # The time that has passed since the first request counts too.
-            passed = int(time.monotonic() - self._opened_at)
-            query["sinceSeconds"] = str(math.ceil(self._selection.since_seconds) + passed or 1)
+            passed = int(time.monotonic() - self.opened_at)
+            query["sinceSeconds"] = str(math.ceil(self.since_seconds) + passed or 1)
         return query
 
     async def _read_pod(self, stream_error: Exception | None) -> Json | None:
@@ -219,39 +203,39 @@ class _Copy:
 
         Raises PodDeletedError if the pod was deleted and its stream broke.
         """
-        pod = await read_pod(self._server, self._name)
-        if pod is not None and pod["metadata"]["uid"] == self._uid:
+        pod = await read_pod(self.server, self.name)
+        if pod is not None and pod["metadata"]["uid"] == self.uid:
             return pod
         if stream_error is not None:
             raise PodDeletedError(
                 f"{self._title}: the pod was deleted before its log was read to the end "
                 f"({stream_error})"
             )
-        if not self._run_ended:
+        if not self.run_ended:
             log.info("%s: the pod was deleted; its log ended before that", self._title)
         return None
 
     def _has_run_ended(self, pod: Json) -> bool:
-        """Return whether the run has ended. Update `_is_previous_run`.
+        """Return whether the run has ended. Update `is_previous_run`.
 
         Raises PodError if the container has restarted more than once, so its log is lost.
         """
-        run = last_run_id(pod, self._container)
-        self._run_id = self._run_id or run
+        run = last_run_id(pod, self.container)
+        self.run_id = self.run_id or run
         last = self._last_run(pod) or {}
-        self._is_previous_run = bool(self._run_id) and last.get("containerID") == self._run_id
-        if run and run != self._run_id and not self._is_previous_run:
+        self.is_previous_run = bool(self.run_id) and last.get("containerID") == self.run_id
+        if run and run != self.run_id and not self.is_previous_run:
             raise PodError(f"{self._title}: started again, and the log of the previous run is lost")
-        if self._is_previous_run or pod_phase(pod) in FINAL_PHASES:
+        if self.is_previous_run or pod_phase(pod) in FINAL_PHASES:
             return True
-        return terminated_state(pod, self._container) is not None
+        return terminated_state(pod, self.container) is not None
 
     def _last_run(self, pod: Json) -> Json | None:
         """Return the terminated state of the run before the last restart, or None."""
-        last = container_status(pod, self._container).get("lastState") or {}
+        last = container_status(pod, self.container).get("lastState") or {}
         terminated: Json | None = last.get("terminated")
         return terminated
 
     @property
     def _title(self) -> str:
-        return f"{self._name}, container {self._container}"
+        return f"{self.name}, container {self.container}"

@@ -19,8 +19,7 @@ from webhook.client.container_state import (
     pod_phase,
     waiting_reason,
 )
-from webhook.client.retry import Backoff, log
-from webhook.client.stream_settings import StreamSettings
+from webhook.client.retry import Backoff, StreamSettings, log
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.core.pod import DECODE_ERRORS
@@ -126,12 +125,8 @@ class PodWatch:
                     # A proxy may end each watch immediately. Do not send requests without a pause.
                     await asyncio.sleep(self._backoff.first)
         except Exception as error:
-            self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        """Store the error of the watch and wake the caller of `wait_for_change`."""
-        self._watch_error = error
-        self._changed.set()
+            self._watch_error = error
+            self._changed.set()
 
     async def _watch(self) -> None:
         """Run one watch until it ends. Raises an error if the watch is a failed attempt.
@@ -172,13 +167,10 @@ class PodWatch:
         except (*DECODE_ERRORS, Unreachable) as error:
             lasted = time.monotonic() - answered_at
             if not any_event and lasted < self._settings.stable_after_seconds:
-                raise self._as_unreachable(error) from None
-
-    def _as_unreachable(self, error: Exception) -> Unreachable:
-        """Return the error as Unreachable. An error of the JSON decoder gets a new message."""
-        if isinstance(error, Unreachable):
-            return error
-        return Unreachable(f"{self.name}: the watch sent a line that is not JSON")
+                if isinstance(error, Unreachable):
+                    raise
+                why = "the watch sent a line that is not JSON"
+                raise Unreachable(f"{self.name}: {why}") from None
 
     def _apply_event(self, event: object) -> bool:
         """Apply a watch event. Return False for a bookmark, else True.

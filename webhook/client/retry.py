@@ -1,4 +1,4 @@
-"""Retries with exponential back-off."""
+"""Retries with exponential back-off, and which streams that break need one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tenacity.stop import stop_before_delay
 from tenacity.wait import wait_exponential
 
 from webhook.cluster.errors import ApiError, TooLargeError, Unreachable
+from webhook.cluster.watch import WatchLimits
 
 log = logging.getLogger("webhook.client")
 
@@ -54,7 +55,7 @@ class Backoff:
     async def __call__(
         self,
         attempt: Callable[[], Awaitable[T]],
-        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> T:
         """Return the result of `attempt`. Retry it while its error is retryable.
 
@@ -63,14 +64,11 @@ class Backoff:
         without a retry.
         """
 
-        async def _pause(seconds: float) -> None:
-            await pause(seconds)
-
-        async def _attempt() -> T:
+        async def _attempt() -> T:  # tenacity awaits only what is declared to be a coroutine.
             return await attempt()
 
         retrying = AsyncRetrying(
-            sleep=_pause,
+            sleep=pause,
             wait=self._next_pause,
             stop=stop_before_delay(self.total),
             retry=retry_if_exception(is_retryable),
@@ -83,6 +81,19 @@ class Backoff:
         grow = wait_exponential(multiplier=self.first, max=self.max_pause, exp_base=self.factor)
         pause = grow(state)
         return pause * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """The timeouts of watches and log streams. The defaults suit every cluster."""
+
+    stable_after_seconds: float = 15.0
+    """A stream that breaks after this time is not a failed attempt. The time is longer than the
+    timeout of a connection. For a watch, it begins with the server's answer."""
+    log_silence_seconds: float = 120.0
+    """If a log stream sends no byte for this time, it is opened again. Its connection may be
+    broken."""
+    watch_limits: WatchLimits = WatchLimits()  # noqa: RUF009 (it is frozen)
 
 
 def is_retryable(error: BaseException) -> bool:

@@ -23,8 +23,7 @@ from webhook.client import (
     wait_terminated,
 )
 from webhook.client.pod_watch import PodWatch, watch_pod
-from webhook.client.retry import is_retryable
-from webhook.client.stream_settings import StreamSettings
+from webhook.client.retry import StreamSettings, is_retryable
 
 T = 1_780_000_000_000_000_000
 ONCE = Backoff(total=0)
