@@ -165,10 +165,9 @@ class PagedReader:
             status = error.status if isinstance(error, ApiError) else 0
             is_partly = count or isinstance(error, TooLargeError)
             looked = Looked.PARTLY if is_partly else Looked.NOT_LOOKED_AT
-            why = "the API server does not know this resource" if status == 404 else str(error)
-            area = Area(resource.name, looked, why)
-            denied = Area(resource.name, looked, right=str(right))
-            self.areas.record(denied if status == 403 else area)
+            whys = {403: "", 404: "the API server does not know this resource"}
+            denied = str(right) if status == 403 else ""
+            self.areas.record(Area(resource.name, looked, whys.get(status, str(error)), denied))
         else:
             self.areas.record(resource.area(malformed))
 

@@ -169,10 +169,11 @@ async def _read_facts(
     reader: ObjectReader, cluster: KnownCluster, namespace: str | None
 ) -> ScanFacts:
     """Return what symptoms read of a cluster, apart from the pods."""
-    node_created: dict[str, datetime] = {}
-    async for node in reader.objects(object_readers.NODE_METADATA):
-        if node.metadata.creation_timestamp is not None:
-            node_created[node.metadata.name] = node.metadata.creation_timestamp
+    node_created = {
+        node.metadata.name: created
+        async for node in reader.objects(object_readers.NODE_METADATA)
+        if (created := node.metadata.creation_timestamp) is not None
+    }
     # A request of another signer may have large annotations, and there may be many.
     requests = [
         request

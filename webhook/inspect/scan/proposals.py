@@ -65,8 +65,7 @@ def propose(found: FoundPods, cluster: KnownCluster) -> Proposal | None:
     trial, proposed = cluster.with_policies([policy]), policy.metadata.name
     replaces = len(trial.view.policies) == len(cluster.view.policies)
     changes = audited = 0
-    in_force: Counter[str] = Counter()
-    unchanged: Counter[str] = Counter()
+    in_force, unchanged = Counter[str](), Counter[str]()
     for kind in found.kinds.values():
         decision = trial.decide(kind.pod, kind.namespace)
         outcomes = [

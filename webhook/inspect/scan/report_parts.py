@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,8 +26,6 @@ from webhook.inspect.scan import model, unsettled
 from webhook.inspect.scan.proposals import Proposal
 from webhook.inspect.scan.symptoms import SYMPTOMS
 from webhook.inspect.scan.symptoms.base import cure_of, page_of
-
-K = TypeVar("K")
 
 MAX_GROUPS = 5_000
 """The maximum number of workloads with a finding, over all symptoms. The others are counted."""
@@ -145,7 +143,7 @@ class Tally:
         if finding.node:
             self._put("nodes", found.by_node, finding.node, finding)
 
-    def _put(self, kind: str, groups: dict[K, Finding], key: K, finding: Finding) -> bool:
+    def _put(self, kind: str, groups: dict[Any, Finding], key: object, finding: Finding) -> bool:
         """Add a finding to its group. Return False if there are too many groups of the kind."""
         if key in groups:
             groups[key] = _merge(groups[key], finding)

@@ -17,7 +17,7 @@ from webhook.inspect.findings import Certainty, Finding, format_time
 from webhook.inspect.objects import ContainerStatus
 from webhook.inspect.scan.symptoms.base import Case, event_evidence, symptom_of
 
-_MIN_GAP_SECONDS = 60
+_MIN_GAP = timedelta(seconds=60)
 """Shorter gaps have many causes. The report has a gap of 15 min."""
 _PULLED = "Pulled"
 """The reason of the event about the end of a pull. A cluster has many events about containers, so a
@@ -37,7 +37,8 @@ def find(case: Case) -> Iterator[Finding]:
     """Yield a finding for each long gap, unless an event shows that it has another cause."""
     regular = {f"spec.containers{{{each.name}}}" for each in case.pod.spec.containers or ()}
     for ended, finished_at, path, started_at in _long_gaps(case):
-        seconds, name = _seconds(finished_at, started_at), path.partition("{")[2][:-1]
+        seconds = round((started_at - finished_at).total_seconds())
+        name = path.partition("{")[2][:-1]
         of_pod = (each for each in case.events if not each.involved_object.field_path)
         if any(
             each.reason in _OTHER_CAUSES
@@ -102,7 +103,7 @@ def _long_gaps(case: Case) -> Iterator[tuple[str, datetime, str, datetime]]:
         if start is None or ended is None or init.restart_policy == "Always":
             continue
         end = ended.finished_at
-        if end and case.is_plausible(end) and _seconds(end, start[1]) >= _MIN_GAP_SECONDS:
+        if end and case.is_plausible(end) and start[1] - end >= _MIN_GAP:
             yield (init.name, end, *start)
 
 
@@ -115,10 +116,6 @@ def _start(
         return None
     started = status.state.started_at
     return (f"spec.{kind}{{{name}}}", started) if started is not None else None
-
-
-def _seconds(begin: datetime, end: datetime) -> int:
-    return round((end - begin).total_seconds())
 
 
 def _pull_seconds(message: str) -> float | None:
