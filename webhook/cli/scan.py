@@ -97,6 +97,7 @@ def scan(
         if namespace and lists_namespaces and namespace not in known.view.namespaces:
             raise InputError(f"scan: namespace {namespace} does not exist")
         selection = {"labelSelector": selector, "fieldSelector": field_selector}
+        selection = {key: value for key, value in selection.items() if value}
         report = _scan(opened, namespace, selection, progress.show, arguments)
         advice = "" if namespace is not None else _advice_on_rights(opened, report)
     from webhook.cluster.manifest_loader import SUFFIXES, manifest_files

@@ -33,8 +33,6 @@ _NAME_LABEL, _NAME = "app.kubernetes.io/name", "podsettle"
 _COMPONENT_LABEL = "app.kubernetes.io/component"
 _DEFAULTS = {"service": "podsettle", "lease": "podsettle", "tls-secret": "podsettle-tls"}
 """The defaults of `podsettle serve` that are names of objects."""
-_OPTIONS_BY_VARIABLE = {"PODSETTLE_NAMESPACE": "own-namespace"}
-"""The variables of `podsettle serve` whose names do not follow from the names of the options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +259,8 @@ def _arguments(deployment: Json) -> dict[str, str]:
         name = variable["name"]
         if name.startswith("PODSETTLE_"):
             usual = name.removeprefix("PODSETTLE_").lower().replace("_", "-")
-            option = _OPTIONS_BY_VARIABLE.get(name, usual)
+            # The one variable that does not have the name of its option.
+            option = "own-namespace" if usual == "namespace" else usual
             source = (variable.get("valueFrom") or {}).get("fieldRef") or {}
             if "value" in variable:
                 options[option] = str(variable["value"])

@@ -28,8 +28,7 @@ _READ_ANNOTATIONS = READ_ANNOTATIONS.difference(_RECORDS) | {ANNOTATION_MIRROR}
 _LATER_PREFIXES = ("topology.kubernetes.io/", "topology.k8s.io/", "velero.io/")
 """The prefixes of labels that the API server copies from the node to the pod at its binding
 (kubernetes `plugin/pkg/admission/podtopologylabels`, with the second one while it was alpha), and
-that Velero adds to what it restores
-(`pkg/restore/restore.go`)."""
+that Velero adds to what it restores (`pkg/restore/restore.go`)."""
 _LATER_LABELS = frozenset(
     {
         "airflow_executor_done",

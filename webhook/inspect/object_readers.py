@@ -53,14 +53,13 @@ class Resource(Generic[T]):
     type: type[T]
     """The struct that an object is decoded to."""
     group: str = ""
-    namespaced: bool = True
     accept: str = FULL_OBJECTS
     kept: str = ""
     """How long the API server keeps the objects. Empty: until they are deleted."""
 
     def right(self, namespace: str | None = None) -> Right:
         """Return the right that the list needs, in one namespace or in all of them."""
-        return Right("list", self.group, self.name, namespace if self.namespaced else None)
+        return Right("list", self.group, self.name, namespace)
 
     def area(self, malformed: int) -> Area:
         """Return the area of a list that was read to its end."""
@@ -70,7 +69,7 @@ class Resource(Generic[T]):
 
 
 PODS = Resource("pods", "Pod", LivePod)
-NODE_METADATA = Resource("nodes", "Node", NamedObject, namespaced=False, accept=METADATA_ONLY)
+NODE_METADATA = Resource("nodes", "Node", NamedObject, accept=METADATA_ONLY)
 EVENTS = Resource(
     "events", "Event", Event, kept="the API server keeps events for an hour by default"
 )
@@ -79,7 +78,6 @@ SIGNING_REQUESTS = Resource(
     "CertificateSigningRequest",
     SigningRequest,
     group="certificates.k8s.io",
-    namespaced=False,
     kept="Kubernetes deletes approved requests after an hour",
 )
 ABOUT = "involvedObject.uid="
@@ -113,13 +111,9 @@ class PagedReader:
         on_progress: OnProgress = lambda *_: None,
         pod_selectors: Mapping[str, str] | None = None,
     ) -> None:
-        """Read lists of an API server.
-
-        `pod_selectors` are parameters of the lists of pods, such as `labelSelector`. An empty one
-        selects all.
-        """
+        """Read lists. `pod_selectors` are parameters of those of pods, such as `labelSelector`."""
         self._server = server
-        self._pod_selectors = {k: v for k, v in (pod_selectors or {}).items() if v}
+        self._pod_selectors = pod_selectors or {}
         self._on_progress = on_progress
         self.areas = Areas()
 
@@ -143,11 +137,11 @@ class PagedReader:
         """
         decode = msgspec.json.Decoder(resource.type).decode
         selectors = self._pod_selectors if resource.kind == "Pod" else {}
-        queries = [{"fieldSelector": each} for each in field_selectors] or [selectors]
+        queries: list[Mapping[str, str]] = [{"fieldSelector": each} for each in field_selectors]
         accept = resource.accept.format(list="List")
         count, malformed, right = 0, 0, resource.right(namespace)
         try:
-            for query in queries:
+            for query in queries or [selectors]:
                 async for page in self._server.pages(path_of(right), accept, query, _PAGES):
                     for raw in page.raw_items or ():
                         count += 1
@@ -229,7 +223,7 @@ class DumpReader:
                 title = f"{resource.kind} {'/'.join(_names_of(stored[index]))}".rstrip()
                 self.problems.append(f"{title}: {error}")
                 continue
-            if not (namespace and resource.namespaced) or value.metadata.namespace == namespace:
+            if not namespace or value.metadata.namespace == namespace:
                 yield value
             self._on_progress(resource.name, count, len(indexes))
         absent = Area(resource.name, Looked.NOT_LOOKED_AT, _ABSENT)

@@ -10,7 +10,7 @@ times, so these structs do: they cut long texts, and a time that cannot be one i
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -38,14 +38,6 @@ _MAX_GRACE_SECONDS = 365 * 86_400
 """A tenant chooses the grace period of a pod."""
 
 
-class _Bounded(WireStruct):
-    """A struct whose texts and times are bounded."""
-
-    def __post_init__(self) -> None:
-        """Cut long texts, and discard impossible times."""
-        _bound(self)
-
-
 def _bound(struct: msgspec.Struct) -> None:
     """Cut the long texts of a struct, and discard its impossible times. Others are then in UTC."""
     for name in struct.__struct_fields__:
@@ -58,6 +50,14 @@ def _bound(struct: msgspec.Struct) -> None:
             time = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
             is_possible = _FIRST_TIME <= time <= _LAST_TIME
             force_setattr(struct, name, time.astimezone(UTC) if is_possible else None)
+
+
+class _Bounded(WireStruct):
+    """A struct whose texts and times are bounded."""
+
+    def __post_init__(self) -> None:
+        """Cut long texts, and discard impossible times."""
+        _bound(self)
 
 
 class WorkloadName(NamedTuple):
@@ -200,12 +200,8 @@ class PodStatus(Status):
     container_statuses: list[ContainerStatus] | None = None
 
 
-class PodKey(NamedTuple):
-    """The identity of a pod. The uid alone is none, because an event can name any uid."""
-
-    namespace: str
-    name: str
-    uid: str
+PodKey: TypeAlias = tuple[str, str, str]
+"""The namespace, name and uid of a pod. The uid alone is no key: an event can name any."""
 
 
 class LivePod(Pod):
@@ -222,7 +218,7 @@ class LivePod(Pod):
     @property
     def key(self) -> PodKey:
         """The identity of the pod."""
-        return PodKey(self.metadata.namespace, self.metadata.name, self.metadata.uid)
+        return self.metadata.namespace, self.metadata.name, self.metadata.uid
 
 
 class ObjectReference(_Bounded):
@@ -237,7 +233,7 @@ class ObjectReference(_Bounded):
     @property
     def pod_key(self) -> PodKey | None:
         """The identity of the pod, or None for another object."""
-        return PodKey(self.namespace, self.name, self.uid) if self.kind == "Pod" else None
+        return (self.namespace, self.name, self.uid) if self.kind == "Pod" else None
 
 
 class EventSeries(_Bounded):

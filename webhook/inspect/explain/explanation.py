@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import msgspec
 
 from webhook.cluster.rights import NotAllowedError
-from webhook.core.cluster.nodes import Node
 from webhook.core.constants import ANNOTATION_SKIP
-from webhook.core.defects.defect import Defect
 from webhook.core.pod import Pod, PodSpec
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.preview import Preview, preview_all, render
@@ -91,9 +89,8 @@ class _Explainer:
             state = record.doubt or " ".join(record.summary.split()) or record.sentence
             if state not in self._groups and len(self._groups) >= _MAX_GROUPS:
                 state = "podsettle did other things to other pods."
-            group = self._groups.setdefault(
-                state, report.PodGroup(state=state, count=0, examples=[])
-            )
+            new = report.PodGroup(state=state, count=0, examples=[])
+            group = self._groups.setdefault(state, new)
             group.count += 1
             group.examples = [*group.examples, pod.metadata.name][:_MAX_EXAMPLES]
             yield pod
@@ -152,7 +149,7 @@ class _Explainer:
             called=self._called,
             today=self._preview,
             nodes=needs,
-            node=self._node({remedy for _, remedy in evaluated}),
+            node=" ".join(self._node({remedy for _, remedy in evaluated})),
             unknown=list(self._not_read(scanned.areas)),
             advice=list(self._advice()),
         )
@@ -243,17 +240,16 @@ class _Explainer:
         if read and not self._groups:
             yield "No pod of this workload was found."
 
-    def _node(self, remedies: set[str]) -> str:
-        """Return whether the node of the pod, if it is known, has the defects of remedies."""
+    def _node(self, remedies: set[str]) -> Iterator[str]:
+        """Yield whether the node of the pod, if it is known, has each defect of remedies."""
         nodes, name = self._cluster.view.nodes, self._pod.spec.node_name if self._pod else None
-        return " ".join(
-            f"The pod's node {node.name} ({node.software_of(defect)}) is "
-            f"{_affected(node, defect)}: {defect.title} ({defect.id})."
-            for node in nodes.all
-            if node.name == name
-            for defect in nodes.defects
-            if not remedies.isdisjoint(defect.remedies)
-        )
+        for node in (each for each in nodes.all if each.name == name):
+            for defect in (x for x in nodes.defects if not remedies.isdisjoint(x.remedies)):
+                status, software = status_on(node, defect), node.software_of(defect)
+                if status == POSSIBLE:
+                    status = f"possibly affected, because the defect also needs {defect.requires}"
+                what = f"{status}: {defect.title} ({defect.id})"
+                yield f"The pod's node {node.name} ({software}) is {what}."
 
     def _not_read(self, areas: Sequence[Area]) -> Iterator[report.NotRead]:
         """Yield what could not be read, with what is assumed instead, and what may be missing."""
@@ -319,13 +315,6 @@ async def _find(
     ((chosen, document),) = in_namespaces.items()
     # A list may omit the kind of its objects.
     return {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **document}, chosen
-
-
-def _affected(node: Node, defect: Defect) -> str:
-    """Return whether a node has a defect, as the end of a clause."""
-    status = status_on(node, defect)
-    needs = f"possibly affected, because the defect also needs {defect.requires}"
-    return needs if status == POSSIBLE else status
 
 
 async def _pods_of(

@@ -39,10 +39,8 @@ class Record:
     def __init__(self, pod: Pod) -> None:
         spec = pod.spec
         self._annotations, self._spec = pod.annotations or {}, spec
-        self.containers: list[tuple[bool, Container]] = [
-            *((True, each) for each in spec.init_containers or ()),
-            *((False, each) for each in spec.containers or ()),
-        ]
+        kinds = (True, spec.init_containers), (False, spec.containers)
+        self.containers = [(init, each) for init, found in kinds for each in found or ()]
         """The containers as they start, each with whether it is an init container."""
         self.summary = self._text(ANNOTATION_SUMMARY)
         self.skipped = parse_skipped(self._text(ANNOTATION_SKIPPED))

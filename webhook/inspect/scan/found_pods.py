@@ -54,8 +54,6 @@ _KEPT_ALIVE = (
 )
 _MIRROR = f"{Reason.MIRROR_POD}: {Reason.MIRROR_POD.meaning}"
 
-_encode = msgspec.json.Encoder().encode
-
 _CHANGING_KEY = re.compile(
     r"(.*[-_./])?(branch|chart|checksum|commit|date|digest|event|generation|hash|index|number|tag"
     r"|(instance|job|run|build)[-_]id|run[-_]name|ref|rev|revision|sha|timestamp|uid|version"
@@ -170,13 +168,13 @@ class FoundPods:
         try:
             created = next_pod(pod, self._cluster.view.runtime_classes)
             has_template = workload.kind in _GROUPS
-            facts = workload.title if has_template else _encode(facts_of(created))
+            facts = workload.title if has_template else msgspec.json.encode(facts_of(created))
             names = frozenset(each.name for each in containers)
             key = (namespace, facts, self._cluster.decide(created, namespace).policies, names)
             if (known := self.kinds.get(key)) is not None:
                 known.count += 1
             else:
-                encoded = _encode(created)
+                encoded = msgspec.json.encode(created)
                 self._free_bytes -= len(encoded) + len(facts)
                 if self._free_bytes >= 0:
                     self.kinds[key] = PodKind(namespace, workload, names, encoded)
@@ -249,7 +247,7 @@ async def read_templates(reader: ObjectReader, kinds: Iterable[PodKind]) -> None
         for created in pods_of(documents[0]) if documents else ():
             with suppress(*DECODE_ERRORS):
                 if isinstance(created, Workload):
-                    decode_pod(encoded := _encode(created.created_pod))
+                    decode_pod(encoded := msgspec.json.encode(created.created_pod))
                     for each in pods:
                         each.encoded, each.has_template = encoded, True
 

@@ -21,8 +21,6 @@ from webhook.inspect.scan.model import ScanReport, SymptomReport
 _CERTAINTIES = list(Certainty)
 _UNKNOWN = {Answer.NOT_LOOKED_AT: "not read", Answer.UNKNOWN: "partly read"}
 """Why a symptom is not known. The details say which objects were not read, and why."""
-_MAX_CHARACTERS = 200
-"""The maximum length of a piece of evidence. JSON has all of it."""
 
 
 class Summary(NamedTuple):
@@ -252,7 +250,7 @@ def finding_lines(finding: Finding) -> Iterator[str]:
     yield f"{finding.certainty}: {workload}: {times(finding.count)}{period}"
     yield finding.sentence
     for each in finding.evidence:
-        value = cut(" ".join(each.value.split()), _MAX_CHARACTERS)
+        value = cut(" ".join(each.value.split()), unsettled.MAX_SHOWN_CHARACTERS)
         yield f"{each.object}: {each.field}: {value}"
     if finding.advice:
         yield finding.advice

@@ -34,7 +34,7 @@ SYMPTOM = Symptom(
     find=lambda _case: iter(()),  # UnsettledPods judges: it also counts its failures.
     page="docs/operations.md#pods-are-not-settled",
 )
-_MAX_SHOWN_CHARACTERS = 200
+MAX_SHOWN_CHARACTERS = 200
 """The beginning of a text that a finding shows, because people read it."""
 _LIVING_PHASES = ("Pending", "Running")
 
@@ -67,7 +67,7 @@ class UnsettledPods:
         for outcome in outcomes:
             if outcome.reason in NO_DECISION:
                 self._failures[outcome.reason] += 1
-                sentence = outcome.sentence[:_MAX_SHOWN_CHARACTERS]
+                sentence = outcome.sentence[:MAX_SHOWN_CHARACTERS]
                 self._first_failure = self._first_failure or f"{pod.title}: {sentence}"
         changed = [outcome for outcome in outcomes if outcome.changed]
         if not changed:
@@ -89,7 +89,7 @@ class UnsettledPods:
         annotation = (metadata.annotations or {}).get(ANNOTATION_APPLIED, "")
         case, created_at = Case(pod, ScanFacts(), SYMPTOM), metadata.creation_timestamp
         field = f"metadata.annotations[{ANNOTATION_APPLIED}]"
-        value = annotation[:_MAX_SHOWN_CHARACTERS] or "absent"
+        value = annotation[:MAX_SHOWN_CHARACTERS] or "absent"
         sentence = f"{self._state(pod, changed, claimed)}; {_promise(call, changed)}"
         evidence, advice = [case.evidence(field, value, created_at)], self._advice(pod, call)
         yield case.finding(certainty, sentence, evidence, created_at, advice=advice)

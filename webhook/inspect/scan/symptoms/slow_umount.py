@@ -3,8 +3,7 @@
 containerd reports the end only after the umount of the root filesystem, and the kubelet begins with
 the next container only then. So its first event about that container shows whether the umount took
 the time. If the kubelet began early, the gap has another cause: the pull of the image, or a
-ConfigMap that was missing. It has one too if an event in the gap says that the whole pod
-waited.
+ConfigMap that was missing. It has one too if an event in the gap says that the pod waited.
 """
 
 from __future__ import annotations
