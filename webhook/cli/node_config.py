@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
@@ -12,9 +11,9 @@ from click.core import ParameterSource
 from webhook.cli.commented_yaml import as_comment, objects_yaml
 from webhook.cli.echo import echo_text
 from webhook.cli.options import InputError, Parsed, output_option, parse_label_options
-from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME
+from webhook.core.constants import DNS_LABEL
 from webhook.core.defects.versions import Version
-from webhook.core.types import Json
+from webhook.core.types import Json, TextPattern
 from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
 from webhook.node_config import open_files as open_files_of_nodes
@@ -24,23 +23,9 @@ from webhook.node_config.distributions import Distribution, open_files_document,
 from webhook.node_config.runtime_class_manifest import runtime_class_manifest
 from webhook.node_config.runtime_release import UnsupportedError
 
-_DNS_SUBDOMAIN_NAME = re.compile(rf"(?=.{{1,253}}$){DNS_LABEL}(\.{DNS_LABEL})*", re.ASCII)
+_LABEL = TextPattern(DNS_LABEL, "is not a DNS label: use lower-case letters, digits and '-'")
+_SUBDOMAIN = TextPattern(rf"{DNS_LABEL}(\.{DNS_LABEL})*", "is not a DNS subdomain", max_length=253)
 """A DNS subdomain whose labels have at most 63 characters each. DNS_SUBDOMAIN has no lengths."""
-
-
-def _parse_label_name(text: str) -> str:
-    if not DNS_LABEL_NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is not a DNS label: use lower-case letters, digits and '-'")
-    return text
-
-
-def _parse_subdomain_name(text: str) -> str:
-    if not _DNS_SUBDOMAIN_NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is not a DNS subdomain")
-    return text
-
-
-_LABEL = Parsed("name", _parse_label_name)
 
 
 def _options(
@@ -76,11 +61,15 @@ def _options(
                 "class_name",
                 default=class_name,
                 metavar="NAME",
-                type=Parsed("name", _parse_subdomain_name),
+                type=Parsed("name", _SUBDOMAIN.check),
                 help="The name of the RuntimeClass, which policies use.",
             ),
             click.option(
-                "--handler", default=handler[0], metavar="NAME", type=_LABEL, help=handler[1]
+                "--handler",
+                default=handler[0],
+                metavar="NAME",
+                type=Parsed("name", _LABEL.check),
+                help=handler[1],
             ),
             click.option(
                 "--open-files",
@@ -156,7 +145,7 @@ def node_config() -> None:
     "--role",
     default="worker",
     metavar="NAME",
-    type=_LABEL,
+    type=Parsed("name", _LABEL.check),
     help="The machine config pool of OpenShift that gets the MachineConfig.",
 )
 @click.option(

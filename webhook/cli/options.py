@@ -18,6 +18,7 @@ from webhook.cli.echo import echo_text
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.durations import parse_duration
 from webhook.core.labels import parse_labels
+from webhook.core.types import TextPattern
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 
 if TYPE_CHECKING:
@@ -88,29 +89,17 @@ DURATION = Parsed("duration", _parse_duration)
 KUBECTL_DURATION = Parsed("duration", _parse_seconds_or_duration)
 """As in kubectl, the duration may also be a number of seconds."""
 
-_IMAGE_REFERENCE = re.compile(
-    r"([a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
-    r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?"
+_IMAGE = TextPattern(
+    r"|([a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+    r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?",
+    "is not an image reference",
 )
-
-
-def _parse_image(text: str) -> str:
-    if text and not _IMAGE_REFERENCE.fullmatch(text):
-        raise ValueError(f"{text!r} is not an image reference")
-    return text
-
-
-IMAGE = Parsed("image", _parse_image)
+IMAGE = Parsed("image", _IMAGE.check)
 """A reference, or an empty text for no image."""
 
 _POD_PREFIX = re.compile(r"^(pods?|po)/")
-
-
-def _parse_name(text: str) -> str:
-    # An empty name is refused, because it often comes from a shell variable that is not set.
-    if not OBJECT_NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is not a valid name")
-    return text
+# An empty name is refused, because it often comes from a shell variable that is not set.
+_NAME = TextPattern(OBJECT_NAME.pattern, "is not a valid name")
 
 
 def _parse_pod(text: str) -> str:
@@ -118,13 +107,7 @@ def _parse_pod(text: str) -> str:
     name = _POD_PREFIX.sub("", text)
     if "/" in name:
         raise ValueError(f"{text!r} is not a pod: give NAME or pod/NAME")
-    return _parse_name(name)
-
-
-def _parse_header(text: str) -> str:
-    if not (text and text.isascii() and text.isprintable()):
-        raise ValueError(f"{text!r} is not a name")
-    return text
+    return _NAME.check(name)
 
 
 def parse_label_options(
@@ -137,8 +120,8 @@ def parse_label_options(
         raise click.BadParameter(str(error), param=parameter) from None
 
 
-NAME = Parsed("name", _parse_name)
-_HEADER = Parsed("name", _parse_header)
+NAME = Parsed("name", _NAME.check)
+_HEADER = Parsed("name", TextPattern("[ -~]+", "is not a name").check)
 
 paths_argument = click.argument(
     "paths",

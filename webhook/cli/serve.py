@@ -32,6 +32,7 @@ from webhook.cluster.source import Check, Source
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version, parse_version
 from webhook.core.docs_url import docs_url_problem
+from webhook.core.printable import count_of
 from webhook.process_memory import imports_excluded_from_gc
 from webhook.tls.authority import Lifetimes
 from webhook.tls.certificate_directory import CertificateDirectory, CertificateError
@@ -311,9 +312,10 @@ def _banner(
     url, web_url = (_url(host, each.getsockname()[1]) for each in (listener, web_listener))
     curl = f"curl -sS --cacert {CertificateDirectory(options.certs_dir).ca}"
     certificate = " --cert FILE --key FILE" if options.client_ca is not None else ""
-    count = _count(len(source.view.policies), "policy", "policies")
+    policies = len(source.view.policies)
+    count = "1 policy" if policies == 1 else f"{policies} policies"
     if source.problems:
-        problems = _count(len(source.problems), "problem", "problems")
+        problems = count_of(len(source.problems), "problem")
         count += f" (objects with the {problems} above are left out)"
     review = next(iter(sorted(manifests.glob("reviews/*.json"))), Path("review.json"))
     pod = manifests / "pods" / f"{review.stem}.yaml"
@@ -332,10 +334,6 @@ podsettle serves {url} on {count} in {source.title}
 
 def _url(host: str, port: int) -> str:
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
 
 
 def _build_cluster_parts(options: ServeOptions) -> ClusterParts:

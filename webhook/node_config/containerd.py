@@ -11,11 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.core.defects.versions import Version
-from webhook.node_config.runtime_release import (
-    InvalidReleaseError,
-    UnsupportedError,
-    parse_runtime_release,
-)
+from webhook.node_config.runtime_release import UnsupportedError, parse_runtime_release
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 
@@ -96,19 +92,19 @@ def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
 
 
 def parse_release(text: str) -> Version:
-    """Parse a containerd release. Raise InvalidReleaseError for any other text."""
+    """Parse a containerd release. Raise ValueError for any other text."""
     ambiguous_minors = tuple((1, minor) for minor in _FIRST_PATCH_BY_MINOR)
     version = parse_runtime_release(
         text, "containerd", example="2.1.5", minors_that_need_patch=ambiguous_minors
     )
     if version.major == 1 and version.minor >= _FIRST_KUBERNETES_MINOR:
-        raise InvalidReleaseError(
+        raise ValueError(
             f"{text} may be a release of Kubernetes; the release of containerd is in the column "
             "CONTAINER-RUNTIME of kubectl get nodes -o wide"
         )
     last_minor = {1: max(_FIRST_PATCH_BY_MINOR), 2: _MAX_MINOR}.get(version.major, -1)
     if version.minor > last_minor:
-        raise InvalidReleaseError(
+        raise ValueError(
             f"there is no containerd {text}: podsettle knows 1.N.N up to 1.7, and 2.N.N; see "
             "kubectl get nodes -o wide"
         )

@@ -21,11 +21,7 @@ from webhook.core.constants import (
 from webhook.core.defects.versions import Version
 from webhook.core.types import Json
 from webhook.node_config.crio_default_handler import DefaultHandler, as_quantity
-from webhook.node_config.runtime_release import (
-    InvalidReleaseError,
-    UnsupportedError,
-    parse_runtime_release,
-)
+from webhook.node_config.runtime_release import UnsupportedError, parse_runtime_release
 from webhook.node_config.toml import toml_table
 
 DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
@@ -63,7 +59,7 @@ class Mode(StrEnum):
 
 
 def parse_release(text: str) -> Version:
-    """Parse a CRI-O release. Raise InvalidReleaseError for any other text.
+    """Parse a CRI-O release. Raise ValueError for any other text.
 
     The check is strict, because CRI-O may not start with a configuration for a later release.
     """
@@ -73,15 +69,13 @@ def parse_release(text: str) -> Version:
     if version.major in _OPENSHIFT_MAJORS:
         is_known = version.major == 4 and version.minor <= _LAST_OPENSHIFT_MINOR
         crio = f"its CRI-O is 1.{version.minor + 13}" if is_known else "give the release of CRI-O"
-        raise InvalidReleaseError(
+        raise ValueError(
             f"{text} may be a release of OpenShift; {crio}: see kubectl get nodes -o wide"
         )
     if version.major == 1 and version.minor >= _MAX_MINOR:
-        raise InvalidReleaseError(f"there is no CRI-O {text} yet: see kubectl get nodes -o wide")
+        raise ValueError(f"there is no CRI-O {text} yet: see kubectl get nodes -o wide")
     if version.major != 1:
-        raise InvalidReleaseError(
-            f"there is no CRI-O {text}, only 1.N.N: see kubectl get nodes -o wide"
-        )
+        raise ValueError(f"there is no CRI-O {text}, only 1.N.N: see kubectl get nodes -o wide")
     return version
 
 

@@ -40,23 +40,19 @@ _PRECEDENCE = {
 }
 
 
-class LimitsError(ValueError):
-    """The text is no pair of limits. The message says what to write."""
-
-
 def parse_limits(text: str) -> tuple[int, int]:
     """Return the soft and the hard limit in a text such as `65536:524288`.
 
-    Raises LimitsError for any other text.
+    Raises ValueError for any other text.
     """
     match = _LIMITS.fullmatch(text)
     if match is None:
-        raise LimitsError(f"{text!r} is not SOFT:HARD, two numbers such as 65536:524288")
+        raise ValueError(f"{text!r} is not SOFT:HARD, two numbers such as 65536:524288")
     soft, hard = int(match[1]), int(match[2])
     if soft > hard:
-        raise LimitsError(f"the soft limit {soft} is above the hard limit {hard}")
+        raise ValueError(f"the soft limit {soft} is above the hard limit {hard}")
     if hard > _MAX_OPEN_FILES:
-        raise LimitsError(f"the hard limit {hard} is above the kernel's, {_MAX_OPEN_FILES}")
+        raise ValueError(f"the hard limit {hard} is above the kernel's, {_MAX_OPEN_FILES}")
     return soft, hard
 
 

@@ -14,26 +14,22 @@ class UnsupportedError(ValueError):
     """The runtime does not support a setting. The message says what to do."""
 
 
-class InvalidReleaseError(ValueError):
-    """The text is not a release of the runtime."""
-
-
 def parse_runtime_release(
     text: str, runtime: str, *, example: str, minors_that_need_patch: Collection[tuple[int, int]]
 ) -> Version:
     """Parse a release, with or without the prefix `RUNTIME://`. `example` is a valid release.
 
     For the pairs of major and minor number in `minors_that_need_patch`, the text must include the
-    patch number. Raises InvalidReleaseError if the text is not a release of the runtime.
+    patch number. Raises ValueError if the text is not a release of the runtime.
     """
     prefix, separator, release = text.rpartition("://")
     if separator and prefix != runtime:
-        raise InvalidReleaseError(f"{text!r} is not a release of {runtime}")
+        raise ValueError(f"{text!r} is not a release of {runtime}")
     match, version = _RELEASE.fullmatch(release), parse_version(release)
     if match is None or version is None:
-        raise InvalidReleaseError(f"{text!r} is not a version such as {example}")
+        raise ValueError(f"{text!r} is not a version such as {example}")
     if match[1] is None and version[:2] in minors_that_need_patch:
-        raise InvalidReleaseError(
+        raise ValueError(
             f"{release} has no patch number, but the result depends on it: give the whole release, "
             f"such as {example}"
         )
