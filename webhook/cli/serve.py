@@ -414,8 +414,7 @@ def _parts_of(
 
     def checks() -> Iterable[Check]:
         yield from source.checks()
-        logged = certificates.problem_is_logged
-        yield Check("certificate", certificates.ready, certificates.problem, logged)
+        yield Check("certificate", certificates.ready, certificates.problem)
 
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:

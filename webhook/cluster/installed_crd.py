@@ -6,7 +6,6 @@ Deployment before the CRD would wait forever, because no new replica would becom
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -19,8 +18,6 @@ from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdDifference, crd_difference
 from webhook.core.policy.status_conditions import crd_note
 from webhook.tasks import supervise
-
-log = logging.getLogger(__name__)
 
 _PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -54,19 +51,14 @@ class InstalledCrd:
 
     def check(self) -> Check:
         """Return a check that always passes, with a note if the CRD differs."""
-        note = self._note or self._reflector.problem
-        return Check("crd", True, note, logged=bool(note))
+        unread = self._reflector.problem
+        return Check("crd", True, self._note or unread, logged=bool(unread and not self._note))
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Watch the CRD while the block runs."""
         return supervise(self._reflector.run)
 
     def _on_change(self) -> None:
-        note = crd_note(self.difference) if self.difference is not None else ""
-        if note and note != self._note:
-            log.warning("%s", note)
-        elif self._note and not note:
-            log.info("crd: ok again")
-        self._note = note
+        self._note = crd_note(self.difference) if self.difference is not None else ""
         for observer in self.observers:
             observer()

@@ -107,18 +107,12 @@ class LeaderElector:
             was_leader = self.is_leader
             try:
                 problem, self.joined = await self._acquire_or_renew(), True
-                if self.problem and not problem:
-                    log.info("leader election: %s: ok again", self._lease)
             except (ApiError, Unreachable) as error:
                 # A 409 only means that another replica has written the Lease first.
                 is_conflict = isinstance(error, ApiError) and error.status == 409
                 problem = "" if is_conflict else str(error)
                 self._last_object = {}
-            if problem:
-                problem = f"{self._lease}: {problem}"
-                if not self.problem:
-                    log.warning("leader election: %s", problem)
-            self.problem = problem
+            self.problem = f"{self._lease}: {problem}" if problem else ""
             if was_leader != self.is_leader:
                 state = "is held" if self.is_leader else "is no longer held"
                 log.info("leader election: %s %s by this replica", self._lease, state)

@@ -85,15 +85,15 @@ class Controller:
         """Return all readiness checks of the replica."""
         yield from self.source.checks()
         serving = self.certificates
-        yield Check("certificate", serving.ready, serving.problem, serving.problem_is_logged)
+        yield Check("certificate", serving.ready, serving.problem)
         if self.webhook_configuration is not None:
             yield _registration_check(self.webhook_configuration, self._trust_check)
         yield self._crd.check()
         # Without a leader, nothing registers the webhooks of policies. A deployer has to see it.
         joined, problem = self.elector.joined, self.elector.problem
         waiting = "" if joined else "the Lease has not been read yet"
-        yield Check("lease", joined, problem or waiting, logged=bool(problem))
-        yield Check("status", True, self.status.problem, logged=bool(self.status.problem))
+        yield Check("lease", joined, problem or waiting)
+        yield Check("status", True, self.status.problem)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -125,4 +125,4 @@ def _registration_check(configuration: WebhookConfiguration, trust_check: TrustC
         return Check(name, True, note)
     errors = trust_check.errors(configuration.webhooks)
     note = "; ".join((*errors, *filter(None, (configuration.problem,))))
-    return Check(name, not errors, note, logged=not errors and bool(note))
+    return Check(name, not errors, note)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -28,8 +27,6 @@ from webhook.core.policy.still_needed import all_nodes, still_needed
 from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.types import Json
 from webhook.tasks import TimeSlice, supervise
-
-log = logging.getLogger(__name__)
 
 # The minimum time between two writes. It matters if the cluster changes often, for example while
 # nodes are added.
@@ -117,10 +114,6 @@ class StatusWriter:
                 if isinstance(error, ApiError) and error.status == 404:
                     continue  # The policy has just been deleted.
                 problem = f"status of {KIND} {name}: {error}"
-        if problem and problem != self.problem:
-            log.error("%s", problem)
-        elif self.problem and not problem:
-            log.info("status of %s: ok again", KIND)
         self.problem = problem
         if problem:
             return 0.0

@@ -115,13 +115,8 @@ class WebhookConfiguration:
                 async with asyncio.timeout(_SYNC_INTERVAL_SECONDS):
                     await self._sync_requested.wait()
             self._sync_requested.clear()
-            problem = await self._sync()
-            if problem and problem != self.problem:
-                log.error("%s: %s", self.title, problem)
-            elif self.problem and not problem:
-                log.info("%s: ok again", self.title)
-            self.problem = problem
-            if problem:
+            self.problem = await self._sync()
+            if self.problem:
                 await asyncio.sleep(_SYNC_INTERVAL_SECONDS)
 
     async def _sync(self) -> str:

@@ -158,11 +158,6 @@ class DynamicSource:
         )
 
     @property
-    def problem_is_logged(self) -> bool:
-        """Whether the store has the only errors. The errors of the leaf are not logged."""
-        return bool(self._store_error) and self.problem == self._store_error
-
-    @property
     def bundle(self) -> bytes:
         """The CAs (PEM) that the API server has to trust, newest first. Empty while unknown."""
         if self._may_write() and not self._was_writer:
@@ -196,12 +191,8 @@ class DynamicSource:
             self._synced_at = now
             try:
                 await self._read_and_renew()
-                if self._store_error:
-                    log.info("%s: ok again", self._store.title)
                 self._store_error = ""
             except StoreError as error:
-                if str(error) != self._store_error:
-                    log.warning("%s", error)
                 self._store_error = str(error)
         self._serve_stored_leaf()
 

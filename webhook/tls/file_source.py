@@ -46,11 +46,6 @@ class FileSource:
         expired = "" if self.ready else f"{self.directory.certificate}: expired at {self.expires}"
         return "; ".join(filter(None, (self._load_error, expired)))
 
-    @property
-    def problem_is_logged(self) -> bool:
-        """Whether this source logs the problem. It does not log that the certificate expires."""
-        return self.ready and bool(self._load_error)
-
     def running(self) -> AbstractAsyncContextManager[None]:
         """Check for new files each second while the block runs, and serve them.
 
@@ -71,14 +66,9 @@ class FileSource:
             if files != self._served:
                 self._serve(files)
                 log.info("%s: changed; the new certificate is served", self.directory.certificate)
-            elif self._load_error:
-                log.info("%s: ok again", self.directory.certificate)
             self._load_error = ""
         except (CertificateError, OSError) as error:
-            failure = f"{error} (the previous certificate is still served)"
-            if failure != self._load_error:
-                log.error("%s", failure)
-            self._load_error = failure
+            self._load_error = f"{error} (the previous certificate is still served)"
 
     def _serve(self, files: CertificateFiles) -> None:
         """Serve files that were read. Raises CertificateError, and OSError."""

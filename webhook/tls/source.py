@@ -41,10 +41,6 @@ class CertificateSource(Protocol):
         """The current errors, or an empty text. A source with errors may still serve."""
 
     @property
-    def problem_is_logged(self) -> bool:
-        """Whether this source itself logs the current errors, and their end."""
-
-    @property
     def bundle(self) -> bytes | None:
         """The CAs (PEM) that podsettle itself has to register with the API server.
 

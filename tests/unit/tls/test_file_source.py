@@ -24,6 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tests.support.stepped_loop import SteppedLoop, stepped
+from webhook.cluster.source import Check
+from webhook.server.health import log_check_changes
+from webhook.tasks import supervise
 from webhook.tls.authority import fingerprint
 from webhook.tls.certificate_directory import (
     CertificateDirectory,
@@ -210,15 +213,17 @@ async def test_files_that_do_not_match_are_reported_and_not_served(
     ca, key = directory.ca.read_bytes(), directory.key.read_bytes()
     other = CertificateDirectory(tmp_path / "other")
     ensure_development_certificates(other)
-    directory.key.write_bytes(other.key.read_bytes())
-    await eventually(lambda: "tls.key" in source.problem)
-    assert source.ready
-    assert verify_error(source.context, "localhost", ca) == ""
-    directory.key.unlink()
-    await eventually(lambda: "No such file" in source.problem)
-    directory.key.write_bytes(key)
-    await eventually(lambda: source.problem == "")
-    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+    checks = lambda: [Check("certificate", source.ready, source.problem)]  # noqa: E731
+    with caplog.at_level("INFO"):
+        async with supervise(lambda: log_check_changes(checks, poll_seconds=0)):
+            directory.key.write_bytes(other.key.read_bytes())
+            await eventually(lambda: "tls.key" in caplog.text)
+            assert source.ready
+            assert verify_error(source.context, "localhost", ca) == ""
+            directory.key.unlink()
+            await eventually(lambda: "No such file" in caplog.text)
+            directory.key.write_bytes(key)
+            await eventually(lambda: caplog.messages[2:] == ["certificate: ok again"])
 
 
 def test_a_source_with_an_expired_certificate_is_not_ready(directory: CertificateDirectory) -> None:
