@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
 from webhook.core.constants import HELPER, OWN_ANNOTATIONS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.patch.edits import Edit
 from webhook.core.patch.received_command import ContainerList, received_command
-from webhook.core.patch.received_value_at_path import field_segments, received_values
 from webhook.core.patch.self_check import Operation, PatchError, verify_operations
 from webhook.core.patch.usual_patch import is_usual_and_allowed
+from webhook.core.pod import SecurityContext, SpecFields
 
 _OPAQUE = ""
 """The value that stands for received values on which the self-check does not depend."""
@@ -34,6 +34,14 @@ def escape(key: str) -> str:
 
 
 _ANNOTATION_PATHS = {key: f"/metadata/annotations/{escape(key)}" for key in OWN_ANNOTATIONS}
+_SECURITY_CONTEXT = "/spec/securityContext"
+_SPEC_FIELDS = {f"/spec/{each.encode_name}": each.name for each in structs.fields(SpecFields)}
+_SECURITY_FIELDS = {
+    f"{_SECURITY_CONTEXT}/{each.encode_name}": each.name for each in structs.fields(SecurityContext)
+}
+"""The attributes of a pod's facts, and of its security context, by the paths of the fields."""
+_ABSENT: tuple[Any, ...] = (None, "", [], (), {})
+"""The values of a field that count as absent, as in the API server."""
 
 
 class PodPatch:
@@ -57,8 +65,8 @@ class PodPatch:
         self._edits: list[Operation] = []
         self._fields: dict[str, Any] = {}
         """The paths and values of the fields of the spec that are set."""
-        self._created_parents: dict[str, dict[str, Any]] = {}
-        """The paths and values of absent parents of these fields."""
+        self._new_security_context: dict[str, Any] = {}
+        """The fields of the pod's security context, if the pod has none."""
         self._edited_containers: set[tuple[ContainerList, int]] = set()
         self._image_commands: list[tuple[ContainerList, int, list[str], list[str]]] = []
         """The list and the index of a container, and its image's command and arguments."""
@@ -67,9 +75,9 @@ class PodPatch:
         self._mounted_paths: set[str] = set()
         self._added_volumes = 0
         self._init_container_ops: list[Operation] = []
-        self._init_order: list[int | str] = []
-        """The order of the init containers after `_init_container_ops`: received indices, and the
-        names of inserted ones. Empty before the first operation."""
+        self._init_order: list[int | None] = []
+        """The order of the init containers after `_init_container_ops`: received indices, and None
+        for each inserted one. Empty before the first operation."""
         self._inserted: dict[str, dict[str, Any]] = {}
         """The init containers that the patch inserts, by name."""
 
@@ -101,70 +109,62 @@ class PodPatch:
         self._annotations[key] = value
 
     def set_field(self, path: str, value: Any) -> None:
-        """Set a field of the spec, such as `/spec/securityContext/seLinuxChangePolicy`.
+        """Set a field of the spec or of its security context, such as `/spec/runtimeClassName`.
 
         If the field has the value already, do nothing. Raise PatchError if it has another value, or
         if `webhook.core.pod` does not declare it, because its present value is then unknown.
         """
-        segments = field_segments(path)
-        received = list(received_values(self._pod, path))
-        present = received[-1] if len(received) == len(segments) else self._fields.get(path)
+        security = self._pod.security_context
+        if path in _SPEC_FIELDS:
+            received = getattr(self._pod, _SPEC_FIELDS[path])
+        elif path in _SECURITY_FIELDS:
+            received = security and getattr(security, _SECURITY_FIELDS[path])
+        else:
+            raise PatchError(f"patch self-check failed: {path} is not a declared field")
+        present = self._fields.get(path) if received in _ABSENT else received
         if present == value:
             return
         if present is not None:
             raise PatchError(f"patch self-check failed: {path} would change")
         self._unchecked.add(path)
         self._fields[path] = value
-        *absent_parents, name = segments[len(received) :]
-        if not absent_parents:
+        if path in _SPEC_FIELDS or security is not None:
             self._edits.append(_add(path, value))
             return
-        # Two fields of an absent parent have to be set by one operation.
-        top, *absent_parents = absent_parents
-        top_path = "/".join(("/spec", *segments[: len(received)], top))
-        parent = self._created_parents.get(top_path)
-        if parent is None:
-            parent = self._created_parents[top_path] = {}
-            self._edits.append(_add(top_path, parent))
-        for segment in absent_parents:
-            parent = parent.setdefault(segment, {})
-        parent[name] = value
+        # Two fields of an absent security context have to be set by one operation.
+        if not self._new_security_context:
+            self._edits.append(_add(_SECURITY_CONTEXT, self._new_security_context))
+        self._new_security_context[path.removeprefix(f"{_SECURITY_CONTEXT}/")] = value
 
-    def wrap(self, where: ContainerList, index: int, wrapper: Sequence[str]) -> None:
-        """Put a wrapper in front of a container's command. Raise PatchError if it has one."""
-        self._unchecked.add(Edit.COMMAND)
-        path = f"/spec/{where}/{index}/command"
-        self._forbid_second(path)
-        value = [*wrapper, received_command(where, index)]
-        self._edits.append({"op": "replace", "path": path, "value": value})
-        self._wrappers[where, index] = wrapper, self._edits[-1]
-        self._edited_containers.add((where, index))
-
-    def wrap_image_command(
+    def wrap(
         self,
         where: ContainerList,
         index: int,
         wrapper: Sequence[str],
-        command: list[str],
-        args: list[str],
+        image_command: tuple[list[str], list[str]] | None = None,
     ) -> None:
-        """Set the command of a container that has none, to the wrapper and the image's command.
+        """Put a wrapper in front of a container's command. Raise PatchError if it has one.
 
-        `command` and `args` come from the image. The runtime ignores the arguments of an image if
-        the container has a command. So `args` are set too, unless they are empty.
-
-        Raise PatchError if the container may have a command.
+        `image_command` is the command from the image and its arguments, for a container that sets
+        no command. The runtime ignores the arguments of an image if the container has a command. So
+        `args` are set too, unless they are empty. Raise PatchError if the container may set one.
         """
-        if self._containers[where][index].entrypoint_image is None:
-            raise PatchError(f"patch self-check failed: command of {where}/{index} would change")
         self._unchecked.add(Edit.COMMAND)
         path = f"/spec/{where}/{index}"
         self._forbid_second(f"{path}/command")
-        self._edits.append(_add(f"{path}/command", [*wrapper, *command]))
-        self._wrappers[where, index] = wrapper, self._edits[-1]
+        command, args = image_command or ([], [])
+        if image_command is None:
+            value = [*wrapper, received_command(where, index)]
+            operation = {"op": "replace", "path": f"{path}/command", "value": value}
+        elif self._containers[where][index].entrypoint_image is None:
+            raise PatchError(f"patch self-check failed: command of {where}/{index} would change")
+        else:
+            operation = _add(f"{path}/command", [*wrapper, *command])
+            self._image_commands.append((where, index, command, args))
+        self._edits.append(operation)
         if args:
             self._edits.append(_add(f"{path}/args", args))
-        self._image_commands.append((where, index, command, args))
+        self._wrappers[where, index] = wrapper, operation
         self._edited_containers.add((where, index))
 
     def wrapper(self, where: ContainerList, index: int) -> Sequence[str] | None:
@@ -234,21 +234,15 @@ class PodPatch:
         """Return the init container with a name that the patch inserts, or None."""
         return self._inserted.get(name)
 
-    def replace_inserted(self, name: str, container: dict[str, Any]) -> None:
-        """Insert a container in the place of one that the patch inserts.
+    def change_inserted(self, name: str, fields: dict[str, Any]) -> None:
+        """Set fields of an init container that the patch inserts. The name may be one of them.
 
-        Raises PatchError if the patch inserts none with this name, or one with the new name.
+        Raises KeyError if the patch inserts none with this name.
         """
-        replaced = self._inserted.pop(name, None)
-        if replaced is None:
-            raise PatchError(f"patch self-check failed: no init container {name} is inserted")
         self._unchecked.add(Edit.INIT_CONTAINER)
+        container = self._inserted.pop(name)
+        container |= fields  # The operation has the same object.
         self._forbid_second(f"init container {container['name']}")
-        for operation in self._init_container_ops:
-            if operation["op"] == "add" and operation["value"] in (replaced, [replaced]):
-                is_list = type(operation["value"]) is list
-                operation["value"] = [container] if is_list else container
-        self._init_order[self._init_order.index(name)] = container["name"]
         self._inserted[container["name"]] = container
 
     def move_init_container(self, index: int, before: int | None) -> None:
@@ -262,7 +256,7 @@ class PodPatch:
         if self._received_order()[:1] != [index]:
             self._move(index, self._take_out(index), 0)
 
-    def _received_order(self) -> list[int | str]:
+    def _received_order(self) -> list[int | None]:
         """Return the present order of the init containers, which begins as the received one."""
         if not self._init_container_ops:
             self._init_order = [*range(len(self._pod.init_containers or ()))]
@@ -273,7 +267,7 @@ class PodPatch:
         name = container["name"]
         self._forbid_second(f"init container {name}")
         is_absent = self._pod.init_containers is None and not self._init_container_ops
-        self._received_order().insert(target, name)
+        self._received_order().insert(target, None)
         self._init_container_ops.append(
             _add("/spec/initContainers", [container])
             if is_absent
@@ -361,14 +355,8 @@ class PodPatch:
             part["metadata"] = {}
             if pod.annotations is not None:
                 part["metadata"]["annotations"] = pod.annotations
-        for path in self._fields:
-            parent = spec
-            for segment, value in zip(
-                field_segments(path), received_values(pod, path), strict=False
-            ):
-                is_struct = isinstance(value, msgspec.Struct)
-                parent[segment] = parent.get(segment, {}) if is_struct else value
-                parent = parent[segment]
+        if pod.security_context is not None and self._fields:
+            spec["securityContext"] = {}
         if pod.volume_count is not None:
             # One item stands for all volumes, because edits only append to the list.
             names = [_OPAQUE if pod.helper_volume is None else HELPER]

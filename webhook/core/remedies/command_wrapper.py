@@ -151,7 +151,7 @@ class CommandWrapping:
                 if wrapper.script_blocked_reason is not None:
                     reason = wrapper.script_blocked_reason(container, strings)
                 if reason is None and shell is not None:
-                    self._put(target, wrapper.in_shell[shell])
+                    self._patch.wrap(where, index, wrapper.in_shell[shell], image_command)
                     return _applied_outcome(target, f"wrapped by its own shell, {shell}")
                 if self._delivery == "Shell":
                     return Outcome(reason or Reason.NO_SHELL, container=container.name)
@@ -160,7 +160,7 @@ class CommandWrapping:
             return blocked
         self._wrapped_by_helper.append(target)
         self._judged.add((where, index))
-        self._put(target, wrapper.helper_command)
+        self._patch.wrap(where, index, wrapper.helper_command, image_command)
         if not container.mounts_over_helper and not self._patch.adds_mount(where, index):
             self._patch.add_mount(where, index, _HELPER_MOUNT)
         image = self._pod.helper_image or self._context.cluster.linger_image
@@ -238,16 +238,6 @@ class CommandWrapping:
         feature, reason = self._wrapper.needs
         message = self._helper.missing(feature)
         return Outcome(reason, container=container.name, message=message) if message else None
-
-    def _put(self, target: _Target, wrapper: Sequence[str]) -> None:
-        """Put the wrapper before the command of the container or of its image."""
-        container_list, index, _, image_command = target
-        if image_command is None:
-            self._patch.wrap(container_list, index, wrapper)
-        else:
-            self._patch.wrap_image_command(
-                container_list, index, wrapper, image_command.command, image_command.args
-            )
 
     def _helper_blocked_outcome(self, target: _Target) -> Outcome | None:
         """Return the outcome for a container that the helper cannot wrap, or None if it can."""

@@ -82,7 +82,7 @@ def apply(
     if start_gate is not None:
         args = [*start_gate["args"], _WITH_TARGETS_OPTION, timeout]
         merged = {"name": KUBELET_GATE, "args": args, "env": [HOST_IP_VARIABLE]}
-        patch.replace_inserted(START_GATE, {**start_gate, **merged})
+        patch.change_inserted(START_GATE, merged)
     else:
         gate = gate_container(KUBELET_GATE, pod, context, patch)
         gate |= {"args": ["wait-kubelet", "--timeout", timeout], "env": [HOST_IP_VARIABLE]}

@@ -94,7 +94,7 @@ EDITS: dict[str, Callable[[PodPatch], None]] = {
     Edit.INIT_CONTAINER: lambda patch: patch.put_init_container(GATE, None),
     Edit.RESTART_RULES: lambda patch: patch.set_restart_rules(0, []),
     RUNTIME_CLASS: lambda patch: patch.set_field(RUNTIME_CLASS, "fast"),
-    "image command": lambda patch: patch.wrap_image_command("initContainers", 1, ["w"], ["c"], []),
+    "image command": lambda patch: patch.wrap("initContainers", 1, ["w"], (["c"], [])),
     "first": lambda patch: patch.put_init_container_first(HELPER),
     "move": lambda patch: patch.move_init_container(0, None),
     "move first": lambda patch: patch.move_init_container_first(1),
@@ -117,8 +117,6 @@ def test_an_undeclared_edit_is_refused(name: str) -> None:
     patch.check_declared(set(), set())
 
 
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-TERMS = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
 RUN_AS_USER = "/spec/securityContext/runAsUser"
 
 
@@ -141,13 +139,13 @@ def test_two_fields_of_one_parent_are_set(security: Any) -> None:
     [
         ("/spec/nodeSelector", {"nodeSelector": {}}, {"disk": "ssd"}),
         (
-            TERMS,
-            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}},
-            [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}],
+            "/spec/securityContext/fsGroupChangePolicy",
+            {"securityContext": {"fsGroupChangePolicy": ""}},
+            "OnRootMismatch",
         ),
     ],
 )
-def test_an_empty_list_or_map_is_replaced(path: str, empty: Json, value: Any) -> None:
+def test_an_empty_value_is_replaced(path: str, empty: Json, value: Any) -> None:
     document = pod(**empty)
     patch = patch_of(document)
     patch.set_field(path, value)
@@ -189,6 +187,7 @@ def test_a_field_that_the_pod_sets_is_never_replaced(path: str, value: Any) -> N
         "/spec/labelCount",
         "/spec/securityContext/fsGroupUnknown",
         "/spec/nodeSelector/disk",
+        "/spec/affinity/nodeAffinity",
     ],
 )
 def test_a_field_that_no_struct_declares_cannot_be_set(path: str) -> None:
@@ -197,11 +196,11 @@ def test_a_field_that_no_struct_declares_cannot_be_set(path: str) -> None:
             patch_of(document).set_field(path, "x")
 
 
-def test_only_the_named_one_of_the_inserted_containers_is_replaced() -> None:
+def test_only_the_named_one_of_the_inserted_containers_is_changed() -> None:
     document = pod(container("a"))
     patch = patch_of(document)
     patch.put_init_container(GATE, None)
     patch.put_init_container_first(HELPER)
-    patch.replace_inserted(GATE["name"], container("podsettle-start-gate", "/linger"))
+    patch.change_inserted(GATE["name"], container("podsettle-start-gate", "/linger"))
     inits = applied(document, patch)["spec"]["initContainers"]
     assert [each["name"] for each in inits] == ["podsettle-linger", "a", "podsettle-start-gate"]

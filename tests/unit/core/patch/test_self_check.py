@@ -27,9 +27,7 @@ WRAP: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"])  # noqa: E731
 CLASS: Edit = lambda patch: patch.set_field(RUNTIME_CLASS, "fast")  # noqa: E731
 RULES: Edit = lambda patch: patch.set_restart_rules(0, [{"action": "Restart"}])  # noqa: E731
 SELINUX: Edit = lambda patch: patch.set_field(CHANGE_POLICY, "Recursive")  # noqa: E731
-IMAGE: Edit = lambda patch: patch.wrap_image_command(  # noqa: E731
-    "initContainers", 0, ["w"], ["e"], ["c"]
-)
+IMAGE: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"], (["e"], ["c"]))  # noqa: E731
 MOVE: Edit = lambda patch: patch.move_init_container_first(1)  # noqa: E731
 
 
