@@ -165,8 +165,8 @@ class PodFacts(SpecFields):
     """The number of volumes. None if the pod does not set `volumes`."""
     helper_volume: Volume | None = None
     """The first volume with the name of the helper's volume. Its reference is cut."""
-    helper_container_image: str = ""
-    """The image of the first init container with the helper's name. Cut."""
+    helper_image: str = ""
+    """The image of the helper that the pod has already. Empty if it has none. Cut."""
     has_persistent_volume: bool = False
     """Whether a container mounts a persistent volume (`Volume.is_persistent`)."""
     has_metadata: bool = False
@@ -186,14 +186,6 @@ class PodFacts(SpecFields):
     """Whether the pod's label puts it into Istio's ambient mode. None if no label decides."""
     is_on_fargate: bool = False
     """Whether the pod has the label that EKS gives to all pods of its Fargate profiles."""
-
-    @property
-    def helper_image(self) -> str:
-        """The image of the helper that the pod has already. Empty if it has none."""
-        volume = self.helper_volume
-        if volume is None:
-            return ""  # An init container with the helper's name is another one.
-        return self.helper_container_image if volume.image is None else volume.image.reference
 
 
 class NamespaceFacts(WireStruct):
@@ -236,11 +228,12 @@ def facts_of(pod: Pod) -> PodFacts:
     has_persistent_volume = bool(persistent) and not set(persistent).isdisjoint(
         spec.mounted_names()
     )
-    helper_container_image = ""
-    for container in inits or ():
-        if container.name == HELPER:
-            helper_container_image = (container.image or "")[: MAX_REFERENCE_CHARACTERS + 1]
-            break
+    helper_image = ""
+    if helper_volume is not None:  # Else an init container with the helper's name is another one.
+        source = helper_volume.image
+        copies = (each.image or "" for each in inits or () if each.name == HELPER)
+        helper_image = next(copies, "") if source is None else source.reference
+        helper_image = helper_image[: MAX_REFERENCE_CHARACTERS + 1]
     label_count = 0
     annotations: Mapping[str, str] | None = None
     owner_kinds: tuple[str, ...] = ()
@@ -275,7 +268,7 @@ def facts_of(pod: Pod) -> PodFacts:
             None if containers is None else tuple([_container_facts(c, True) for c in containers]),
             None if volumes is None else len(volumes),
             helper_volume,
-            helper_container_image,
+            helper_image,
             has_persistent_volume,
             metadata is not None,
             label_count,

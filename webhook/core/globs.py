@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated
 
 from webhook.core.types import TextPattern
@@ -10,6 +11,8 @@ from webhook.core.types import TextPattern
 MAX_CONTAINER_NAME_CHARACTERS = 63
 """The maximum length of a DNS label. The API server rejects longer names, but only after it has
 called the webhooks."""
+_MAX_COMPILED = 1_024
+"""The maximum number of lists of globs that are kept compiled. A cluster's policies have fewer."""
 CONTAINER_GLOB_PATTERN = r"^[-a-z0-9*?]{1,63}$"
 
 ContainerGlob = Annotated[
@@ -55,7 +58,8 @@ def glob_matches(glob: str, text: str) -> bool:
     return True
 
 
-def compile_globs(globs: Iterable[str]) -> Callable[[str], bool]:
+@lru_cache(_MAX_COMPILED)
+def compile_globs(globs: tuple[str, ...]) -> Callable[[str], bool]:
     """Return a predicate that is true for each container name that matches one of the globs.
 
     A name longer than MAX_CONTAINER_NAME_CHARACTERS matches no glob, not even `*`.

@@ -70,10 +70,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> None:
         value = _take(document, source)
     else:
         raise ApplyError("only add, replace and move are supported")
-    parents, key, index = _parse_pointer(path)
-    parent = document
-    for parent_key, parent_index in parents:
-        parent = parent[parent_key if type(parent) is dict else parent_index]
+    parent, key, index = _find_parent(document, path)
     if type(parent) is dict:
         if name == "replace" and key not in parent:
             raise KeyError(key)
@@ -92,15 +89,20 @@ def _apply(document: Any, operation: dict[str, Any]) -> None:
 
 def _take(document: Any, path: str) -> Any:
     """Remove the value at a path from the document, and return it. Raises as `_apply` does."""
-    parents, key, index = _parse_pointer(path)
-    parent = document
-    for parent_key, parent_index in parents:
-        parent = parent[parent_key if type(parent) is dict else parent_index]
+    parent, key, index = _find_parent(document, path)
     if type(parent) is dict:
         return parent.pop(key)
     if type(parent) is list:
         return parent.pop(index)
     raise ApplyError("the parent is neither an object nor an array")
+
+
+def _find_parent(document: Any, path: str) -> tuple[Any, str, Any]:
+    """Return the object or array that a path is in, with the path's last key, also as an index."""
+    parents, key, index = _parse_pointer(path)
+    for parent_key, parent_index in parents:
+        document = document[parent_key if type(document) is dict else parent_index]
+    return document, key, index
 
 
 class _Pointer(NamedTuple):

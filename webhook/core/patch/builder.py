@@ -12,7 +12,7 @@ Ignore` does not admit it (kubernetes `mutating/dispatcher.go`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import structs
 
@@ -24,6 +24,9 @@ from webhook.core.patch.self_check import Operation, PatchError, verify_operatio
 from webhook.core.patch.usual_patch import is_usual_and_allowed
 from webhook.core.pod import SecurityContext, SpecFields
 
+Before: TypeAlias = int | Literal["first"] | None
+"""A place for an init container: before the received one with an index, or before all others. None:
+after all others."""
 _OPAQUE = ""
 """The value that stands for received values on which the self-check does not depend."""
 
@@ -75,9 +78,9 @@ class PodPatch:
         self._mounted_paths: set[str] = set()
         self._added_volumes = 0
         self._init_container_ops: list[Operation] = []
-        self._init_order: list[int | None] = []
+        self._init_order: list[int | None] = [*range(len(pod.init_containers or ()))]
         """The order of the init containers after `_init_container_ops`: received indices, and None
-        for each inserted one. Empty before the first operation."""
+        for each inserted one."""
         self._inserted: dict[str, dict[str, Any]] = {}
         """The init containers that the patch inserts, by name."""
 
@@ -221,14 +224,20 @@ class PodPatch:
         self._edits.append(_add(f"{path}/restartPolicyRules", rules))
         self._edited_containers.add(("initContainers", index))
 
-    def put_init_container(self, container: dict[str, Any], before: int | None) -> None:
-        """Insert an init container before the received one at `before`, or at the end."""
-        order = self._received_order()
-        self._insert(container, len(order) if before is None else order.index(before))
-
-    def put_init_container_first(self, container: dict[str, Any]) -> None:
-        """Insert an init container before all others."""
-        self._insert(container, 0)
+    def put_init_container(self, container: dict[str, Any], before: Before) -> None:
+        """Insert an init container."""
+        self._unchecked.add(Edit.INIT_CONTAINER)
+        name = container["name"]
+        self._forbid_second(f"init container {name}")
+        is_absent = self._pod.init_containers is None and not self._init_container_ops
+        target = self._place(before)
+        self._init_order.insert(target, None)
+        self._init_container_ops.append(
+            _add("/spec/initContainers", [container])
+            if is_absent
+            else _add(f"/spec/initContainers/{target}", container)
+        )
+        self._inserted[name] = container
 
     def inserted_init_container(self, name: str) -> dict[str, Any] | None:
         """Return the init container with a name that the patch inserts, or None."""
@@ -245,54 +254,29 @@ class PodPatch:
         self._forbid_second(f"init container {container['name']}")
         self._inserted[container["name"]] = container
 
-    def move_init_container(self, index: int, before: int | None) -> None:
-        """Move the received init container at `index` before the one at `before`, or to the end."""
-        source = self._take_out(index)
+    def move_init_container(self, index: int, before: Before) -> None:
+        """Move the received init container at `index`. Raise PatchError if there is none."""
         order = self._init_order
-        self._move(index, source, len(order) if before is None else order.index(before))
-
-    def move_init_container_first(self, index: int) -> None:
-        """Move the received init container at `index` before all others, unless it is the first."""
-        if self._received_order()[:1] != [index]:
-            self._move(index, self._take_out(index), 0)
-
-    def _received_order(self) -> list[int | None]:
-        """Return the present order of the init containers, which begins as the received one."""
-        if not self._init_container_ops:
-            self._init_order = [*range(len(self._pod.init_containers or ()))]
-        return self._init_order
-
-    def _insert(self, container: dict[str, Any], target: int) -> None:
-        self._unchecked.add(Edit.INIT_CONTAINER)
-        name = container["name"]
-        self._forbid_second(f"init container {name}")
-        is_absent = self._pod.init_containers is None and not self._init_container_ops
-        self._received_order().insert(target, None)
-        self._init_container_ops.append(
-            _add("/spec/initContainers", [container])
-            if is_absent
-            else _add(f"/spec/initContainers/{target}", container)
-        )
-        self._inserted[name] = container
-
-    def _take_out(self, index: int) -> int:
-        """Take the received init container at `index` out of the order. Return its place there."""
-        order = self._received_order()
         if index not in order:
             raise PatchError(f"patch self-check failed: there is no init container {index}")
         source = order.index(index)
-        del order[source]
-        return source
-
-    def _move(self, index: int, source: int, target: int) -> None:
-        """Move an init container that was taken out."""
+        if before == "first" and source == 0:
+            return
         self._unchecked.add(Edit.INIT_CONTAINER)
         self._forbid_second(f"place of init container {index}")
-        self._init_order.insert(target, index)
+        del order[source]
+        target = self._place(before)
+        order.insert(target, index)
         path = "/spec/initContainers"
         self._init_container_ops.append(
             {"op": "move", "from": f"{path}/{source}", "path": f"{path}/{target}"}
         )
+
+    def _place(self, before: Before) -> int:
+        """Return the index in the present order of the init containers that a place has."""
+        if before is None:
+            return len(self._init_order)
+        return 0 if before == "first" else self._init_order.index(before)
 
     def _forbid_second(self, edit: str) -> None:
         """Raise PatchError for the second edit of a kind that would undo the first one."""

@@ -21,6 +21,7 @@ from webhook.core.constants import (
     SCRIPT_NAME,
 )
 from webhook.core.decision_input import MAX_WRAPPER_STRINGS, ContainerFacts, PodFacts
+from webhook.core.globs import compile_globs
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.patch.received_command import ContainerList
@@ -221,8 +222,10 @@ class CommandWrapping:
         wrapped, helper = self._wrapped_by_helper, self._helper
         outcomes = [
             self.settled(where, index, each, "")
-            for where, index, each in selected_containers(self._pod, _any_name, _any_name)
-            if helper.is_lost_to(where, index, each) and (where, index) not in self._judged
+            for where, index, each in _containers_of(self._pod)
+            if each.starts_helper
+            and helper.is_lost_to(where, index, each)
+            and (where, index) not in self._judged
         ]
         helper.inject(
             wrapped[0].container if wrapped else self._restored,
@@ -278,22 +281,26 @@ def _applied_outcome(target: _Target, message: str) -> Outcome:
 
 
 def selected_containers(
-    pod: PodFacts,
-    wants_init_container: Callable[[str], bool] | None,
-    wants_container: Callable[[str], bool] | None,
+    pod: PodFacts, init_containers: tuple[str, ...], containers: tuple[str, ...]
 ) -> Iterator[tuple[ContainerList, int, ContainerFacts]]:
-    """Yield each container that settings select, with its list and its index in the list.
+    """Yield each container that globs select, with its list and its index in the list.
 
-    None instead of a predicate selects nothing. podsettle's own containers are left out.
+    podsettle's own containers are left out.
     """
-    if wants_init_container is not None:
-        for index, container in enumerate(pod.init_containers or ()):
-            if container.name not in OWN_CONTAINERS and wants_init_container(container.name):
-                yield "initContainers", index, container
-    if wants_container is not None:
-        for index, container in enumerate(pod.containers or ()):
-            if wants_container(container.name):
-                yield "containers", index, container
+    wants = {
+        "initContainers": compile_globs(init_containers),
+        "containers": compile_globs(containers),
+    }
+    return (found for found in _containers_of(pod) if wants[found[0]](found[2].name))
+
+
+def _containers_of(pod: PodFacts) -> Iterator[tuple[ContainerList, int, ContainerFacts]]:
+    """Yield each container but podsettle's own, with its list and its index in the list."""
+    for index, container in enumerate(pod.init_containers or ()):
+        if container.name not in OWN_CONTAINERS:
+            yield "initContainers", index, container
+    for index, container in enumerate(pod.containers or ()):
+        yield "containers", index, container
 
 
 def exclusion_reason(where: ContainerList, container: ContainerFacts) -> Reason | None:
@@ -305,10 +312,6 @@ def exclusion_reason(where: ContainerList, container: ContainerFacts) -> Reason 
     return None
 
 
-def _any_name(_: str) -> bool:
-    return True
-
-
 def is_systemd(command: Sequence[str]) -> bool:
     """Return whether a command starts systemd, or BusyBox as `init`.
 
@@ -318,7 +321,7 @@ def is_systemd(command: Sequence[str]) -> bool:
     return bool(command) and f"/{command[0]}".endswith(("/sbin/init", "/systemd"))
 
 
-def starts_wrapper(strings: Sequence[str]) -> bool:
+def _starts_wrapper(strings: Sequence[str]) -> bool:
     """Return whether strings begin with a wrapper of podsettle, of any version."""
     # Almost no command has the third test.
     return bool(strings) and (
@@ -334,7 +337,7 @@ def layers(strings: Sequence[str]) -> Sequence[list[str]]:
     most MAX_LAYERS are read, because a client may write any number. A helper without a command,
     which has no `--`, is the last one.
     """
-    if not starts_wrapper(strings):
+    if not _starts_wrapper(strings):
         return ()
     return [layer for _, layer in _layers_at(strings)]
 
@@ -344,7 +347,7 @@ def _behind_layers(strings: Sequence[str]) -> Iterator[Sequence[str]]:
 
     With openFiles, that is process 1 in place of the wrapper of an earlier call.
     """
-    if starts_wrapper(strings):
+    if _starts_wrapper(strings):
         for start, layer in _layers_at(strings):
             yield strings[start + len(layer) :]
 

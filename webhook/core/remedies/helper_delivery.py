@@ -165,7 +165,7 @@ class HelperDelivery:
                 )
                 copying["args"] = ["install", HELPER_PATH]
                 copying["volumeMounts"] = [{"name": HELPER, "mountPath": HELPER_MOUNT}]
-                self._patch.put_init_container_first(copying)
+                self._patch.put_init_container(copying, "first")
             return
         if self._is_name_taken or not self._is_movable:
             return
@@ -175,7 +175,7 @@ class HelperDelivery:
             position in wrapped_indices or container.starts_helper
             for position, container in enumerate(containers_before)
         ):
-            self._patch.move_init_container_first(self._helper_index)
+            self._patch.move_init_container(self._helper_index, "first")
 
     def _uses_image_volume(self) -> bool:
         """Return whether an image volume delivers the helper, rather than an init container."""

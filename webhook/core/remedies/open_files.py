@@ -10,7 +10,7 @@ meaning that the KEP gives to the limit `nofile`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from webhook.core.cluster.helper_version import HelperFeature
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.constants import HELPER_PATH
 from webhook.core.decision_input import PodFacts, wrapped_command_of
-from webhook.core.globs import ContainerGlob, compile_globs
+from webhook.core.globs import ContainerGlob
 from webhook.core.labels import LabelPair, parse_labels
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container
@@ -114,16 +114,6 @@ class OpenFiles(StrictModel):
         return self
 
     @cached_property
-    def wants_init_container(self) -> Callable[[str], bool] | None:
-        """A predicate: whether the settings select the init container with a name."""
-        return compile_globs(self.init_containers) if self.init_containers else None
-
-    @cached_property
-    def wants_container(self) -> Callable[[str], bool] | None:
-        """A predicate: whether the settings select the regular container with a name."""
-        return compile_globs(self.containers) if self.containers else None
-
-    @cached_property
     def label(self) -> tuple[str, str] | None:
         """The key and the value of `nodeLabel`."""
         return None if self.node_label is None else (*parse_labels((self.node_label,)).items(),)[0]
@@ -158,7 +148,7 @@ def apply(
     needed: bool | None = None
     wrapping = CommandWrapping(pod, settings.delivery, context, patch, settings.wrapper)
     for container_list, index, container in selected_containers(
-        pod, settings.wants_init_container, settings.wants_container
+        pod, settings.init_containers, settings.containers
     ):
         if reason := exclusion_reason(container_list, container):
             yield Outcome(reason, container=container.name)

@@ -8,7 +8,7 @@ command, sleeps for the rest of the time, and exits with the command's exit code
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -19,7 +19,7 @@ from webhook.core.command_line import starts_init, traps_interrupt
 from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
 from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
 from webhook.core.durations import Delay, format_duration, parse_duration
-from webhook.core.globs import ContainerGlob, compile_globs
+from webhook.core.globs import ContainerGlob
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.received_command import ContainerList
 from webhook.core.pod import Container
@@ -41,7 +41,6 @@ from webhook.core.remedies.command_wrapper import (
     is_systemd,
     layers,
     selected_containers,
-    starts_wrapper,
     unwrap_container,
 )
 from webhook.core.types import StrictModel
@@ -106,16 +105,6 @@ class PostInitSleep(StrictModel):
         return self
 
     @cached_property
-    def wants_init_container(self) -> Callable[[str], bool] | None:
-        """A predicate: whether the settings select the init container with a name."""
-        return compile_globs(self.init_containers) if self.init_containers else None
-
-    @cached_property
-    def wants_container(self) -> Callable[[str], bool] | None:
-        """A predicate: whether the settings select the regular container with a name."""
-        return compile_globs(self.containers) if self.containers else None
-
-    @cached_property
     def wrapper(self) -> CommandWrapper:
         """What the remedy puts in front of commands."""
         in_shell = {
@@ -141,7 +130,7 @@ def apply(
     nodes_need_it: bool | None = None
     wrapping = CommandWrapping(pod, settings.delivery, context, patch, settings.wrapper)
     for container_list, index, container in selected_containers(
-        pod, settings.wants_init_container, settings.wants_container
+        pod, settings.init_containers, settings.containers
     ):
         reason = _exclusion_reason(pod, container_list, container)
         if reason is None and settings.when == "NodesNeedIt":
@@ -219,8 +208,6 @@ def _delaying_layer(command: Sequence[str]) -> list[str] | None:
     A wrapper of another version delays it, and so does a helper that a client wrote, unless it
     visibly does no more than to limit open files.
     """
-    if not starts_wrapper(command):
-        return None  # As almost all commands.
     for layer in layers(command):
         if layer[0] == HELPER_PATH:
             if helper_options(layer).keys() != {OPEN_FILES_OPTION}:

@@ -215,7 +215,7 @@ def test_an_internal_error_admits_the_pod_unchanged() -> None:
 
 def test_a_patch_that_fails_the_self_check_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     def intrude(_pod: Any, _settings: Any, _context: Any, patch: Any) -> Iterator[Outcome]:
-        patch.put_init_container_first({"name": "intruder"})
+        patch.put_init_container({"name": "intruder"}, "first")
         yield Outcome(Reason.APPLIED, container="prepare", changed=True)
 
     intruding = replace(REMEDIES["postInitSleep"], apply=intrude)

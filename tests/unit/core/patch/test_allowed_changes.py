@@ -20,7 +20,7 @@ def test_the_self_check_does_not_mutate_the_received_pod() -> None:
     facts = facts_of(make_request(pod(container("a", "x"), volumes=[]), "ci").pod)
     patch = PodPatch(facts)
     patch.add_volume({"name": "podsettle-linger"})
-    patch.put_init_container_first(HELPER)
+    patch.put_init_container(HELPER, "first")
     assert patch.verified_operations(SETTABLE_FIELDS) == patch.verified_operations(SETTABLE_FIELDS)
     assert facts == facts_of(make_request(pod(container("a", "x"), volumes=[]), "ci").pod)
 
@@ -35,7 +35,7 @@ def test_a_patch_that_does_not_apply_is_rejected() -> None:
 def test_a_move_of_an_absent_init_container_is_rejected() -> None:
     patch = patch_of(pod(container("a"), containers=[container("main")]))
     with pytest.raises(PatchError, match="no init container 7"):
-        patch.move_init_container_first(7)
+        patch.move_init_container(7, "first")
 
 
 def received() -> Json:

@@ -50,7 +50,7 @@ def test_an_init_container_is_inserted_before_a_received_one(
     patch = patch_of(document)
     patch.put_init_container(GATE, before)
     if helper:
-        patch.move_init_container_first(helper)
+        patch.move_init_container(helper, "first")
     expected = [c["name"] for c in inits]
     expected.insert(len(expected) if before is None else before, GATE["name"])
     if helper:
@@ -78,7 +78,7 @@ def test_an_init_container_and_the_helper_are_moved_in_one_patch(
     document = pod(*inits)
     patch = patch_of(document)
     patch.move_init_container(index, before)
-    patch.move_init_container_first(helper)
+    patch.move_init_container(helper, "first")
     expected = [c["name"] for c in inits]
     expected.insert(len(inits) if before is None else before, expected.pop(index))
     expected.remove(HELPER["name"])
@@ -95,9 +95,9 @@ EDITS: dict[str, Callable[[PodPatch], None]] = {
     Edit.RESTART_RULES: lambda patch: patch.set_restart_rules(0, []),
     RUNTIME_CLASS: lambda patch: patch.set_field(RUNTIME_CLASS, "fast"),
     "image command": lambda patch: patch.wrap("initContainers", 1, ["w"], (["c"], [])),
-    "first": lambda patch: patch.put_init_container_first(HELPER),
+    "first": lambda patch: patch.put_init_container(HELPER, "first"),
     "move": lambda patch: patch.move_init_container(0, None),
-    "move first": lambda patch: patch.move_init_container_first(1),
+    "move first": lambda patch: patch.move_init_container(1, "first"),
 }
 KINDS = {
     "image command": Edit.COMMAND,
@@ -200,7 +200,7 @@ def test_only_the_named_one_of_the_inserted_containers_is_changed() -> None:
     document = pod(container("a"))
     patch = patch_of(document)
     patch.put_init_container(GATE, None)
-    patch.put_init_container_first(HELPER)
+    patch.put_init_container(HELPER, "first")
     patch.change_inserted(GATE["name"], container("podsettle-start-gate", "/linger"))
     inits = applied(document, patch)["spec"]["initContainers"]
     assert [each["name"] for each in inits] == ["podsettle-linger", "a", "podsettle-start-gate"]

@@ -28,7 +28,7 @@ CLASS: Edit = lambda patch: patch.set_field(RUNTIME_CLASS, "fast")  # noqa: E731
 RULES: Edit = lambda patch: patch.set_restart_rules(0, [{"action": "Restart"}])  # noqa: E731
 SELINUX: Edit = lambda patch: patch.set_field(CHANGE_POLICY, "Recursive")  # noqa: E731
 IMAGE: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"], (["e"], ["c"]))  # noqa: E731
-MOVE: Edit = lambda patch: patch.move_init_container_first(1)  # noqa: E731
+MOVE: Edit = lambda patch: patch.move_init_container(1, "first")  # noqa: E731
 
 
 def volume(name: str) -> Edit:
@@ -45,7 +45,7 @@ def mount_with_volume(patch: PodPatch) -> None:
 
 
 def first(name: str) -> Edit:
-    return lambda patch: patch.put_init_container_first({"name": name})
+    return lambda patch: patch.put_init_container({"name": name}, "first")
 
 
 def last(name: str) -> Edit:
