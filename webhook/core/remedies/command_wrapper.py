@@ -30,7 +30,7 @@ from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import file_capabilities, shell_wrapper
 from webhook.core.remedies.base import Context
 from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
-from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
+from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommands
 from webhook.core.remedies.service_mesh import is_mesh_init_container
 
 Delivery: TypeAlias = Literal["Auto", "Shell", "Binary", "ImageVolume"]
@@ -84,17 +84,6 @@ class CommandWrapper(NamedTuple):
     """Return a wrapper that an earlier remedy of the decision made, with what this one adds."""
 
 
-class _Target(NamedTuple):
-    """A container to wrap."""
-
-    container_list: ContainerList
-    container_index: int
-    """The index of the container in its list."""
-    container: ContainerFacts
-    image_command: ImageCommand | None
-    """The command from the image. None if the container has a `command`."""
-
-
 class CommandWrapping:
     """The wrapping of the containers of one pod for one remedy."""
 
@@ -113,7 +102,10 @@ class CommandWrapping:
         self._wrapper = wrapper
         self._helper = HelperDelivery(pod, delivery, context, patch)
         self._images: ImageCommands | None = None
-        self._wrapped_by_helper: list[_Target] = []
+        self._wrapped: ContainerFacts | None = None
+        """The first container that the helper wraps."""
+        self._wrapped_inits: set[int] = set()
+        """The indices of the init containers that the helper wraps."""
         self._judged: set[tuple[ContainerList, int]] = set()
         """The containers that are wrapped by the helper, or start it without having it."""
         self._restored: ContainerFacts | None = None
@@ -124,10 +116,14 @@ class CommandWrapping:
 
         No sidecar may be passed, because its command is unknown.
         """
-        if self._wrapper.added_to is not None:
-            present = self._patch.wrapper(where, index)
-            if present is not None:
-                return self._change(where, index, container, self._wrapper.added_to(present))
+        wrapper = self._wrapper
+        present = self._patch.wrapper(where, index) if wrapper.added_to else None
+        if wrapper.added_to and present is not None:
+            changed = wrapper.added_to(present)
+            too_old = self._too_old(container) if changed[0] == HELPER_PATH else None
+            if too_old is None:
+                self._patch.change_wrapper(where, index, changed)
+            return too_old or _applied_outcome(container, "added to its wrapper")
         image_command = None
         if container.entrypoint_image is not None:
             images = self._images = self._images or ImageCommands(
@@ -137,9 +133,7 @@ class CommandWrapping:
             if isinstance(command_or_outcome, Outcome):
                 return command_or_outcome
             image_command = command_or_outcome
-        target = _Target(where, index, container, image_command)
         command = image_command.command if image_command else container.command or []
-        wrapper = self._wrapper
         strings = [*command, *image_command.args] if image_command else command
         started = (strings, *_behind_layers(container.inner_wrapper or command))
         reason = next(filter(None, map(wrapper.blocked_reason, started)), None)
@@ -153,19 +147,21 @@ class CommandWrapping:
                     reason = wrapper.script_blocked_reason(container, strings)
                 if reason is None and shell is not None:
                     self._patch.wrap(where, index, wrapper.in_shell[shell], image_command)
-                    return _applied_outcome(target, f"wrapped by its own shell, {shell}")
+                    return _wrapped_outcome(container, f"wrapped by its own shell, {shell}")
                 if self._delivery == "Shell":
                     return Outcome(reason or Reason.NO_SHELL, container=container.name)
-        blocked = self._helper_blocked_outcome(target)
+        blocked = self._helper_blocked_outcome(where, index, container)
         if blocked is not None:
             return blocked
-        self._wrapped_by_helper.append(target)
+        self._wrapped = self._wrapped or container
+        if where == "initContainers":
+            self._wrapped_inits.add(index)
         self._judged.add((where, index))
         self._patch.wrap(where, index, wrapper.helper_command, image_command)
         if not container.mounts_over_helper and not self._patch.adds_mount(where, index):
             self._patch.add_mount(where, index, _HELPER_MOUNT)
         image = self._pod.helper_image or self._context.cluster.linger_image
-        return _applied_outcome(target, f"wrapped by the helper from {image}")
+        return _wrapped_outcome(container, f"wrapped by the helper from {image}")
 
     def settled(
         self, where: ContainerList, index: int, container: ContainerFacts, effect: str
@@ -199,17 +195,6 @@ class CommandWrapping:
             effect="given the helper again that its wrapper starts",
         )
 
-    def _change(
-        self, where: ContainerList, index: int, container: ContainerFacts, wrapper: list[str]
-    ) -> Outcome:
-        """Replace the wrapper of an earlier remedy of the decision, and return the outcome."""
-        too_old = self._too_old(container) if wrapper[0] == HELPER_PATH else None
-        if too_old is not None:
-            return too_old
-        self._patch.change_wrapper(where, index, wrapper)
-        message = "added to its wrapper"
-        return Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
-
     def deliver_helper(self, keep_alive: Callable[[], Sequence[str]]) -> Sequence[Outcome]:
         """Ensure that the helper is in place before the first container that it wraps starts.
 
@@ -219,7 +204,7 @@ class CommandWrapping:
         Return the outcomes of containers that the settings do not select, and that start a helper
         that they do not have.
         """
-        wrapped, helper = self._wrapped_by_helper, self._helper
+        helper = self._helper
         outcomes = [
             self.settled(where, index, each, "")
             for where, index, each in _containers_of(self._pod)
@@ -227,11 +212,7 @@ class CommandWrapping:
             and helper.is_lost_to(where, index, each)
             and (where, index) not in self._judged
         ]
-        helper.inject(
-            wrapped[0].container if wrapped else self._restored,
-            {each.container_index for each in wrapped if each.container_list == "initContainers"},
-            keep_alive,
-        )
+        helper.inject(self._wrapped or self._restored, self._wrapped_inits, keep_alive)
         return outcomes
 
     def _too_old(self, container: ContainerFacts) -> Outcome | None:
@@ -242,10 +223,11 @@ class CommandWrapping:
         message = self._helper.missing(feature)
         return Outcome(reason, container=container.name, message=message) if message else None
 
-    def _helper_blocked_outcome(self, target: _Target) -> Outcome | None:
+    def _helper_blocked_outcome(
+        self, where: ContainerList, index: int, container: ContainerFacts
+    ) -> Outcome | None:
         """Return the outcome for a container that the helper cannot wrap, or None if it can."""
-        container, message = target.container, ""
-        reason = self._helper.blocked_reason
+        reason, message = self._helper.blocked_reason, ""
         if file_capabilities.may_be_lost(self._pod, container):
             reason = Reason.FILE_CAPABILITIES
         elif reason is not None:
@@ -254,9 +236,7 @@ class CommandWrapping:
             container.starts_helper or container.mounts_helper
         ):
             reason = Reason.NAME_CONFLICT
-        elif target.container_list == "initContainers" and self._helper.comes_too_late(
-            target.container_index
-        ):
+        elif where == "initContainers" and self._helper.comes_too_late(index):
             reason, message = Reason.NOT_APPLICABLE, _TOO_LATE
         if reason is None:
             return self._too_old(container)
@@ -273,11 +253,15 @@ _NOT_DELIVERED = (
 )
 
 
-def _applied_outcome(target: _Target, message: str) -> Outcome:
-    image = target.container.entrypoint_image
+def _wrapped_outcome(container: ContainerFacts, message: str) -> Outcome:
+    image = container.entrypoint_image
     if image is not None:
         message += f", around what its image {image.reference} starts"
-    return Outcome(Reason.APPLIED, container=target.container.name, changed=True, message=message)
+    return _applied_outcome(container, message)
+
+
+def _applied_outcome(container: ContainerFacts, message: str) -> Outcome:
+    return Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
 
 
 def selected_containers(

@@ -53,12 +53,18 @@ def outcome_without_new_gate(
     It does not move before a mesh, and starts the pod after its timeout.
     """
     inits = pod.init_containers or ()
-    gate_index = next((i for i, container in enumerate(inits) if container.name == name), None)
     mesh_index = service_mesh.redirect_index(pod)
     if is_needed_by_node(pod, context.namespace):
         return Outcome(Reason.SYSTEM_POD)
-    if _is_name_taken(name, pod, inits):
+    gates = [index for index, container in enumerate(inits) if container.name == name]
+    if (
+        len(gates) > 1
+        or any(container.name == name for container in pod.containers or ())
+        # A version of podsettle that does not know the gate may have wrapped it.
+        or any((inits[i].command or [""])[0] not in (HELPER_IN_IMAGE, HELPER_PATH) for i in gates)
+    ):
         return Outcome(Reason.NAME_CONFLICT)
+    gate_index = gates[0] if gates else None
     if service_mesh.blocks_init_containers(pod):
         return Outcome(Reason.MESH_TRAFFIC)
     if gate_index is not None and (
@@ -94,18 +100,6 @@ def _tolerates_every_no_schedule_taint(toleration: Toleration) -> bool:
         not toleration.key
         and toleration.operator == "Exists"
         and toleration.effect in (None, "", "NoSchedule")
-    )
-
-
-def _is_name_taken(name: str, pod: PodFacts, inits: Sequence[ContainerFacts]) -> bool:
-    """Return whether a container other than the gate has its name, or two containers have it."""
-    if any(container.name == name for container in pod.containers or ()):
-        return True
-    gates = [container for container in inits if container.name == name]
-    return len(gates) > 1 or any(
-        # A version of podsettle that does not know the gate may have wrapped it.
-        (gate.command or [""])[0] not in (HELPER_IN_IMAGE, HELPER_PATH)
-        for gate in gates
     )
 
 
