@@ -13,7 +13,7 @@ which a tenant could fill the cache, neither evict decisions nor take memory.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -76,12 +76,12 @@ class DecisionCache:
         decision_input: DecisionInput,
         plan: Plan,
         cluster: ClusterFacts,
-        no_images: Callable[[], Images] = Images,
+        images: Images,
     ) -> Decision:
         """Return the cached decision about a pod, or make it. Raises the errors of `apply_plan`.
 
         `decision_input` has the facts about the pod. Of the pod itself, only commands are read.
-        `no_images` returns images of which none is known. A decision that asks them is not stored.
+        `images` has none that is known. A decision that asks for one is not stored.
         """
         if cluster is not self._cluster:
             if cluster != self._cluster:
@@ -92,7 +92,7 @@ class DecisionCache:
             self._cluster = cluster
         key = plan, _encode(decision_input)
         entry = self._entries.get(key)
-        draft = entry.draft if entry else apply_plan(decision_input, plan, cluster, no_images())
+        draft = entry.draft if entry else apply_plan(decision_input, plan, cluster, images)
         commands = draft.commands_of(pod)
         if entry is not None:
             self._entries.move_to_end(key)

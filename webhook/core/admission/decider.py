@@ -119,18 +119,15 @@ class Decider:
             ),
         )
         cluster = self._cluster_facts(snapshot)
-
-        def known() -> Images:
-            return Images(images, lambda: _pull_identity(pod, name))
-
+        found = Images(images, lambda: _pull_identity(pod, name))
         if self._cache is not None and not images:
-            decision = self._cache.get_or_decide(pod, decision_input, plan, cluster, known)
+            decision = self._cache.get_or_decide(pod, decision_input, plan, cluster, found)
         else:
-            decision = apply_plan(decision_input, plan, cluster, known()).about(pod)
+            decision = apply_plan(decision_input, plan, cluster, found).about(pod)
         # The rest depends on the request, so no cached decision contains it.
         if not annotations_fit(pod.annotations, decision.annotations):
             # A remedy is worth more than the sentences about it.
-            draft = apply_plan(decision_input, plan, cluster, known(), with_notes=False)
+            draft = apply_plan(decision_input, plan, cluster, found, with_notes=False)
             decision = draft.about(pod)
             if not annotations_fit(pod.annotations, decision.annotations):
                 return pod_decision(Reason.ANNOTATIONS_FULL, covered=True)

@@ -24,9 +24,9 @@ from webhook.core.patch.self_check import Operation, PatchError, verify_operatio
 from webhook.core.patch.usual_patch import is_usual_and_allowed
 from webhook.core.pod import SecurityContext, SpecFields
 
-Before: TypeAlias = int | Literal["first"] | None
-"""A place for an init container: before the received one with an index, or before all others. None:
-after all others."""
+Before: TypeAlias = int | Literal["first"]
+"""A place for an init container: before all others, or before the received one with an index, which
+is the number of received ones for a place after all others."""
 _OPAQUE = ""
 """The value that stands for received values on which the self-check does not depend."""
 
@@ -274,9 +274,10 @@ class PodPatch:
 
     def _place(self, before: Before) -> int:
         """Return the index in the present order of the init containers that a place has."""
-        if before is None:
-            return len(self._init_order)
-        return 0 if before == "first" else self._init_order.index(before)
+        if before == "first":
+            return 0
+        order = self._init_order
+        return order.index(before) if before in order else len(order)
 
     def _forbid_second(self, edit: str) -> None:
         """Raise PatchError for the second edit of a kind that would undo the first one."""

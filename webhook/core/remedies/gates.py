@@ -53,7 +53,6 @@ def outcome_without_new_gate(
     It does not move before a mesh, and starts the pod after its timeout.
     """
     inits = pod.init_containers or ()
-    mesh_index = service_mesh.redirect_index(pod)
     if is_needed_by_node(pod, context.namespace):
         return Outcome(Reason.SYSTEM_POD)
     gates = [index for index, container in enumerate(inits) if container.name == name]
@@ -64,21 +63,15 @@ def outcome_without_new_gate(
         or any((inits[i].command or [""])[0] not in (HELPER_IN_IMAGE, HELPER_PATH) for i in gates)
     ):
         return Outcome(Reason.NAME_CONFLICT)
-    gate_index = gates[0] if gates else None
-    if service_mesh.blocks_init_containers(pod):
+    places = service_mesh.connecting_places(pod)
+    if not places:
         return Outcome(Reason.MESH_TRAFFIC)
-    if gate_index is not None and (
-        service_mesh.can_connect(pod, gate_index)
-        or (mesh_index is not None and inits[gate_index].starts_helper)
-    ):
-        return Outcome(Reason.ALREADY_SETTLED)
-    if gate_index is not None:
-        patch.move_init_container(gate_index, mesh_index)
-        where = (
-            f"before {inits[mesh_index].name}"
-            if mesh_index is not None
-            else "after the mesh's proxy"
-        )
+    if gates:
+        has_redirecting = places[-1] < len(inits)
+        if gates[0] in places or (has_redirecting and inits[gates[0]].starts_helper):
+            return Outcome(Reason.ALREADY_SETTLED)
+        patch.move_init_container(gates[0], places[-1])
+        where = f"before {inits[places[-1]].name}" if has_redirecting else "after the mesh's proxy"
         return Outcome(Reason.APPLIED, changed=True, message=f"moved {where}")
     if context.cluster.linger_image is None:
         return Outcome(Reason.HELPER_IMAGE_MISSING)

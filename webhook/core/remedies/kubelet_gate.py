@@ -86,7 +86,7 @@ def apply(
     else:
         gate = gate_container(KUBELET_GATE, pod, context, patch)
         gate |= {"args": ["wait-kubelet", "--timeout", timeout], "env": [HOST_IP_VARIABLE]}
-        patch.put_init_container(gate, service_mesh.redirect_index(pod))
+        patch.put_init_container(gate, service_mesh.connecting_places(pod)[-1])
     message = f"held until the kubelet has a certificate, for up to {timeout}"
     yield Outcome(Reason.APPLIED, changed=True, message=message)
 

@@ -6,8 +6,6 @@ Service Mesh use. The init container of another mesh is found by the capability 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from webhook.core.constants import OWN_CONTAINERS
 from webhook.core.decision_input import NamespaceFacts, PodFacts
 from webhook.core.pod import ContainerFields, is_sidecar
@@ -59,25 +57,21 @@ def is_mesh_init_container(container: ContainerFields) -> bool:
     )
 
 
-def redirect_index(pod: PodFacts) -> int | None:
-    """Return the index of the first init container that may redirect connections to a proxy.
+def connecting_places(pod: PodFacts) -> range:
+    """Return the indices at which an init container can connect to something outside the pod.
 
-    A privileged one that ends may too. Most of them do something else, but a gate in front of one
-    does no harm. Return None if a CNI plugin redirects connections from the start.
+    If a CNI plugin redirects connections from the start, these are the indices behind the proxy. If
+    the proxy starts with the regular containers, the mesh blocks every init container. Otherwise
+    they end with the index of the first init container that may redirect connections, in front of
+    which another one can be inserted. A privileged one that ends may redirect them too. Most of
+    these do something else, but a gate in front of one does no harm.
     """
-    if is_behind_proxy(pod):
-        return None
     inits = pod.init_containers or ()
-    return next((index for index, each in enumerate(inits) if _may_redirect(each)), None)
-
-
-def blocks_init_containers(pod: PodFacts) -> bool:
-    """Return whether the mesh blocks the connections of every init container.
-
-    This happens if a CNI plugin redirects connections to a proxy that starts with the regular
-    containers.
-    """
-    return is_behind_proxy(pod) and _proxy_index(pod.init_containers or ()) is None
+    if is_behind_proxy(pod):
+        proxies = (index for index, each in enumerate(inits) if each.name in _PROXIES)
+        return range(next(proxies, len(inits)) + 1, len(inits) + 1)
+    redirecting = (index for index, each in enumerate(inits) if _may_redirect(each))
+    return range(next(redirecting, len(inits)) + 1)
 
 
 def is_behind_proxy(pod: PodFacts) -> bool:
@@ -106,15 +100,6 @@ def accepts_every_connection(pod: PodFacts, namespace: NamespaceFacts) -> bool:
     )
 
 
-def can_connect(pod: PodFacts, index: int) -> bool:
-    """Return whether the init container at an index can connect to something outside the pod."""
-    if is_behind_proxy(pod):
-        proxy = _proxy_index(pod.init_containers or ())
-        return proxy is not None and index > proxy
-    redirect = redirect_index(pod)
-    return redirect is None or index < redirect
-
-
 def _may_redirect(container: ContainerFields) -> bool:
     if container.name in OWN_CONTAINERS:
         return False
@@ -141,7 +126,3 @@ def _adds_redirecting_capability(container: ContainerFields) -> bool:
         name.upper().removeprefix("CAP_") in _REDIRECTING_CAPABILITIES
         for name in security.capabilities.add or ()
     )
-
-
-def _proxy_index(init_containers: Sequence[ContainerFields]) -> int | None:
-    return next((i for i, each in enumerate(init_containers) if each.name in _PROXIES), None)

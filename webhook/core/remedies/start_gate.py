@@ -96,7 +96,7 @@ def apply(
         gate["args"] = ["--timeout", timeout]
         for kind, text in targets:
             gate["args"] += [f"--{kind}", text]
-        patch.put_init_container(gate, 0 if pod.init_containers else None)
+        patch.put_init_container(gate, 0)
         message = f"held until {_subject(targets)}, for up to {timeout}"
         outcome = Outcome(Reason.APPLIED, changed=True, message=message)
     if problem and (outcome.changed or outcome.reason is Reason.ALREADY_SETTLED):

@@ -39,10 +39,8 @@ def test_escape_makes_a_key_one_segment_of_a_json_pointer(key: str, segment: str
 
 
 @pytest.mark.parametrize("helper", range(4))
-@pytest.mark.parametrize("before", [0, 1, 2, 3, None])
-def test_an_init_container_is_inserted_before_a_received_one(
-    before: int | None, helper: int
-) -> None:
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 4])
+def test_an_init_container_is_inserted_before_a_received_one(before: int, helper: int) -> None:
     """The helper is moved across any other init container in the same patch."""
     inits = [container(name) for name in ("a", "b", "c")]
     inits.insert(helper, HELPER)
@@ -52,7 +50,7 @@ def test_an_init_container_is_inserted_before_a_received_one(
     if helper:
         patch.move_init_container(helper, "first")
     expected = [c["name"] for c in inits]
-    expected.insert(len(expected) if before is None else before, GATE["name"])
+    expected.insert(before, GATE["name"])
     if helper:
         expected.remove(HELPER["name"])
         expected.insert(0, HELPER["name"])
@@ -63,13 +61,13 @@ def test_an_init_container_is_inserted_before_a_received_one(
     ("index", "before", "helper"),
     [
         (index, before, helper)
-        for index, before in [(1, 0), (4, 0), (3, 1), (4, 3), (0, None), (2, None), (4, None)]
+        for index, before in [(1, 0), (4, 0), (3, 1), (4, 3), (0, 5), (2, 5), (4, 5)]
         for helper in range(5)
         if index != helper
     ],
 )
 def test_an_init_container_and_the_helper_are_moved_in_one_patch(
-    index: int, before: int | None, helper: int
+    index: int, before: int, helper: int
 ) -> None:
     inits: list[Json] = [container(name) for name in ("a", "b", "c")]
     for position, own in sorted(((index, GATE), (helper, HELPER)), key=lambda pair: pair[0]):
@@ -80,7 +78,7 @@ def test_an_init_container_and_the_helper_are_moved_in_one_patch(
     patch.move_init_container(index, before)
     patch.move_init_container(helper, "first")
     expected = [c["name"] for c in inits]
-    expected.insert(len(inits) if before is None else before, expected.pop(index))
+    expected.insert(before, expected.pop(index))
     expected.remove(HELPER["name"])
     expected.insert(0, HELPER["name"])
     assert [c["name"] for c in applied(document, patch)["spec"]["initContainers"]] == expected
@@ -91,12 +89,12 @@ EDITS: dict[str, Callable[[PodPatch], None]] = {
     Edit.COMMAND: lambda patch: patch.wrap("containers", 0, ["w"]),
     Edit.MOUNT: lambda patch: patch.add_mount("containers", 0, {"name": HELPER["name"]}),
     Edit.VOLUME: lambda patch: patch.add_volume({"name": HELPER}),
-    Edit.INIT_CONTAINER: lambda patch: patch.put_init_container(GATE, None),
+    Edit.INIT_CONTAINER: lambda patch: patch.put_init_container(GATE, 9),
     Edit.RESTART_RULES: lambda patch: patch.set_restart_rules(0, []),
     RUNTIME_CLASS: lambda patch: patch.set_field(RUNTIME_CLASS, "fast"),
     "image command": lambda patch: patch.wrap("initContainers", 1, ["w"], (["c"], [])),
     "first": lambda patch: patch.put_init_container(HELPER, "first"),
-    "move": lambda patch: patch.move_init_container(0, None),
+    "move": lambda patch: patch.move_init_container(0, 9),
     "move first": lambda patch: patch.move_init_container(1, "first"),
 }
 KINDS = {
@@ -199,7 +197,7 @@ def test_a_field_that_no_struct_declares_cannot_be_set(path: str) -> None:
 def test_only_the_named_one_of_the_inserted_containers_is_changed() -> None:
     document = pod(container("a"))
     patch = patch_of(document)
-    patch.put_init_container(GATE, None)
+    patch.put_init_container(GATE, 9)
     patch.put_init_container(HELPER, "first")
     patch.change_inserted(GATE["name"], container("podsettle-start-gate", "/linger"))
     inits = applied(document, patch)["spec"]["initContainers"]

@@ -49,7 +49,7 @@ def first(name: str) -> Edit:
 
 
 def last(name: str) -> Edit:
-    return lambda patch: patch.put_init_container({"name": name}, None)
+    return lambda patch: patch.put_init_container({"name": name}, 9)
 
 
 VOLUME = volume("podsettle-linger")
@@ -154,7 +154,7 @@ def test_a_mount_of_a_volume_that_the_pod_lacks_is_rejected() -> None:
         (WRAP, ONE),
         (IMAGE, pod(container("a"))),
         (last("podsettle-kubelet-gate"), ONE),
-        (lambda patch: patch.move_init_container(0, None), HELPED),
+        (lambda patch: patch.move_init_container(0, 9), HELPED),
     ],
     ids=["wrapper", "image command", "insertion", "move"],
 )
