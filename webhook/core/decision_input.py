@@ -187,6 +187,11 @@ class PodFacts(SpecFields):
     is_on_fargate: bool = False
     """Whether the pod has the label that EKS gives to all pods of its Fargate profiles."""
 
+    @property
+    def all_containers(self) -> tuple[ContainerFacts, ...]:
+        """The init containers and the regular ones."""
+        return (*(self.init_containers or ()), *(self.containers or ()))
+
 
 class NamespaceFacts(WireStruct):
     """The facts about a pod's namespace on which a decision may depend."""

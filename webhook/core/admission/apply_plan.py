@@ -168,7 +168,7 @@ def _annotate_notes(
     if only_notes:
         if not unmet:
             return
-        names = {each.name for each in (*(pod.init_containers or ()), *(pod.containers or ()))}
+        names = {each.name for each in pod.all_containers}
         kept = kept_entries(received.get(ANNOTATION_SKIPPED, ""), names)
     notes = notes_for(outcomes, unmet, received.get(ANNOTATION_APPLIED, ""), docs_url, kept)
     if only_notes and ANNOTATION_SKIPPED in received:

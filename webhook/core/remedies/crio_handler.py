@@ -147,10 +147,7 @@ def _limit_below(pod: PodFacts, smallest: str) -> Quantity | None:
 def _memory_limits(pod: PodFacts) -> Iterator[Quantity]:
     """Yield the memory limits of the pod and of its containers."""
     # The kubelet gives the pod's limit to containers that have none (KEP-2837).
-    of_containers = (
-        each.resources for each in (*(pod.init_containers or ()), *(pod.containers or ()))
-    )
-    for resources in (pod.resources, *of_containers):
+    for resources in (pod.resources, *(each.resources for each in pod.all_containers)):
         if not is_set(resources):
             continue
         limits = _decode_resources(resources).limits

@@ -75,10 +75,7 @@ class HelperDelivery:
             volume is not None
             and volume.image is not None
             and volume.image.reference != context.cluster.linger_image
-            and not any(
-                each.starts_helper
-                for each in (*(pod.init_containers or ()), *(pod.containers or ()))
-            )
+            and not any(each.starts_helper for each in pod.all_containers)
         ):
             return Reason.NAME_CONFLICT  # No container uses it, so no earlier call has added it.
         if self._delivery == "ImageVolume":

@@ -171,7 +171,7 @@ def _resources(pod: PodFacts, template: ContainerFields | None) -> dict[str, _Am
 
 def _names_in_all_limits(pod: PodFacts) -> frozenset[str]:
     """Return the names for which every container has a limit. Raises one of DECODE_ERRORS."""
-    containers = (*(pod.init_containers or ()), *(pod.containers or ()))
+    containers = pod.all_containers
     if sum(len(container.resources) for container in containers) > _MAX_RESOURCES_BYTES:
         return frozenset()
     first, *others = (frozenset(_amounts(container.resources)[0]) for container in containers)

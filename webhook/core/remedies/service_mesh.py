@@ -24,8 +24,6 @@ _VALIDATING = frozenset({"istio-validation", "linkerd-network-validator", "kuma-
 """In a pod with one of these init containers, a CNI plugin redirects connections to the proxy from
 the start."""
 
-_MESH_INIT_CONTAINERS = _REDIRECTING | _VALIDATING
-
 _PLUGIN_SIGNS = (
     ("istio-init", frozenset({"istio-validation"})),
     ("linkerd-init", frozenset({"linkerd-network-validator", "linkerd-proxy"})),
@@ -49,12 +47,7 @@ def is_mesh_init_container(container: ContainerFields) -> bool:
     command or the capabilities of its file, which a wrapper changes. A pod whose network set-up
     fails is worse off than a pod that is retried.
     """
-    name = container.name
-    return (
-        name in _MESH_INIT_CONTAINERS
-        or name.startswith(_REDIRECTING_PREFIX)
-        or _adds_redirecting_capability(container)
-    )
+    return container.name in _VALIDATING or _looks_redirecting(container)
 
 
 def connecting_places(pod: PodFacts) -> range:
@@ -78,7 +71,7 @@ def is_behind_proxy(pod: PodFacts) -> bool:
     """Return whether a CNI plugin redirects the connections of every init container to a proxy."""
     if pod.asks_plugin_to_redirect:
         return True
-    names = {each.name for each in (*(pod.init_containers or ()), *(pod.containers or ()))}
+    names = {each.name for each in pod.all_containers}
     return any(
         init_container not in names and not signs.isdisjoint(names)
         for init_container, signs in _PLUGIN_SIGNS
@@ -92,11 +85,10 @@ def accepts_every_connection(pod: PodFacts, namespace: NamespaceFacts) -> bool:
     (istio `cni/pkg/util/podutil.go`, `PodRedirectionEnabled`).
     """
     is_ambient = namespace.is_ambient if pod.is_ambient is None else pod.is_ambient
-    containers = (*(pod.init_containers or ()), *(pod.containers or ()))
     return (
         is_ambient
         and not pod.host_network
-        and not any(each.name == "istio-proxy" for each in containers)
+        and not any(each.name == "istio-proxy" for each in pod.all_containers)
     )
 
 
@@ -105,20 +97,20 @@ def _may_redirect(container: ContainerFields) -> bool:
         return False
     security = container.security_context
     return (
-        container.name in _REDIRECTING
-        or container.name.startswith(_REDIRECTING_PREFIX)
-        or _adds_redirecting_capability(container)
+        _looks_redirecting(container)
         # A privileged sidecar is usually a daemon, such as Docker's. Its image is pulled while a
         # gate behind it waits.
         or (security is not None and bool(security.privileged) and not is_sidecar(container))
     )
 
 
-def _adds_redirecting_capability(container: ContainerFields) -> bool:
-    """Return whether a container adds a capability with which it can redirect connections.
+def _looks_redirecting(container: ContainerFields) -> bool:
+    """Return whether a container has the name of a mesh's or a capability to redirect connections.
 
-    Runtimes accept a name in any case, and CRI-O with the prefix `CAP_` too.
+    Runtimes accept a capability in any case, and CRI-O with the prefix `CAP_` too.
     """
+    if container.name in _REDIRECTING or container.name.startswith(_REDIRECTING_PREFIX):
+        return True
     security = container.security_context
     if security is None or security.capabilities is None:
         return False
