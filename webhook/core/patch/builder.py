@@ -225,8 +225,9 @@ class PodPatch:
         self._edited_containers.add(("initContainers", index))
 
     def put_init_container(self, container: dict[str, Any], before: Before) -> None:
-        """Insert an init container."""
+        """Insert a copy of an init container."""
         self._unchecked.add(Edit.INIT_CONTAINER)
+        container = {**container}
         name = container["name"]
         self._forbid_second(f"init container {name}")
         is_absent = self._pod.init_containers is None and not self._init_container_ops
@@ -261,7 +262,7 @@ class PodPatch:
             raise PatchError(f"patch self-check failed: there is no init container {index}")
         source = order.index(index)
         if before == "first" and source == 0:
-            return
+            return  # Two remedies may need the helper there.
         self._unchecked.add(Edit.INIT_CONTAINER)
         self._forbid_second(f"place of init container {index}")
         del order[source]
