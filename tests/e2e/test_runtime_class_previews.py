@@ -13,6 +13,7 @@ import pytest
 from tests.support.e2e_pods import simple_pod
 from tests.support.factories import SETTINGS, policy, view
 from tests.support.kube.cluster import Json, KubeCluster
+from webhook.core.preview.document import Document
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.preview.runtime_class_fields import class_fields, with_fields
 from webhook.core.reasons import Reason
@@ -114,7 +115,7 @@ def test_preview_has_the_fields_that_the_api_server_sets(
         for _ in range(PODS):
             pod = some_pod(choose, each["metadata"]["name"])
             status, admitted, _ = cluster.create_pod(pod, dry_run=True)
-            (found,) = preview_all(pod, seen, SETTINGS)
+            (found,) = preview_all(Document(pod), seen, SETTINGS)
             assert isinstance(found, Preview)
             case = json.dumps([each, pod, admitted])
             if status == 403:

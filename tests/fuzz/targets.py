@@ -91,9 +91,7 @@ def _preview(body: bytes) -> None:
     count = 0
     with suppress(DocumentError):
         for document in load_documents(body, "body"):
-            for found in preview_all(
-                document.value, SEEN, SETTINGS, namespace_labels={"team": "a"}
-            ):
+            for found in preview_all(document, SEEN, SETTINGS, namespace_labels={"team": "a"}):
                 count += isinstance(found, Preview)
                 if count > PreviewLimits().max_pods:
                     return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from webhook.core.preview.document import Document
 from webhook.core.preview.pods_in_document import PassedOver, Workload, pods_of
 
 SPEC = {"containers": [{"name": "main"}], "unknown": [1]}
@@ -16,19 +17,19 @@ def workload(kind: str, **spec: Any) -> dict[str, Any]:
 
 
 def one(document: object, template_path: str | None = None) -> Workload:
-    (found,) = pods_of(document, template_path)
+    (found,) = pods_of(Document(document), template_path)
     assert isinstance(found, Workload), found
     return found
 
 
 def pods(document: object, template_path: str | None = None) -> list[Workload]:
-    found = list(pods_of(document, template_path))
+    found = list(pods_of(Document(document), template_path))
     assert all(isinstance(each, Workload) for each in found), found
     return [each for each in found if isinstance(each, Workload)]
 
 
 def passed_over(document: object, template_path: str | None = None) -> PassedOver:
-    (found,) = pods_of(document, template_path)
+    (found,) = pods_of(Document(document), template_path)
     assert isinstance(found, PassedOver), found
     return found
 

@@ -35,7 +35,7 @@ from webhook.core.preview.document import Document, DocumentError, mapping_in
 from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.model import PreviewAnswer
 from webhook.core.preview.pod_before_and_after import to_yaml
-from webhook.core.preview.pods_in_document import PassedOver, policies_in
+from webhook.core.preview.pods_in_document import ObjectWithoutPod, PassedOver, policies_in
 from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.preview.yaml_documents import load_documents
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags, kubectl, podsettle
@@ -140,16 +140,16 @@ def preview(
             echo_message(str(line))
         replacements: dict[str, SettlePolicy] = {}
         for document in reversed(documents):  # Of two policies with one name, the first counts.
-            replacements |= policies_in(document.value)
+            replacements |= policies_in(document)
         policies = cluster.view.policies.replaced(replacements.values())
         seen = dataclasses.replace(cluster.view, policies=policies)
 
-        def decide(images: KnownImages) -> list[tuple[Document, Preview | PassedOver]]:
+        def decide(images: KnownImages) -> list[Preview | PassedOver]:
             return [
-                (document, result)
+                result
                 for document in documents
                 for result in preview_all(
-                    document.value,
+                    document,
                     seen,
                     cluster.settings,
                     namespace=namespace,
@@ -163,16 +163,15 @@ def preview(
 
         results = decide(NO_IMAGES)
         if look_up_images:
-            decisions = [each.decided.decision for _, each in results if isinstance(each, Preview)]
+            decisions = [each.decided.decision for each in results if isinstance(each, Preview)]
             missing = {query for decision in decisions for query in decision.missing_images}
             results = decide(asyncio.run(_look_up_images(missing)))
         answer = PreviewAnswer(pods=[], passed_over=[], unreadable=[])
-        previews = [each for _, each in results if isinstance(each, Preview)]
-        for document, result in results:
+        previews = [each for each in results if isinstance(each, Preview)]
+        for result in results:
             if isinstance(result, PassedOver):
                 without_pod = answer.unreadable if result.malformed else answer.passed_over
-                found = _find_created_pods(result, opened, namespace)
-                without_pod.append(found.shown_in(document))
+                without_pod.append(_find_created_pods(result, opened, namespace))
     for text in (*errors, *map(str, answer.unreadable), *map(str, answer.passed_over)):
         echo_message(text)
     if not previews and not errors:
@@ -267,23 +266,24 @@ def _assumptions(
 
 def _find_created_pods(
     passed_over: PassedOver, opened: OpenCluster, namespace: str | None
-) -> PassedOver:
+) -> ObjectWithoutPod:
     """Say where the pods of an object are, if another system has created them in the cluster.
 
     Otherwise the message stays, and its commands get the flags of the cluster.
     """
+    shown = passed_over.shown
     if opened.connection is None:
-        return passed_over
-    flags, message = opened.known.flags, passed_over.message
+        return shown
+    flags, message = opened.known.flags, shown.message
     for command in (kubectl("get", "pod"), podsettle("preview")):
         message = message.replace(NO_FLAGS.command(command), flags.command(command))
-    passed_over = dataclasses.replace(passed_over, message=message)
-    if not passed_over.pods_selector:
-        return passed_over
-    chosen = namespace or passed_over.namespace or opened.known.namespace
-    server, selector = opened.connection.server, passed_over.pods_selector
-    found = opened.connection.run(_describe_created_pods(server, chosen, selector, flags))
-    return dataclasses.replace(passed_over, message=found) if found else passed_over
+    if selector := passed_over.pods_selector:
+        server, chosen = opened.connection.server, namespace or shown.namespace
+        described = _describe_created_pods(
+            server, chosen or opened.known.namespace, selector, flags
+        )
+        message = opened.connection.run(described) or message
+    return dataclasses.replace(shown, message=message)
 
 
 async def _describe_created_pods(

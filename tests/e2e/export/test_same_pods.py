@@ -18,6 +18,7 @@ from tests.support.long_forms import IS_LONG
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
 from tests.support.strategies import PODS as HOSTILE_PODS
+from webhook.core.preview.document import Document
 from webhook.core.preview.pods_in_document import Workload, pods_of
 
 pytestmark = pytest.mark.slow
@@ -29,7 +30,7 @@ SKIPPED, SETTLED = "podsettle.dev/skipped", "podsettle.dev/settled"
 def example_pods() -> Iterator[tuple[str, Json]]:
     for path in sorted((EXAMPLES / "pods").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
-            for found in pods_of(document):
+            for found in pods_of(Document(document)):
                 assert isinstance(found, Workload)
                 yield path.stem, found.pod
 

@@ -13,6 +13,7 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.pod import Pod, decode_pod
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.preview.document import Document
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.reasons import Reason
 from webhook.inspect.known_cluster import KnownCluster
@@ -55,7 +56,7 @@ def test_decision_on_a_new_pod_is_that_of_a_preview(spec: dict[str, Any], reason
     assert [each.reason for each in found.outcomes] == [reason]
     encoded = msgspec.json.encode(pod(**spec))
     document = {"apiVersion": "v1", "kind": "Pod", **msgspec.json.decode(encoded)}
-    (preview,) = preview_all(document, view, SETTINGS, namespace="ci")
+    (preview,) = preview_all(Document(document), view, SETTINGS, namespace="ci")
     assert isinstance(preview, Preview)
     assert found.outcomes == preview.decided.decision.outcomes
 

@@ -22,6 +22,7 @@ from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.preview.document import Document
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.remedies import REMEDIES
 from webhook.inspect.next_pod import next_pod, next_pod_document
@@ -76,7 +77,7 @@ def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: li
     )
     settings = OperatorSettings(linger_image="registry.example/linger:0.2.0")
     seen = dataclasses.replace(VIEW, policies=PolicySet([policy]))
-    (preview,) = preview_all(FULL_POD, seen, settings)
+    (preview,) = preview_all(Document(FULL_POD), seen, settings)
     assert isinstance(preview, Preview)
     changed = {outcome.remedy for outcome in preview.decided.decision.outcomes if outcome.changed}
     assert changed == set(remedies)

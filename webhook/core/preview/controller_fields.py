@@ -14,35 +14,51 @@ the functions name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.core.preview.document import mapping_in
-
-_OWNERS = {
-    "Deployment": ("apps/v1", "ReplicaSet"),
-    "ReplicaSet": ("apps/v1", "ReplicaSet"),
-    "StatefulSet": ("apps/v1", "StatefulSet"),
-    "DaemonSet": ("apps/v1", "DaemonSet"),
-    "Job": ("batch/v1", "Job"),
-    "CronJob": ("batch/v1", "Job"),
-    "ReplicationController": ("v1", "ReplicationController"),
-    "DeploymentConfig": ("v1", "ReplicationController"),
-}
-"""The API version and kind of the objects that create the pods of each kind of workload."""
 
 # The values are made up, because only a cluster knows them.
 _HASH = "0"
 _UID = "00000000-0000-0000-0000-000000000000"
 
-_GENERATED_LABELS = {
+
+class KindWithPods(NamedTuple):
+    """A kind whose objects are pods, or contain the template of pods."""
+
+    template: tuple[str, ...] = ("spec", "template")
+    """The keys that lead to the pod template. Empty for a pod."""
+    owner: tuple[str, str] | None = None
+    """The API version and kind of the objects that create the pods. None if no controller does."""
+    generated_labels: Mapping[str, str] = {}
+    """The labels whose values only a cluster knows."""
+
+
+_JOB_LABELS = {"batch.kubernetes.io/controller-uid": _UID, "controller-uid": _UID}
+KINDS_WITH_PODS = {
+    "Pod": KindWithPods(()),
     # pkg/controller/deployment/sync.go
-    "Deployment": {"pod-template-hash": _HASH},
-    # pkg/controller/daemon/util/daemonset_util.go
-    "DaemonSet": {"controller-revision-hash": _HASH, "pod-template-generation": "1"},
+    "Deployment": KindWithPods(
+        owner=("apps/v1", "ReplicaSet"), generated_labels={"pod-template-hash": _HASH}
+    ),
     # pkg/controller/statefulset/stateful_set_utils.go
-    "StatefulSet": {"controller-revision-hash": _HASH},
+    "StatefulSet": KindWithPods(
+        owner=("apps/v1", "StatefulSet"), generated_labels={"controller-revision-hash": _HASH}
+    ),
+    # pkg/controller/daemon/util/daemonset_util.go
+    "DaemonSet": KindWithPods(
+        owner=("apps/v1", "DaemonSet"),
+        generated_labels={"controller-revision-hash": _HASH, "pod-template-generation": "1"},
+    ),
+    "ReplicaSet": KindWithPods(owner=("apps/v1", "ReplicaSet")),
+    "ReplicationController": KindWithPods(owner=("v1", "ReplicationController")),
+    "Job": KindWithPods(owner=("batch/v1", "Job"), generated_labels=_JOB_LABELS),
+    "CronJob": KindWithPods(
+        ("spec", "jobTemplate", "spec", "template"), ("batch/v1", "Job"), _JOB_LABELS
+    ),
+    "PodTemplate": KindWithPods(("template",)),
+    "DeploymentConfig": KindWithPods(owner=("v1", "ReplicationController")),
 }
-_GENERATED_JOB_LABELS = {"batch.kubernetes.io/controller-uid": _UID, "controller-uid": _UID}
 
 _IN_CONTAINERS = {
     "command": "",
@@ -67,59 +83,58 @@ _MAX_ORDINAL = 2**31 - 1
 
 def add_controller_fields(
     document: Mapping[str, Any], kind: str, name: str, pod: dict[str, Any]
-) -> None:
+) -> dict[str, Any]:
     """Add the labels and volumes whose values follow from the workload and its name.
 
-    `document` is the workload. Changes `pod` in place.
+    `document` is the workload. Changes `pod` in place, and returns the pod as its controller would
+    create it. That one also has the fields whose values only a cluster knows. Decisions depend on
+    the kind of the owner and on the keys of labels, not on these values.
+
+    A pod that is shown has none of these fields. The garbage collector would delete a pod whose
+    owner does not exist, if a person created the pod from a preview.
     """
+    about = KINDS_WITH_PODS.get(kind, KindWithPods())
+    if about.owner is None:
+        return pod
+    spec: Any = document
+    for step in about.template[:-1]:
+        spec = mapping_in(spec, step)
+    labels: dict[str, str] = {}
+    generated = about.generated_labels
     if kind in ("Job", "CronJob"):
         job = name if kind == "Job" else f"{name}-0"
-        spec = _job_spec(document, kind)
-        if _generates_selector(spec):
-            # pkg/registry/batch/job/strategy.go
-            _add_labels(pod, {"batch.kubernetes.io/job-name": job, "job-name": job})
+        # The API server adds the labels of the Job's own selector to its template
+        # (pkg/registry/batch/job/strategy.go).
+        if spec.get("manualSelector") is True:
+            generated = {}
+        else:
+            labels = {"batch.kubernetes.io/job-name": job, "job-name": job}
         if spec.get("completionMode") == "Indexed":
             # pkg/controller/job/indexed_job_utils.go
-            _add_labels(pod, {"batch.kubernetes.io/job-completion-index": "0"})
+            labels["batch.kubernetes.io/job-completion-index"] = "0"
     elif kind == "StatefulSet":
         # pkg/controller/statefulset/stateful_set_utils.go
-        ordinal = _start_ordinal(document)
-        _add_labels(
-            pod,
-            {
-                "apps.kubernetes.io/pod-index": str(ordinal),
-                "statefulset.kubernetes.io/pod-name": f"{name}-{ordinal}",
-            },
-        )
-        _add_claim_volumes(document, f"{name}-{ordinal}", pod)
+        start = mapping_in(spec, "ordinals").get("start")
+        ordinal = start if type(start) is int and 0 <= start <= _MAX_ORDINAL else 0
+        labels = {
+            "apps.kubernetes.io/pod-index": str(ordinal),
+            "statefulset.kubernetes.io/pod-name": f"{name}-{ordinal}",
+        }
+        _add_claim_volumes(spec.get("volumeClaimTemplates"), f"{name}-{ordinal}", pod)
     elif kind == "DeploymentConfig":
         # openshift/library-go pkg/apps/appsutil
-        _add_labels(pod, {"deploymentconfig": name, "deployment": f"{name}-1"})
-
-
-def with_generated_fields(
-    document: Mapping[str, Any], kind: str, name: str, pod: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the pod with the fields whose values only a cluster knows.
-
-    Decisions depend on the kind of the owner and on the keys of labels, not on these values. A pod
-    that is shown has none of these fields. The garbage collector would delete a pod whose owner
-    does not exist, if a person created the pod from a preview.
-    """
-    if kind not in _OWNERS:
-        return pod
-    version, owner = _OWNERS[kind]
-    metadata = dict(pod["metadata"])
-    metadata["ownerReferences"] = [
-        {"apiVersion": version, "kind": owner, "name": name, "uid": _UID, "controller": True}
-    ]
-    generated = _GENERATED_LABELS.get(kind, {})
-    if kind in ("Job", "CronJob") and _generates_selector(_job_spec(document, kind)):
-        generated = _GENERATED_JOB_LABELS
+        labels = {"deploymentconfig": name, "deployment": f"{name}-1"}
+    metadata = pod["metadata"]
     existing = metadata.get("labels") or {}
-    if isinstance(existing, Mapping):
-        metadata["labels"] = {**generated, **existing}
-    return {**pod, "metadata": metadata}
+    takes_labels = isinstance(existing, Mapping)
+    if labels and takes_labels:
+        metadata["labels"] = {**existing, **labels}
+    version, owner = about.owner
+    reference = {"apiVersion": version, "kind": owner, "name": name, "uid": _UID}
+    created = {**metadata, "ownerReferences": [{**reference, "controller": True}]}
+    if takes_labels:
+        created["labels"] = {**generated, **existing, **labels}
+    return {**pod, "metadata": created}
 
 
 def fill_in_nulls(pod: dict[str, Any]) -> None:
@@ -143,32 +158,8 @@ def _filled(value: Any, path: Sequence[str], zero: str) -> Any:
     return {**value, key: _filled(value[key], rest, zero)} if key in value else value
 
 
-def _add_labels(pod: dict[str, Any], labels: Mapping[str, str]) -> None:
-    existing = pod["metadata"].get("labels") or {}
-    if isinstance(existing, Mapping):
-        pod["metadata"]["labels"] = {**existing, **labels}
-
-
-def _job_spec(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return the spec of a Job, or of the Jobs that a CronJob creates."""
-    spec = mapping_in(document, "spec")
-    return spec if kind == "Job" else mapping_in(spec.get("jobTemplate"), "spec")
-
-
-def _generates_selector(job_spec: Mapping[str, Any]) -> bool:
-    """Return whether the API server adds the labels of the Job's own selector to its template."""
-    return job_spec.get("manualSelector") is not True
-
-
-def _start_ordinal(document: Mapping[str, Any]) -> int:
-    """Return the number of a StatefulSet's first pod."""
-    start = mapping_in(mapping_in(document, "spec"), "ordinals").get("start")
-    return start if type(start) is int and 0 <= start <= _MAX_ORDINAL else 0
-
-
-def _add_claim_volumes(document: Mapping[str, Any], pod_name: str, pod: dict[str, Any]) -> None:
+def _add_claim_volumes(templates: object, pod_name: str, pod: dict[str, Any]) -> None:
     """Add the volumes of a StatefulSet's volumeClaimTemplates to its pod."""
-    templates = mapping_in(document, "spec").get("volumeClaimTemplates")
     if not isinstance(templates, list):
         return
     names = (mapping_in(template, "metadata").get("name") for template in templates)

@@ -34,11 +34,14 @@ class LineMap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a text: its value, its source, and the lines of its values."""
+    """One document of a text: its value, its source, and the lines of its values.
+
+    An object of an API server has no source and no lines.
+    """
 
     value: Any
-    source: str
-    lines: LineMap | int
+    source: str = ""
+    lines: LineMap | int = 0
 
     def line(self, path: ValuePath) -> int:
         """Return the line of a value. If it is absent, return the line of its closest ancestor."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from webhook.core.constants import KIND
 from webhook.core.json_path import json_path
 from webhook.core.preview.controller_fields import (
+    KINDS_WITH_PODS,
     add_controller_fields,
     fill_in_nulls,
-    with_generated_fields,
 )
 from webhook.core.preview.document import Document, ValuePath, mapping_in
 from webhook.core.preview.list_items import find_objects
@@ -29,22 +29,6 @@ NODE_NAME_NOTE = (
     "the pod has a node already, so spec.nodeName is left out: a new pod may be scheduled to any "
     "node"
 )
-
-_TEMPLATE_PATHS: dict[str, tuple[str, ...]] = {
-    "Pod": (),
-    "Deployment": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "ReplicaSet": ("spec", "template"),
-    "ReplicationController": ("spec", "template"),
-    "Job": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-    "PodTemplate": ("template",),
-    "DeploymentConfig": ("spec", "template"),
-}
-
-KINDS = (*_TEMPLATE_PATHS, "List")
-"""The kinds whose pods podsettle finds without a template path."""
 
 _DEPLOYMENT_CONFIG_GROUP = "apps.openshift.io"
 
@@ -108,16 +92,9 @@ class ObjectWithoutPod:
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """An object for which no pod can be shown."""
+    """An object for which no pod can be shown, and what else is known of it."""
 
-    kind: str
-    """Empty if the object has no kind."""
-    name: str
-    namespace: str | None
-    steps: ValuePath
-    """Where the object was found in its document."""
-    message: str
-    """Why there is no pod, and what to preview instead."""
+    shown: ObjectWithoutPod
     malformed: bool
     """Whether the object cannot be read. An object is malformed if it has no kind, lacks the pod
     template of its kind, has a pod template at a path that podsettle does not know, or is a policy
@@ -127,42 +104,49 @@ class PassedOver:
     policy: SettlePolicy | None = None
     """The object, if it is a valid policy."""
 
-    def shown_in(self, document: Document) -> ObjectWithoutPod:
-        """Return the JSON form of the object, which was found in a document."""
-        line, path = document.line(self.steps), json_path(self.steps)
-        namespace = self.namespace or ""
-        return ObjectWithoutPod(
-            self.kind, self.name, namespace, document.source, line, path, self.message
-        )
 
-
-def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload | PassedOver]:
+def pods_of(
+    document: Document, template_path: str | None = None
+) -> Iterator[Workload | PassedOver]:
     """Yield every pod and every object without a pod, in the order of the document.
 
     `template_path` is the path of the pod template in kinds that podsettle does not know, such as
     `spec.workers.template`. Raises nothing.
     """
-    for value, steps in find_objects(document):
+    for value, steps in find_objects(document.value):
         if not isinstance(value, Mapping):
             message = f"{_subject(steps)} is not a Kubernetes object"
-            yield PassedOver("", "", None, steps, message, True)
+            yield PassedOver(_without_pod(document, steps, message), True)
         elif value.get("kind") == KIND:
-            yield from _find_policy_errors(value, steps)
+            yield from _find_policy_errors(document, value, steps)
         else:
-            yield _find_pod(value, template_path, steps)
+            yield _find_pod(document, value, template_path, steps)
 
 
-def policies_in(document: object) -> dict[str, SettlePolicy]:
+def policies_in(document: Document) -> dict[str, SettlePolicy]:
     """Return the valid policies of a document by name. Of two with one name, the first counts."""
     policies: dict[str, SettlePolicy] = {}
     for found in pods_of(document):
         if isinstance(found, PassedOver) and found.policy is not None:
-            policies.setdefault(found.name, found.policy)
+            policies.setdefault(found.shown.name, found.policy)
     return policies
 
 
+def _without_pod(
+    document: Document,
+    steps: ValuePath,
+    message: str,
+    kind: str = "",
+    name: str = "",
+    namespace: str | None = None,
+) -> ObjectWithoutPod:
+    """Return an object, or a value in it, at a place in a document."""
+    line, path = document.line(steps), json_path(steps)
+    return ObjectWithoutPod(kind, name, namespace or "", document.source, line, path, message)
+
+
 def _find_policy_errors(
-    document: Mapping[str, Any], object_steps: ValuePath
+    document: Document, value: Mapping[str, Any], object_steps: ValuePath
 ) -> Iterator[PassedOver]:
     """Yield one object for each error in a policy, or one for a policy that the preview uses."""
     # Imported here, because the imports of the model take longer than most previews, and few texts
@@ -170,16 +154,17 @@ def _find_policy_errors(
     from webhook.core.policy.model import parse_policy
     from webhook.core.policy.validation_errors import InvalidPolicyError
 
-    name = _name_of(document)
+    name = _name_of(value)
     try:
-        policy = parse_policy(document)
+        policy = parse_policy(value)
     except InvalidPolicyError as error:
         for each in error.errors:
             steps = (*object_steps, *each.path)
-            yield PassedOver("SettlePolicy", name, None, steps, str(each), True)
+            yield PassedOver(_without_pod(document, steps, str(each), KIND, name), True)
     else:
         message = "a policy: this preview uses it as if it were applied"
-        yield PassedOver("SettlePolicy", name, None, object_steps, message, False, policy=policy)
+        shown = _without_pod(document, object_steps, message, KIND, name)
+        yield PassedOver(shown, False, policy=policy)
 
 
 class _NoPodError(Exception):
@@ -191,27 +176,36 @@ class _NoPodError(Exception):
 
 
 def _find_pod(
-    document: Mapping[str, Any], template_path: str | None, object_steps: ValuePath
+    document: Document,
+    value: Mapping[str, Any],
+    template_path: str | None,
+    object_steps: ValuePath,
 ) -> Workload | PassedOver:
     """Return the pod of one object, or why there is none."""
-    kind = document.get("kind")
+    kind = value.get("kind")
     shown_kind = kind if isinstance(kind, str) else ""
+    name, namespace = _name_of(value), _namespace_of(value)
     try:
-        steps = _template_steps(document, shown_kind, template_path, object_steps)
+        steps = _template_steps(value, shown_kind, template_path, object_steps)
     except _NoPodError as error:
-        name, namespace = _name_of(document), _namespace_of(document)
-        selector = pods_selector(_group_of(document), shown_kind, name)
-        return PassedOver(
-            shown_kind, name, namespace, object_steps, str(error), error.malformed, selector
-        )
+        shown = _without_pod(document, object_steps, str(error), shown_kind, name, namespace)
+        selector = pods_selector(_group_of(value), shown_kind, name)
+        return PassedOver(shown, error.malformed, selector)
+    pod = dict(value)
     if steps:
-        template: Any = document
+        template: Any = value
         for step in steps:
             template = template[step]
-        pod = _pod_from_template(template)
-    else:
-        pod = dict(document)
-    return _make_workload(document, shown_kind, (*object_steps, *steps), pod)
+        metadata = dict(mapping_in(template, "metadata"))
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    notes: tuple[str, ...] = ()
+    if mapping_in(pod, "metadata").get("uid") and pod["spec"].get("nodeName"):
+        pod["spec"] = {key: inner for key, inner in pod["spec"].items() if key != "nodeName"}
+        notes = (NODE_NAME_NOTE,)
+    fill_in_nulls(pod)
+    created_pod = add_controller_fields(value, shown_kind, name, pod)
+    path = json_path((*object_steps, *steps))
+    return Workload(shown_kind, name, namespace, path, pod, created_pod, notes)
 
 
 def _template_steps(
@@ -237,8 +231,8 @@ def _template_steps(
         raise _NoPodError(alternative)
     is_built_in = "." not in group or group.endswith(".k8s.io")
     given = None if template_path is None else tuple(template_path.split("."))
-    if (is_built_in or group == _DEPLOYMENT_CONFIG_GROUP) and kind in _TEMPLATE_PATHS:
-        steps = _TEMPLATE_PATHS[kind]
+    if (is_built_in or group == _DEPLOYMENT_CONFIG_GROUP) and kind in KINDS_WITH_PODS:
+        steps = KINDS_WITH_PODS[kind].template
     elif is_built_in and (given is None or _first_missing(document, given)):
         raise _NoPodError(f"{with_article(kind)} holds no pod")
     elif given is None or (not is_built_in and _first_missing(document, (*given, "spec"))):
@@ -344,28 +338,3 @@ def _name_of(document: Mapping[str, Any]) -> str:
 def _namespace_of(document: Mapping[str, Any]) -> str | None:
     namespace = mapping_in(document, "metadata").get("namespace")
     return namespace if isinstance(namespace, str) else None
-
-
-def _pod_from_template(template: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": dict(mapping_in(template, "metadata")),
-        "spec": template.get("spec"),
-    }
-
-
-def _make_workload(
-    document: Mapping[str, Any], kind: str, object_steps: ValuePath, pod: dict[str, Any]
-) -> Workload:
-    """Add the fields of the pod's controller, and return the pod as a workload."""
-    notes = []
-    if mapping_in(pod, "metadata").get("uid") and pod["spec"].get("nodeName"):
-        pod["spec"] = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
-        notes.append(NODE_NAME_NOTE)
-    fill_in_nulls(pod)
-    name = _name_of(document)
-    add_controller_fields(document, kind, name, pod)
-    created_pod = with_generated_fields(document, kind, name, pod)
-    path = json_path(object_steps)
-    return Workload(kind, name, _namespace_of(document), path, pod, created_pod, tuple(notes))

@@ -10,6 +10,7 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.patch.self_check import Operation
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.preview.document import Document
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.pod_before_and_after import diff_of, patched, render_pod
 from webhook.core.preview.pod_decider import (
@@ -45,7 +46,7 @@ class Preview:
 
 
 def preview_all(
-    document: object,
+    document: Document,
     view: Snapshot,
     settings: OperatorSettings,
     *,

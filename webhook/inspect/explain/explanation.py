@@ -9,6 +9,7 @@ import msgspec
 from webhook.cluster.rights import NotAllowedError
 from webhook.core.constants import ANNOTATION_SKIP
 from webhook.core.pod import Pod, PodSpec
+from webhook.core.preview.document import Document
 from webhook.core.preview.model import PodPreview
 from webhook.core.preview.preview import Preview, preview_all, render
 from webhook.core.printable import list_first
@@ -164,7 +165,9 @@ class _Explainer:
             document = next_pod_document(document, view.runtime_classes)
         known = view.namespace(self._namespace)
         if cluster.has_read("settlepolicies") and (known or cluster.has_read("namespaces")):
-            previews = preview_all(document, view, cluster.settings, namespace=self._namespace)
+            previews = preview_all(
+                Document(document), view, cluster.settings, namespace=self._namespace
+            )
             rendered = (render(each) for each in previews if isinstance(each, Preview))
             self._preview = next(rendered, None)
         self._outcomes = self._preview.outcomes if self._preview else []

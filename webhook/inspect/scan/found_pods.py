@@ -25,6 +25,7 @@ from webhook.core.constants import (
 from webhook.core.decision_input import facts_of
 from webhook.core.defects.defect import Defect
 from webhook.core.pod import DECODE_ERRORS, Pod, decode_pod
+from webhook.core.preview.document import Document
 from webhook.core.preview.pods_in_document import Workload, pods_of
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
@@ -244,7 +245,7 @@ async def read_templates(reader: ObjectReader, kinds: Iterable[PodKind]) -> None
                 denied.add((namespace, kind))
             except (ApiError, Unreachable):
                 pass
-        for created in pods_of(documents[0]) if documents else ():
+        for created in pods_of(Document(documents[0])) if documents else ():
             with suppress(*DECODE_ERRORS):
                 if isinstance(created, Workload):
                     decode_pod(encoded := msgspec.json.encode(created.created_pod))

@@ -55,15 +55,15 @@ class _Text:
                 "--data-binary, because --data removes line ends"
             )
         for document in documents:
-            for found in pods_of(document.value, template_path):
+            for found in pods_of(document, template_path):
                 if isinstance(found, Workload):
                     self.pods.append(found)
                     continue
                 without_pod = self.unreadable if found.malformed else self.passed_over
-                without_pod.append(found.shown_in(document))
+                without_pod.append(found.shown)
                 if found.policy is not None:  # Of two policies with one name, the first counts.
                     text = found.policy.model_dump_json(by_alias=True, exclude_unset=True)
-                    self.policies.setdefault(found.name, text.encode())
+                    self.policies.setdefault(found.shown.name, text.encode())
         if not self.pods:
             objects = [*self.unreadable, *self.passed_over]
             lines = list(map(str, objects[:_MAX_ERROR_LINES]))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.factories import SETTINGS, container, pod, policy, view
+from webhook.core.preview.document import Document
 from webhook.core.preview.pod_before_and_after import to_yaml
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.printable import is_printable
@@ -54,7 +55,7 @@ def _preview_hostile_pod() -> Preview:
     )
     document["metadata"]["name"] = f"p{BIDI_CONTROLS}\n+++ forged\x1b[31m"
     seen = view(policy())
-    (found,) = preview_all(document, seen, SETTINGS)
+    (found,) = preview_all(Document(document), seen, SETTINGS)
     assert isinstance(found, Preview)
     return found
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.workloads import SPEC, TEMPLATE, one, pods, workload
+from webhook.core.preview.document import Document
 from webhook.core.preview.pods_in_document import pods_of
 
 
@@ -149,7 +150,7 @@ def test_document_is_not_modified() -> None:
     ]
     document = {"kind": "List", "items": items}
     before = copy.deepcopy(document)
-    assert len(list(pods_of(document))) == 3
+    assert len(list(pods_of(Document(document)))) == 3
     assert document == before
 
 

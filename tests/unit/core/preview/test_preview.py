@@ -25,6 +25,7 @@ from webhook.core.admission.response import warnings_for
 from webhook.core.cluster.view import Namespace
 from webhook.core.policy import coverage
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.preview.document import Document
 from webhook.core.preview.pod_before_and_after import to_yaml
 from webhook.core.preview.pods_in_document import PassedOver, pods_of, policies_in
 from webhook.core.preview.preview import Preview, preview_all, render
@@ -35,7 +36,7 @@ SEEN = view(policy())
 
 
 def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
-    (found,) = preview_all(document, seen, SETTINGS, **options)
+    (found,) = preview_all(Document(document), seen, SETTINGS, **options)
     assert isinstance(found, Preview), found
     return found
 
@@ -229,8 +230,10 @@ def invalid_policy(name: str) -> dict[str, Any]:
 
 def test_policy_of_the_input_decides_before_any_policy_is_installed() -> None:
     seen = view()
-    policies = seen.policies.replaced(policies_in(policy_document("new")).values())
-    (found,) = preview_all(pod(QUICK), dataclasses.replace(seen, policies=policies), SETTINGS)
+    policies = seen.policies.replaced(policies_in(Document(policy_document("new"))).values())
+    (found,) = preview_all(
+        Document(pod(QUICK)), dataclasses.replace(seen, policies=policies), SETTINGS
+    )
     assert isinstance(found, Preview)
     assert reasons(found.decided.decision) == [f"prepare: {Reason.APPLIED}"]
     assert found.decided.decision.policies == ("new",)
@@ -239,29 +242,29 @@ def test_policy_of_the_input_decides_before_any_policy_is_installed() -> None:
 def test_first_of_two_policies_with_one_name_counts_and_invalid_ones_are_left_out() -> None:
     first, second = policy_document("p", priority=1), policy_document("p", priority=2)
     items = [invalid_policy("bad"), first, {"kind": "List", "items": [second]}]
-    found = policies_in({"kind": "List", "items": items})
+    found = policies_in(Document({"kind": "List", "items": items}))
     assert {name: each.spec.priority for name, each in found.items()} == {"p": 1}
 
 
 def test_policy_is_passed_over_as_an_object_without_a_pod() -> None:
-    (found,) = pods_of(policy_document("p"))
+    (found,) = pods_of(Document(policy_document("p")))
     assert isinstance(found, PassedOver)
-    assert (found.kind, found.name, found.malformed) == ("SettlePolicy", "p", False)
-    assert found.message == "a policy: this preview uses it as if it were applied"
+    assert (found.shown.kind, found.shown.name, found.malformed) == ("SettlePolicy", "p", False)
+    assert found.shown.message == "a policy: this preview uses it as if it were applied"
 
 
 def test_invalid_policy_is_malformed_with_the_path_of_its_error() -> None:
-    (found,) = pods_of({"kind": "List", "items": [invalid_policy("p")]})
+    (found,) = pods_of(Document({"kind": "List", "items": [invalid_policy("p")]}))
     assert isinstance(found, PassedOver)
     assert found.malformed
-    assert found.steps == ("items", 0, "spec", "remedies", "postInitSlep")
-    assert "did you mean postInitSleep?" in found.message
+    assert found.shown.path == "items[0].spec.remedies.postInitSlep"
+    assert "did you mean postInitSleep?" in found.shown.message
 
 
 def test_every_pod_of_a_list_is_previewed() -> None:
     job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod()["spec"]}}}
     items = [pod(QUICK), {"kind": "Service"}, job]
-    found = list(preview_all({"kind": "List", "items": items}, SEEN, SETTINGS))
+    found = list(preview_all(Document({"kind": "List", "items": items}), SEEN, SETTINGS))
     assert [(p.workload.title, len(p.operations) > 0) for p in found
             if isinstance(p, Preview)] == [("Pod/p", True), ("Job/j", False)]  # fmt: skip
     assert isinstance(found[1], PassedOver)

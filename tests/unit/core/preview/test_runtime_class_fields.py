@@ -23,6 +23,7 @@ from tests.support.factories import (
 )
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.preview.document import Document
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.preview.runtime_class_fields import ClassFields, class_fields
 
@@ -40,7 +41,7 @@ REFUSED = "the API server refuses the pod: "
 
 
 def preview(document: object, seen: Snapshot = SEEN) -> Preview:
-    (found,) = preview_all(document, seen, SETTINGS, namespace="ci")
+    (found,) = preview_all(Document(document), seen, SETTINGS, namespace="ci")
     assert isinstance(found, Preview)
     return found
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.workloads import TEMPLATE, custom, passed_over, workload
+from webhook.core.preview.document import Document
 from webhook.core.preview.pods_in_document import pods_of
 
 NO_KIND = (
@@ -50,7 +51,7 @@ NO_KIND = (
 )
 def test_unreadable_object_is_reported_with_its_path(document: Any, message: str) -> None:
     found = passed_over(document)
-    assert (found.message, found.malformed) == (message, True)
+    assert (found.shown.message, found.malformed) == (message, True)
 
 
 UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the template path, "
@@ -98,14 +99,20 @@ UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the t
 )
 def test_object_without_a_pod_is_reported_with_an_alternative(document: Any, message: str) -> None:
     found = passed_over(document)
-    assert (found.kind, found.name, found.namespace) == (document["kind"], "w", "ns")
-    assert (found.message, found.malformed) == (message, False)
+    assert (found.shown.kind, found.shown.name, found.shown.namespace) == (
+        document["kind"],
+        "w",
+        "ns",
+    )
+    assert (found.shown.message, found.malformed) == (message, False)
 
 
 @pytest.mark.parametrize("name", ["a; rm -rf /", "$(id)", "x" * 300, "a\nb", ""])
 def test_suggested_command_contains_only_names_that_are_safe_in_a_shell(name: str) -> None:
     run = custom("tekton.dev/v1", "TaskRun") | {"metadata": {"name": name, "namespace": name}}
-    assert passed_over(run).message.endswith("kubectl get pod -l tekton.dev/taskRun=NAME -o yaml")
+    assert passed_over(run).shown.message.endswith(
+        "kubectl get pod -l tekton.dev/taskRun=NAME -o yaml"
+    )
 
 
 SCALED_JOB = custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template": TEMPLATE}})
@@ -113,10 +120,13 @@ SCALED_JOB = custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template"
 
 def test_custom_object_with_a_pod_template_is_unreadable_without_its_path() -> None:
     found = passed_over(SCALED_JOB)
-    assert found.message == UNKNOWN.format("ScaledJob") + "which may be spec.jobTargetRef.template"
+    assert (
+        found.shown.message
+        == UNKNOWN.format("ScaledJob") + "which may be spec.jobTargetRef.template"
+    )
     assert found.malformed
     found = passed_over(SCALED_JOB, "spec.workers.template")
-    assert found.message == (
+    assert found.shown.message == (
         "spec.workers of this ScaledJob is missing or not a mapping; the template path may be "
         "spec.jobTargetRef.template"
     )
@@ -138,7 +148,7 @@ def test_object_with_a_pod_template_beyond_any_path_is_unreadable(
     held: dict[str, Any], path: str
 ) -> None:
     found = passed_over(custom("batch.volcano.sh/v1alpha1", "Job", **held))
-    assert found.message == (
+    assert found.shown.message == (
         f"podsettle does not know where a Job keeps its pod template; {path} has the shape of one, "
         "but no template path can lead there: preview a pod that was created from it: "
         "kubectl get pod NAME -o yaml"
@@ -176,4 +186,4 @@ JUNK = st.recursive(
 
 @given(kind=KINDS, fields=st.dictionaries(KEYS, JUNK, max_size=4))
 def test_any_document_raises_nothing(kind: str, fields: dict[str, Any]) -> None:
-    list(pods_of({**fields, "kind": kind}))
+    list(pods_of(Document({**fields, "kind": kind})))

@@ -29,6 +29,7 @@ from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import parse_policy
+from webhook.core.preview.document import Document
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.explain.target import ObjectTarget, parse_target
@@ -124,7 +125,7 @@ def test_proposed_policies_change_the_pods_that_they_claim_and_only_without_thei
             plant.name
             for plant in plants
             for preview in preview_all(
-                plant.pod("ci"),
+                Document(plant.pod("ci")),
                 dataclasses.replace(view, policies=PolicySet([acting])),
                 OperatorSettings(linger_image="registry.example/linger:1"),
             )
