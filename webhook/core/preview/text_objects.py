@@ -7,7 +7,6 @@ limits of `yaml_composer` hold for each object.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -33,20 +32,16 @@ _MAX_MALFORMED_BYTES = 1024 * 1024
 """A longer text that begins as JSON and is not valid is not read as YAML, which takes a second for
 each megabyte."""
 
-_SEPARATOR = re.compile(rb"[ \t\n\r,]*")
-
-
-class _List(msgspec.Struct, rename="camel"):
-    kind: str = ""
-    api_version: str = ""
-    items: list[msgspec.Raw] | None = None
-
 
 class _Header(msgspec.Struct, rename="camel"):
     """What says which type an object has."""
 
     kind: str = ""
     api_version: str = ""
+
+
+class _List(_Header):
+    items: list[msgspec.Raw] | None = None
 
 
 _decode_list = msgspec.json.Decoder(_List).decode
@@ -93,22 +88,27 @@ def iterate_objects(text: bytes, source: str) -> Iterator[TextObject]:
     `source` names the text in errors. Raises DocumentError, possibly after some objects.
     """
     text = in_utf8(text, source)  # With a mark, JSON would be read as YAML, which takes minutes.
-    found = _json_list(text, source)
-    if found is not None:
-        yield from _items(source, text, found)
+    if (listed := _json_list(text, source)) is not None:
+        found, lines = listed
+        for index, raw in enumerate(found.items or ()):
+            yield from _objects_of(raw, source, index, partial(lines.of, index), found)
         return
     for document, path in iterate_items(text, source):
         for value, steps in find_objects(document.value):
             yield _parsed(document.inner(steps, value), (*path, *steps))
 
 
-def _json_list(text: bytes, source: str) -> _List | None:
-    """Return a list in JSON, or None for another text. Raises DocumentError."""
+def _json_list(text: bytes, source: str) -> tuple[_List, _ItemLines] | None:
+    """Return a list in JSON with the lines of its items, or None for another text.
+
+    Raises DocumentError.
+    """
     beginning = text[:100].lstrip()
     if not beginning.startswith(b"{"):
         return None
     try:
         found = _decode_list(text)
+        lines = _ItemLines(text, found.items or [])
     except msgspec.ValidationError:
         return None
     except DECODE_ERRORS as error:
@@ -117,19 +117,8 @@ def _json_list(text: bytes, source: str) -> _List | None:
             return None
         why = SEVERAL_DOCUMENTS if "trailing characters" in str(error) else error
         raise DocumentError(source, 0, f"not JSON: {why}") from None
-    return found if found.kind.endswith("List") and found.items is not None else None
-
-
-def _items(source: str, text: bytes, found: _List) -> Iterator[TextObject]:
-    kind, lines = found.kind.removesuffix("List"), _ItemLines(text, found.items or [])
-    for index, raw in enumerate(found.items or ()):
-        try:
-            header = _decode_header(raw)
-        except DECODE_ERRORS:
-            header = _Header()
-        header.kind = header.kind or kind
-        header.api_version = header.api_version or found.api_version
-        yield from _objects_of(raw, source, index, partial(lines.of, index), header, kind)
+    is_list = found.kind.endswith("List") and found.items is not None
+    return (found, lines) if is_list else None
 
 
 def iterate_item(item: bytes, source: str, index: int, line: int) -> Iterator[TextObject]:
@@ -137,27 +126,24 @@ def iterate_item(item: bytes, source: str, index: int, line: int) -> Iterator[Te
 
     `line` is where the item begins. Raises DocumentError.
     """
-    try:
-        header = _decode_header(item)
-    except msgspec.ValidationError:
-        header = _Header()
-    except DECODE_ERRORS as error:
-        raise DocumentError(source, line, f"not JSON: {error}") from None
-    yield from _objects_of(msgspec.Raw(item), source, index, lambda: line, header)
+    yield from _objects_of(msgspec.Raw(item), source, index, lambda: line, _List("List"))
 
 
 def _objects_of(
-    raw: msgspec.Raw,
-    source: str,
-    index: int,
-    read_line: Callable[[], int],
-    header: _Header,
-    item_kind: str = "",
+    raw: msgspec.Raw, source: str, index: int, read_line: Callable[[], int], around: _List
 ) -> Iterator[TextObject]:
     """Yield the object of an item, or the objects of one that is a list.
 
-    `item_kind` is the kind of an item that names none. Raises DocumentError.
+    `around` is the list. It says the kind of an item that names none. Raises DocumentError.
     """
+    item_kind = around.kind.removesuffix("List")
+    try:
+        header = _decode_header(raw)
+    except msgspec.ValidationError:
+        header = _Header()
+    except DECODE_ERRORS as error:
+        raise DocumentError(source, read_line(), f"not JSON: {error}") from None
+    kind, api_version = header.kind or item_kind, header.api_version or around.api_version
 
     def parse() -> Document:
         # Empty lines in front give its values the lines that they have in the whole text.
@@ -167,12 +153,12 @@ def _objects_of(
             return Document(None, source, line)
         value: Any = documents[0].value
         if isinstance(value, dict) and item_kind and "kind" not in value:
-            value = {"apiVersion": header.api_version, "kind": item_kind, **value}
+            value = {"apiVersion": api_version, "kind": item_kind, **value}
         return Document(value, source, documents[0].lines)
 
     steps = ("items", index)
-    if header.kind and not header.kind.endswith("List"):
-        yield TextObject(source, steps, header.kind, header.api_version, raw, read_line, parse)
+    if kind and not kind.endswith("List"):
+        yield TextObject(source, steps, kind, api_version, raw, read_line, parse)
         return
     document = parse()
     for value, inner_steps in find_objects(document.value):
@@ -197,7 +183,10 @@ class _ItemLines:
     """
 
     def __init__(self, text: bytes, items: Sequence[msgspec.Raw]) -> None:
+        """Raise one of DECODE_ERRORS for a member whose name is not UTF-8 text."""
         self._text, self._items = text, items
+        # The value of `items` as it is in the text. Only its bracket stands before an item.
+        self._members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
 
     def of(self, index: int) -> int:
         """Return the line where an item begins."""
@@ -205,15 +194,13 @@ class _ItemLines:
 
     @cached_property
     def _lines(self) -> list[int]:
-        # The value of `items` as it is in the text. Only its bracket stands before an item.
-        members = msgspec.json.decode(self._text, type=dict[str, msgspec.Raw])
         end, counted, lines = 0, 0, [1]
-        for name, value in members.items():  # One in front may have the same value inside.
+        for name, value in self._members.items():  # One in front may have the same value inside.
             end = self._text.find(bytes(value), end) + (1 if name == "items" else len(value))
             if name == "items":
                 break
         for raw in self._items:
-            begin = end + len(_SEPARATOR.match(self._text, end)[0])  # type: ignore[index]
+            begin = self._text.find(raw, end)  # Only a comma and spaces stand in front.
             lines.append(lines[-1] + self._text.count(b"\n", counted, begin))
             counted, end = begin, begin + len(raw)
         return lines[1:]

@@ -48,6 +48,13 @@ def test_items_of_a_list_are_objects(dump: Any, document: dict[str, Any]) -> Non
     ]
 
 
+@pytest.mark.parametrize("part", ["List", "items", "other", "kind", "Pod", "v1"])
+def test_text_that_is_not_utf_8_in_a_list_is_refused_with_its_source(part: str) -> None:
+    text = json.dumps({"other": 1, "kind": "List", "items": PODS}, indent=1).encode()
+    with pytest.raises(DocumentError, match=r"^f:"):
+        [each.line() for each in iterate_objects(text.replace(part.encode(), b"\xff", 1), "f")]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize(("dump", "is_parsed"), [(json.dumps, False), (yaml.safe_dump, True)])
 def test_text_behind_a_byte_order_mark_is_read_as_kubectl_reads_it(
