@@ -353,7 +353,8 @@ def test_policies_and_runtime_classes_are_rendered_with_every_field() -> None:
         made = named("RuntimeClass", wanted["name"], "everything")
         for key in ("handler", "overhead", "scheduling"):
             assert made[key] == wanted[key]
-        assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        expected = {"helm.sh/resource-policy": "keep", **wanted["annotations"]}
+        assert made["metadata"]["annotations"] == expected
 
 
 def test_releases_with_different_names_share_no_object() -> None:
