@@ -145,7 +145,7 @@ def export(
                 "apiVersion": f"{API_GROUP}/{'v1' if audits else api_version}",
                 "kind": "ValidatingAdmissionPolicy" if audits else "MutatingAdmissionPolicy",
                 "metadata": {
-                    "name": f"{'guard.' if guard else ''}{name}.{GROUP}",
+                    "name": f"{name}.{GROUP}{'.guard' if guard else ''}",
                     "labels": LABELS,
                     "annotations": {
                         ANNOTATION_EXPORTED_FROM: name,
@@ -298,5 +298,6 @@ def _bindings(policy: SettlePolicy, head: Json, class_name: str, audits: bool) -
             # Without the class, the API server would refuse a pod that names it.
             binding["paramRef"] = {"name": class_name, "parameterNotFoundAction": "Allow"}
         binding["matchResources"] = {"namespaceSelector": selector}
-        metadata = {"name": f"{end}.{name}" if end else name, "labels": LABELS}
+        # Behind the group: in front of it, policies named ci and opt-in.ci would share a name.
+        metadata = {"name": f"{name}.{end}" if end else name, "labels": LABELS}
         yield {**head, "kind": f"{head['kind']}Binding", "metadata": metadata, "spec": binding}

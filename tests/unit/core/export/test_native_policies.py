@@ -230,7 +230,7 @@ def test_guard_reports_each_mutating_policy_and_changes_nothing() -> None:
         "ValidatingAdmissionPolicyBinding",
     ]
     (first, binding) = written.documents
-    assert first["metadata"]["name"] == binding["spec"]["policyName"] == "guard.p.podsettle.dev"
+    assert first["metadata"]["name"] == binding["spec"]["policyName"] == "p.podsettle.dev.guard"
     assert binding["spec"]["validationActions"] == ["Audit", "Warn"]
     (validation,) = first["spec"]["validations"]
     assert validation["message"].startswith(
@@ -241,13 +241,13 @@ def test_guard_reports_each_mutating_policy_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("selector", "expected"),
     [
-        (None, {"opt-in.p.podsettle.dev": {"matchLabels": {"podsettle.dev/policy": "p"}}}),
+        (None, {"p.podsettle.dev.opt-in": {"matchLabels": {"podsettle.dev/policy": "p"}}}),
         ({}, {"p.podsettle.dev": {}}),
         (
             {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
             {
                 "p.podsettle.dev": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
-                "opt-in.p.podsettle.dev": {
+                "p.podsettle.dev.opt-in": {
                     "matchLabels": {"podsettle.dev/policy": "p"},
                     "matchExpressions": [
                         {
@@ -271,6 +271,19 @@ def test_bindings_select_the_namespaces_that_a_policy_covers(
         for each in bindings
     }
     assert selectors == expected
+
+
+def test_no_two_objects_have_one_name() -> None:
+    """A policy may have a name such as opt-in.p. The object applied last would replace another."""
+    policies = [
+        policy(f"{start}{name}{end}", remedies=FS_GROUP, action=action, namespaceSelector=selector)
+        for name, action in (("p", "Mutate"), ("p.a", "Audit"))
+        for start in ("", "opt-in.", "guard.")
+        for end, selector in (("", None), (".podsettle.dev", {"matchLabels": {"a": "b"}}))
+    ]
+    found = [*exported(*policies).policies, *exported(*policies, guard=True).policies]
+    names = [(each["kind"], each["metadata"]["name"]) for made in found for each in made.documents]
+    assert sorted(set(names)) == sorted(names)
 
 
 @pytest.mark.parametrize("name", NATIVE)
