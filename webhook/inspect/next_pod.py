@@ -25,10 +25,9 @@ from webhook.inspect.objects import LivePod
 _RECORDS = OWN_ANNOTATIONS.difference(SKIP_RELABEL_ANNOTATIONS)
 _READ_ANNOTATIONS = READ_ANNOTATIONS.difference(_RECORDS) | {ANNOTATION_MIRROR}
 """The annotations of authors that decisions read."""
-_LATER_PREFIXES = ("topology.kubernetes.io/", "topology.k8s.io/", "velero.io/")
+_LATER_PREFIXES = ("topology.kubernetes.io/", "topology.k8s.io/")
 """The prefixes of labels that the API server copies from the node to the pod at its binding
-(kubernetes `plugin/pkg/admission/podtopologylabels`, with the second one while it was alpha), and
-that Velero adds to what it restores (`pkg/restore/restore.go`)."""
+(kubernetes `plugin/pkg/admission/podtopologylabels`, with the second one while it was alpha)."""
 _LATER_LABELS = frozenset(
     {
         "airflow_executor_done",
@@ -36,12 +35,14 @@ _LATER_LABELS = frozenset(
         "already_checked",
         "ray.io/serve",
         "spark-exec-inactive",
+        "velero.io/backup-name",
+        "velero.io/restore-name",
         "workflows.argoproj.io/completed",
     }
 )
 """Labels that the creator of a pod sets later, so that `managedFields` does not tell when:
 Airflow's executor and its KubernetesPodOperator, Spark (`ExecutorPodsLifecycleManager`), KubeRay as
-it serves, and Argo Workflows."""
+it serves, Argo Workflows, and Velero for what it restores (`pkg/restore/restore.go`)."""
 
 
 def next_pod(pod: LivePod, runtime_classes: Mapping[str, RuntimeClassInfo]) -> Pod:

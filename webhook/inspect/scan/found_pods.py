@@ -54,10 +54,15 @@ _KEPT_ALIVE = (
     "raise `minLifetime` in the policy"
 )
 _MIRROR = f"{Reason.MIRROR_POD}: {Reason.MIRROR_POD.meaning}"
+_RECREATING = frozenset({"CatalogSource", "Jenkins", "KafkaCluster", "NifiCluster"})
+"""The kinds of objects whose operators delete a pod that differs from their template, and create it
+again, in some releases without end (operator-framework/operator-lifecycle-manager#2986,
+jenkinsci/kubernetes-operator#733, adobe/koperator#269, konpyutaika/nifikop#541)."""
+_RECREATED = "releases of their operator delete a pod that a webhook has changed, without end"
 
 _CHANGING_KEY = re.compile(
     r"(.*[-_./])?(branch|chart|checksum|commit|date|digest|event|generation|hash|index|number|tag"
-    r"|(instance|job|run|build)[-_]id|run[-_]name|ref|rev|revision|sha|timestamp|uid|version"
+    r"|(instance|job|run|build)[-_]id|(jobset|run)[-_]name|ref|rev|revision|sha|timestamp|uid|version"
     r"|active|completed?|done|failed|finished|healthy|initialized|role|leader|master|phase|primary"
     r"|ready|sealed|standby|state|status|succeeded)"
     r"|(batch\.kubernetes\.io/)?job-name|statefulset\.kubernetes\.io/pod-name",
@@ -139,7 +144,7 @@ class FoundPods:
         """The number of pods."""
         self.uncompared = 0
         """The number of pods that are not in `kinds`, because they would take too much memory."""
-        self.apart = Counter({_KEPT_ALIVE: 0, _MIRROR: 0})
+        self.apart = Counter({_KEPT_ALIVE: 0, _MIRROR: 0, _RECREATED: 0})
         """Why no policy is for some of the pods, and for how many."""
         self.namespaces: set[str] = set()
         """The namespaces of the others, except those of the cluster itself."""
@@ -149,6 +154,9 @@ class FoundPods:
         self.count += 1
         if ANNOTATION_MIRROR in (pod.annotations or {}):
             self.apart[_MIRROR] += 1
+            return
+        if pod.metadata.workload.kind in _RECREATING:
+            self.apart[_RECREATED] += 1
             return
         found = [each.container for each in findings]
         if all(each is not None and each.kept_alive for each in found):

@@ -22,7 +22,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.support.planted_symptoms import PLANTS, dump
+from tests.support.planted_symptoms import PLANTS, dump, owned_by
 from webhook.cluster.manifests import read_manifests
 from webhook.cluster.rights import Right, Unread
 from webhook.core.admission.decider import OperatorSettings
@@ -441,6 +441,17 @@ def test_mirror_pods_are_in_no_proposed_policy_in_any_namespace(tmp_path: Path) 
     assert "in a namespace of the cluster itself" not in found.advice
     found = exit_255("ci", "init-255")
     assert "It leaves 1 pod unchanged: MirrorPod: " in found.advice
+    (remedy,) = yaml.safe_load(found.policy)["spec"]["remedies"].values()
+    assert remedy == {"initContainers": [], "containers": ["main"]}
+
+
+def test_no_policy_is_proposed_for_pods_whose_operator_deletes_changed_ones(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["metadata"].get("uid") == "init-255":
+            item["metadata"] |= owned_by("KafkaCluster", "events")
+    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["cri-o-9840"]
+    assert "It leaves 1 pod unchanged: releases of their operator delete a pod" in found.advice
     (remedy,) = yaml.safe_load(found.policy)["spec"]["remedies"].values()
     assert remedy == {"initContainers": [], "containers": ["main"]}
 

@@ -755,13 +755,14 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
             *("job.runner.gitlab.com/ref", "woodpecker-ci.org/branch", "ci.example/commit-branch"),
             *("woodpecker-ci.org/event", "run_id", "dagster/run-id", "app/build-id"),
             *("appVersion", "gitCommit", "imageTag", "tag", "build-number", "ci/jobId"),
-            *("prefect.io/flow-run-name", "deploy-timestamp"),
+            *("prefect.io/flow-run-name", "jobset.sigs.k8s.io/jobset-name", "deploy-timestamp"),
         )
     },
     **{
         key: ({key: "x", "z": "ci"}, {"z": "ci"}, "ci", False)
         for key in ("already_checked", "ray.io/serve", "velero.io/restore-name")
     },
+    "Velero's own": ({"velero.io/node": "ci"}, {"velero.io/node": "ci"}, "ci", False),
     "generated with more digits": (
         {"jenkins/label": "a_1-0d3zr", "team": "ci"},
         {"jenkins/label": "a_2-1c3zq", "team": "ci"},
