@@ -66,9 +66,10 @@ _find_trap, _find_name, _find_signal = (
 _takes_variable = re.compile(r"[^;&|]*\$[\w@*{]", re.ASCII).match
 
 INIT = "/init"
-"""The path of s6-overlay, which works only as process 1."""
+"""The path of s6-overlay, which works only as process 1. Paths of systemd end with it too."""
+_INITS = frozenset({INIT, "/sbin/init", "/usr/sbin/init"})
 _find_exec_init = re.compile(
-    rf"""(?:^|[\s;&|({{])exec\s+(?:-\w+\s+)?["']?{INIT}(?![\w./-])""", re.ASCII
+    rf"""(?:^|[\s;&|({{])exec\s+(?:-\w+\s+)?["']?((/usr)?/sbin)?{INIT}(?![\w./-])""", re.ASCII
 ).search
 
 _MAX_SCRIPTS, _MAX_SCRIPT_CHARACTERS = 8, 32 * 1024
@@ -220,12 +221,12 @@ def _shell_index(strings: Sequence[str], start: int) -> int | None:
 
 
 def starts_init(strings: Iterable[str]) -> bool:
-    """Return whether INIT is one of the strings, or a shell's script executes it.
+    """Return whether one of _INITS is one of the strings, or a shell's script executes it.
 
     A program in front, such as vault-env of bank-vaults, may execute its arguments.
     """
     named = [text for text in strings if INIT in text]
-    return INIT in named or any(
+    return not _INITS.isdisjoint(named) or any(
         _find_exec_init(text[:_MAX_SCRIPT_CHARACTERS]) for text in named[:_MAX_SCRIPTS]
     )
 

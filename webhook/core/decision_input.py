@@ -145,7 +145,7 @@ class ContainerFacts(ContainerFields):
     """Whether a string of the command or an argument looks like a script that traps INT or QUIT.
     False if the command is no shell."""
     starts_init: bool = False
-    """Whether the command or an argument starts `/init`, which works only as process 1."""
+    """Whether the command or an argument starts `/init` or `/sbin/init`: only as process 1."""
     gate_args: tuple[str, ...] = ()
     """What follows the helper in a container with the name of a gate: its command, such as `wait`,
     and its options. Empty if the helper is not started, or if the arguments are too long."""

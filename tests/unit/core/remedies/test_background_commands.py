@@ -193,6 +193,8 @@ def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
         {"command": ["/vault/vault-env"], "args": ["/init", "/app"]},
         {"command": ["/vault/vault-env", "/init"]},
         {"command": ["sh", "-c", "exec /init"]},
+        {"command": ["/usr/local/bin/entrypoint", "/sbin/init"]},
+        {"command": ["bash", "-c", "mount -a; exec /usr/sbin/init"]},
         {"command": ["/bin/bash", "-c"], "args": ["set -e; chown a /b && exec '/init' /app"]},
         {"command": ["sh", "-ec"], "args": ["cd /app\n\texec -c /init\n"]},
         {"command": ["sh", "-c", "/init"]},
