@@ -29,7 +29,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.A
 _MAX_NUMBER_CHARACTERS = 400
 """The maximum length of a number. The largest finite float has 309 digits."""
 _MAX_PLAIN_FLOAT = 1e21
-"""The number from which Go's strconv.FormatFloat writes exponents."""
+"""The number from which Go's encoding/json writes exponents."""
 
 
 def resolve_scalar(text: str) -> Any:
@@ -48,7 +48,10 @@ def resolve_scalar(text: str) -> Any:
         sign = -1 if digits[0] == "-" else 1
         return sign * _parse_integer(digits.lstrip("+-"))
     number = float(digits)
-    return number if math.isfinite(number) else text
+    if not math.isfinite(number):
+        return text
+    # A client sends JSON, in which Go writes 1e3 as 1000.
+    return int(number) if number.is_integer() and abs(number) < _MAX_PLAIN_FLOAT else number
 
 
 def _parse_integer(digits: str) -> int:
@@ -78,7 +81,7 @@ def resolve_tagged(event: yaml.ScalarEvent) -> Any:
     is_bool = isinstance(resolved, bool)
     if not isinstance(resolved, types_by_tag[tag]) or is_bool is not (tag == "bool"):
         raise ValueError(f"{text!r} is not a valid {tag}")
-    return float(resolved) if isinstance(resolved, int) and tag == "float" else resolved
+    return resolved
 
 
 def unknown_tag_message(tag: str | None) -> str:
@@ -90,6 +93,4 @@ def json_key(value: Any) -> str:
     """Return a key in the form that JSON gives it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_PLAIN_FLOAT:
-        return str(int(value))
     return "null" if value is None else str(value)
