@@ -68,6 +68,8 @@ _takes_variable = re.compile(r"[^;&|]*\$[\w@*{]", re.ASCII).match
 INIT = "/init"
 """The path of s6-overlay, which works only as process 1. Paths of systemd end with it too."""
 _INITS = frozenset({INIT, "/sbin/init", "/usr/sbin/init"})
+_FILE_TOOLS = frozenset({"cat", "chmod", "chown", "cp", "install", "ln", "ls", "mkdir", "mv", "rm"})
+"""Programs that execute none of their arguments. INIT can be a directory or a copy there."""
 _find_exec_init = re.compile(
     rf"""(?:^|[\s;&|({{])exec\s+(?:-\w+\s+)?["']?((/usr)?/sbin)?{INIT}(?![\w./-])""", re.ASCII
 ).search
@@ -220,11 +222,13 @@ def _shell_index(strings: Sequence[str], start: int) -> int | None:
         from_name = index + 1
 
 
-def starts_init(strings: Iterable[str]) -> bool:
+def starts_init(strings: Sequence[str]) -> bool:
     """Return whether one of _INITS is one of the strings, or a shell's script executes it.
 
-    A program in front, such as vault-env of bank-vaults, may execute its arguments.
+    The first string is the program. One such as vault-env of bank-vaults may execute its arguments.
     """
+    if strings and strings[0].rpartition("/")[2] in _FILE_TOOLS:
+        return False
     named = [text for text in strings if INIT in text]
     return not _INITS.isdisjoint(named) or any(
         _find_exec_init(text[:_MAX_SCRIPT_CHARACTERS]) for text in named[:_MAX_SCRIPTS]

@@ -360,7 +360,7 @@ def _container_facts(container: Container, is_regular: bool) -> ContainerFacts:
         if may_trap and not traps and args.find(b"trap") >= 0:
             traps = traps_interrupt(container.decoded_args)
         if not is_init and args.find(_INIT) >= 0:
-            is_init = starts_init(container.decoded_args)
+            is_init = starts_init([*(command or ()), *container.decoded_args])
     inner_wrapper: tuple[str, ...] = ()
     if may_be_inside or starts_helper:
         inner_wrapper = _inner_wrapper(container)

@@ -228,3 +228,5 @@ def test_program_or_script_that_only_names_an_init_is_wrapped() -> None:
         *("cat /init", "exec /init/run", "exec /bin/init", "execute /init.d", "exec x; a /init"),
     ):
         assert wrapper_of(regular("sh", "-c", script)) == "shell", script
+    for tool, *args in (("cp", "-R", "/x", "/init"), ("/bin/chmod", "755", "/init")):
+        assert wrapper_of(regular(tool, args=args)) == wrapper_of(regular(tool, *args)) == "helper"
