@@ -28,10 +28,100 @@ FREE = {
 SCRATCH: Json = {"extraVolumes": [{"name": "a", "emptyDir": {}}]}
 MOUNT_PATH = "/extraVolumeMounts/0/mountPath"
 
-WRONG: list[tuple[Json, str, str]] = [
+WRONG: dict[str, list[object]] = {
+    "replicas": [0],
+    "image.repository": ["a b"],
+    "image.tag": ["a:b", f"1@{'0' * 64}"],
+    "image.digest": ["sha256:1"],
+    "image.pullPolicy": ["always"],
+    "imagePullSecrets": [[5]],
+    "global.imageRegistry": ["https://r.example"],
+    "global.imagePullSecrets": [[{}], ["A"]],
+    "lingerImage": ["an image"],
+    "lingerVersion": ["newest"],
+    "imageConfig.pullSecretNamespaces": [["ci-*"], ["ci", "ci"]],
+    "autoscaling.minReplicas": [0],
+    "webhook.failurePolicy": ["fail"],
+    "webhook.timeoutSeconds": [31, 0],
+    "webhook.excludedNamespaces": [["kube-*"]],
+    "webhook.caBundle": ["LS0tLS1CRUdJTg=="],
+    "webhook.clientCAConfigMap": ["A"],
+    "certificates.source": ["selfmanaged"],
+    "certificates.selfManaged.leafLife": ["30d"],
+    "certificates.selfManaged.caLife": ["0h"],
+    "certificates.certManager.issuerRef": [{"kind": "ClusterIssuer"}],
+    "drain.limit": ["1m"],
+    "drain.quiet": ["soon"],
+    "log.format": ["JSON"],
+    "log.level": ["trace"],
+    "docsUrl": [
+        "docs/a.md",
+        "https://a.example#b",
+        "https://a.example/" + "x" * 239,
+        "https://a.example/" + "ü" * 230,
+        "https://a.example/$(HOME)",
+        'https://a.example/"',
+        "https://a.example/a\\",
+    ],
+    "settlePolicies": [
+        [{"name": "a"}],
+        [{"name": "a", "spec": {}}],
+        [{"name": "A", "spec": {"remedies": {}}}],
+        [{"name": "a" * 64, "spec": {"remedies": {}}}],
+    ],
+    "runtimeClasses": [[{"name": "a"}]],
+    "resources.limits.memory": ["lots"],
+    "priorityClassName": ["Top"],
+    "spread": ["no"],
+    "nodeSelector.a": [True],
+    "tolerations": [[{"operator": "exists"}]],
+    "topologySpreadConstraints": [[{"labelSelector": "app=a"}]],
+    "podLabels": [
+        {"helm.sh/chart": "a"},
+        {"app.kubernetes.io/component": "a"},
+        {"version": "1.0+x"},
+        {"a b": "c"},
+    ],
+    "podAnnotations": [{"a": 1}],
+    "commonLabels": [
+        {"app.kubernetes.io/name": "a"},
+        # This label would make all of the chart's ClusterRoles part of `admin`.
+        {"rbac.authorization.k8s.io/aggregate-to-admin": "true"},
+        {"a": "a b"},
+        {"a b": "c"},
+    ],
+    "serviceAccount.annotations": [{"a": 1}],
+    "extraCA.configMap": ["A"],
+    "extraCA.key": ["b/c"],
+    "proxy.httpsProxy": ["proxy.example:3128", "socks5://p.example"],
+    "extraEnv": [
+        [{"name": "A"}],
+        [{"name": "A", "value": 1}],
+        [{"name": "1A", "value": ""}],
+        [{"name": "A", "valueFrom": {}}],
+    ],
+    # The restricted Pod Security Standard does not allow this volume type.
+    "extraVolumes": [[{"name": "a", "hostPath": {}}], [{"name": "a"}]],
+    "extraVolumeMounts": [[{"name": "a", "mountPath": "tmp"}]],
+    "serviceMonitor.interval": ["1m 30s", ""],
+    "serviceMonitor.labels": [{"a": "b c"}],
+    "serviceMonitor.tokenSecret.key": [""],
+    "networkPolicy.clients": [["10.0.0.0/8"]],
+    "networkPolicy.webClients": [["10.0.0.0/8"]],
+    "networkPolicy.apiServerPorts": [[0], ["https"]],
+    "networkPolicy.registryPorts": [[0]],
+    "port": [80],
+    "webPort": [443],
+    "prometheusRule.runbook": ["docs/a.md", "https://a.example#b"],
+    "grafanaDashboard.labels": [{"a": 1}],
+    "fullnameOverride": ["Podsettle", "a" * 64],
+    "nameOverride": ["a.b"],
+    "namespaceOverride": ["A"],
+}
+"""Values of the right type that the schema refuses, each for one reason."""
+
+RULES: list[tuple[Json, str, str]] = [
     ({"replica": 2}, "", "'replica' not allowed"),
-    ({"replicas": 0}, "/replicas", "minimum"),
-    ({"replicas": "two"}, "/replicas", "want integer"),
     (
         {"image.repository": ""},
         "/image/repository",
@@ -39,48 +129,12 @@ WRONG: list[tuple[Json, str, str]] = [
     ),
     ({"image.repository": "r.example:5000/a:1"}, "/image/repository", "put the tag into image.tag"),
     ({"lingerImage": ""}, "/lingerImage", "--set lingerImage=registry.example.com/team/linger"),
-    ({"global.imageRegistry": "https://r.example"}, "/global/imageRegistry", "does not match"),
-    ({"global.imageRegistry": 1}, "/global/imageRegistry", "want null or string"),
-    ({"global.imagePullSecrets": [{}]}, "/global/imagePullSecrets/0", "'name'"),
-    ({"global.imagePullSecrets": ["A"]}, "/global/imagePullSecrets/0", "does not match"),
-    ({"helmTest.enabled": "no"}, "/helmTest/enabled", "want boolean"),
-    ({"image.repository": "a b"}, "/image/repository", "does not match"),
-    ({"image.tag": "a:b"}, "/image/tag", "does not match"),
-    ({"image.tag": 1.5}, "/image/tag", "want string"),
-    ({"image.digest": "sha256:1"}, "/image/digest", "does not match"),
-    ({"image.pullPolicy": "always"}, "/image/pullPolicy", "'Always', 'IfNotPresent', 'Never'"),
-    ({"image.registry": "r"}, "/image", "'registry' not allowed"),
-    ({"imagePullSecrets": [5]}, "/imagePullSecrets/0", "want string or object"),
-    ({"lingerImage": "an image"}, "/lingerImage", "does not match"),
-    ({"lingerVersion": "newest"}, "/lingerVersion", "does not match"),
-    ({"imageConfig.pullSecrets": "ci"}, "/imageConfig/pullSecrets", "want boolean"),
-    (
-        {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": ["ci-*"]},
-        "/imageConfig/pullSecretNamespaces/0",
-        "does not match",
-    ),
-    (
-        {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": ["ci", "ci"]},
-        "/imageConfig/pullSecretNamespaces",
-        "are equal",
-    ),
     (
         {"imageConfig.pullSecretNamespaces": ["ci"]},
         "/imageConfig/pullSecretNamespaces",
         "it has no effect while pullSecrets is false",
     ),
-    ({"imageConfig.lookup": "Registry"}, "/imageConfig", "'lookup' not allowed"),
-    ({"autoscaling.minReplicas": 0}, "/autoscaling/minReplicas", "minimum"),
-    ({"autoscaling.enabled": "yes"}, "/autoscaling/enabled", "want boolean"),
-    ({"webhook.failurePolicy": "fail"}, "/webhook/failurePolicy", "'Ignore', 'Fail'"),
-    ({"webhook.timeoutSeconds": 31}, "/webhook/timeoutSeconds", "maximum"),
-    ({"webhook.timeoutSeconds": 0}, "/webhook/timeoutSeconds", "minimum"),
-    ({"webhook.timeoutSeconds": "2s"}, "/webhook/timeoutSeconds", "want integer"),
-    ({"webhook.excludedNamespaces": ["kube-*"]}, "/webhook/excludedNamespaces/0", "not match"),
-    ({"webhook.excludedNamespaces": "ci"}, "/webhook/excludedNamespaces", "want array"),
-    ({"webhook.caBundle": "LS0tLS1CRUdJTg=="}, "/webhook/caBundle", "does not match"),
     ({"webhook.caBundle": FREE["webhook.caBundle"]}, "/webhook/caBundle", "only source files"),
-    ({"webhook.clientCAConfigMap": "A"}, "/webhook/clientCAConfigMap", "does not match"),
     (
         {"webhook.failurePolicy": "Fail", "webhook.excludedNamespaces": ["kube-public"]},
         "/webhook/excludedNamespaces",
@@ -91,7 +145,6 @@ WRONG: list[tuple[Json, str, str]] = [
         "/webhook/excludedNamespaces",
         "must contain kube-system",
     ),
-    ({"certificates.source": "selfmanaged"}, "/certificates/source", "'selfManaged'"),
     ({"certificates.source": "files"}, "/certificates/files/secretName", "name of the Secret"),
     (
         {"certificates.source": "files", "certificates.files.secretName": "mine"},
@@ -105,16 +158,6 @@ WRONG: list[tuple[Json, str, str]] = [
     ),
     ({"image.repository": "REGISTRY/podsettle"}, "/image/repository", "replace REGISTRY"),
     ({"lingerImage": "REGISTRY/linger:0.1.0"}, "/lingerImage", "replace REGISTRY"),
-    (
-        {"certificates.selfManaged.leafLife": "30d"},
-        "/certificates/selfManaged/leafLife",
-        "does not match",
-    ),
-    (
-        {"certificates.selfManaged.caLife": "0h"},
-        "/certificates/selfManaged/caLife",
-        "does not match",
-    ),
     (
         {"certificates.selfManaged.leafLife": "2191h"},
         "/certificates/selfManaged/caLife",
@@ -131,86 +174,8 @@ WRONG: list[tuple[Json, str, str]] = [
         "set at least 4320h",
     ),
     ({"autoscaling.minReplicas": 11}, "/autoscaling/minReplicas", "more than maxReplicas"),
-    (
-        {"certificates.certManager.renewBefore": 720},
-        "/certificates/certManager/renewBefore",
-        "want string",
-    ),
-    (
-        {"certificates.certManager.issuerRef": {"kind": "ClusterIssuer"}},
-        "/certificates/certManager/issuerRef",
-        "'name'",
-    ),
-    ({"drain.limit": "1m"}, "/drain/limit", "does not match"),
-    ({"drain.quiet": "soon"}, "/drain/quiet", "does not match"),
-    ({"log.format": "JSON"}, "/log/format", "'text', 'json'"),
-    ({"log.level": "trace"}, "/log/level", "'debug', 'info', 'warning', 'error'"),
-    ({"docsUrl": "docs/a.md"}, "/docsUrl", "does not match"),
-    ({"docsUrl": "https://a.example#b"}, "/docsUrl", "does not match"),
-    ({"docsUrl": "https://a.example/" + "x" * 239}, "/docsUrl", "maxLength"),
-    ({"docsUrl": "https://a.example/" + "ü" * 230}, "/docsUrl", "does not match"),
-    ({"docsUrl": "https://a.example/$(HOME)"}, "/docsUrl", "does not match"),
-    ({"docsUrl": 'https://a.example/"'}, "/docsUrl", "does not match"),
-    ({"docsUrl": "https://a.example/a\\"}, "/docsUrl", "does not match"),
-    ({"settlePolicies": [{"name": "a"}]}, "/settlePolicies/0", "'spec'"),
-    ({"settlePolicies": [{"name": "a", "spec": {}}]}, "/settlePolicies/0/spec", "'remedies'"),
-    (
-        {"settlePolicies": [{"name": "A", "spec": {"remedies": {}}}]},
-        "/settlePolicies/0/name",
-        "does not match",
-    ),
-    ({"runtimeClasses": [{"name": "a"}]}, "/runtimeClasses/0", "'handler'"),
-    (
-        {"runtimeClasses": [{"name": "a", "handler": "b", "overhead": {"cpu": "1"}}]},
-        "/runtimeClasses/0/overhead",
-        "'cpu' not allowed",
-    ),
-    ({"resources.limits.memory": "lots"}, "/resources/limits/memory", "does not match"),
-    ({"resources.claims": []}, "/resources", "'claims' not allowed"),
-    ({"priorityClassName": "Top"}, "/priorityClassName", "does not match"),
-    ({"spread": "no"}, "/spread", "'DoNotSchedule'"),
-    ({"nodeSelector.a": True}, "/nodeSelector/a", "want null or string"),
-    ({"tolerations": [{"keys": "a"}]}, "/tolerations/0", "'keys' not allowed"),
-    ({"tolerations": [{"operator": "exists"}]}, "/tolerations/0/operator", "'Exists'"),
-    ({"affinity.node": {}}, "/affinity", "'node' not allowed"),
-    ({"podLabels": {"helm.sh/chart": "a"}}, "/podLabels/helm.sh~1chart", "false schema"),
-    (
-        {"podLabels": {"app.kubernetes.io/component": "a"}},
-        "/podLabels/app.kubernetes.io~1component",
-        "false schema",
-    ),
-    (
-        {"settlePolicies": [{"name": "a" * 64, "spec": {"remedies": {}}}]},
-        "/settlePolicies/0/name",
-        "maxLength",
-    ),
-    ({"podAnnotations.a": 1}, "/podAnnotations/a", "want null or string"),
-    (
-        {"commonLabels": {"app.kubernetes.io/name": "a"}},
-        "/commonLabels/app.kubernetes.io~1name",
-        "false schema",
-    ),
-    # This label would make all of the chart's ClusterRoles part of `admin`.
-    (
-        {"commonLabels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}},
-        "/commonLabels/rbac.authorization.k8s.io~1aggregate-to-admin",
-        "false schema",
-    ),
-    ({"commonLabels": {"a": "a b"}}, "/commonLabels/a", "does not match"),
-    ({"commonLabels": {"a b": "c"}}, "/commonLabels", "'a b' not allowed"),
-    ({"serviceAccount.name": "a"}, "/serviceAccount", "'name' not allowed"),
-    ({"serviceAccount.annotations": {"a": 1}}, "/serviceAccount/annotations/a", "null or string"),
-    ({"extraCA.configMap": "A"}, "/extraCA/configMap", "does not match"),
     ({"extraCA": {"configMap": "a", "secret": "b"}}, "/extraCA", "not both"),
-    ({"extraCA": {"configMap": "a", "key": "b/c"}}, "/extraCA/key", "does not match"),
-    ({"proxy.httpsProxy": "proxy.example:3128"}, "/proxy/httpsProxy", "does not match"),
-    ({"proxy.httpsProxy": "socks5://p.example"}, "/proxy/httpsProxy", "does not match"),
     ({"proxy.httpsProxy": "http://me:hidden@p.example"}, "/proxy/httpsProxy", "in extraEnv"),
-    ({"proxy.noProxy": ["a"]}, "/proxy/noProxy", "want string"),
-    ({"extraEnv": [{"name": "A"}]}, "/extraEnv/0", "minProperties"),
-    ({"extraEnv": [{"name": "A", "value": 1}]}, "/extraEnv/0/value", "want string"),
-    ({"extraEnv": [{"name": "1A", "value": ""}]}, "/extraEnv/0/name", "does not match"),
-    ({"extraEnv": [{"name": "A", "valueFrom": {}}]}, "/extraEnv/0/valueFrom", "minProperties"),
     ({"extraEnv": [{"name": "PODSETTLE_PORT", "value": "1"}]}, "/extraEnv/0/name", "an option of"),
     (
         {"extraEnv": [{"name": "A", "value": ""}, {"name": "A", "value": ""}]},
@@ -232,13 +197,6 @@ WRONG: list[tuple[Json, str, str]] = [
         "/extraEnv/0/name",
         "already set by proxy.noProxy",
     ),
-    # The restricted Pod Security Standard does not allow this volume type.
-    (
-        {"extraVolumes": [{"name": "a", "hostPath": {}}]},
-        "/extraVolumes/0",
-        "'hostPath' not allowed",
-    ),
-    ({"extraVolumes": [{"name": "a"}]}, "/extraVolumes/0", "minProperties"),
     ({"extraVolumes": [{"name": "tls", "emptyDir": {}}]}, "/extraVolumes/0/name", "another name"),
     (
         {"extraVolumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]},
@@ -253,7 +211,6 @@ WRONG: list[tuple[Json, str, str]] = [
     *(
         ({**SCRATCH, "extraVolumeMounts": [{"name": "a", "mountPath": path}]}, MOUNT_PATH, message)
         for path, message in (
-            ("tmp", "does not match"),
             ("/", "would hide"),
             ("/etc", "would hide podsettle's files in /etc/podsettle/"),
             ("/etc/podsettle", "would hide"),
@@ -272,46 +229,14 @@ WRONG: list[tuple[Json, str, str]] = [
         "/extraVolumeMounts/1/mountPath",
         "there is already a mount at /tmp/",
     ),
-    ({"log.format": None}, "/log", "missing property 'format'"),
-    ({"drain.quiet": None}, "/drain", "missing property 'quiet'"),
-    ({"serviceMonitor.interval": "1m 30s"}, "/serviceMonitor/interval", "does not match"),
-    ({"serviceMonitor.interval": ""}, "/serviceMonitor/interval", "minLength"),
-    ({"serviceMonitor.labels": {"a": "b c"}}, "/serviceMonitor/labels/a", "does not match"),
-    ({"podLabels": {"version": "1.0+x"}}, "/podLabels/version", "does not match"),
-    ({"podLabels": {"a b": "c"}}, "/podLabels", "'a b' not allowed"),
-    ({"image.tag": f"1@{'0' * 64}"}, "/image/tag", "does not match"),
     (
         {"image.tag": f"1@{FREE['image.digest']}", "image.digest": FREE["image.digest"]},
         "/image/tag",
         "set only one of them",
     ),
-    ({"podDisruptionBudget.enabled": 1}, "/podDisruptionBudget/enabled", "want boolean"),
-    ({"networkPolicy.apiServerPorts": [0]}, "/networkPolicy/apiServerPorts/0", "minimum"),
-    ({"networkPolicy.clients": ["10.0.0.0/8"]}, "/networkPolicy/clients/0", "want object"),
-    ({"networkPolicy.clients": [{"cidr": "a"}]}, "/networkPolicy/clients/0", "not allowed"),
-    ({"networkPolicy.webClients": ["10.0.0.0/8"]}, "/networkPolicy/webClients/0", "want object"),
-    ({"webPort": 443}, "/webPort", "minimum"),
     ({"webPort": 8443}, "/webPort", "8443 is the value of port, too"),
     ({"port": 9443}, "/webPort", "9443 is the value of port, too"),
     ({"networkPolicy.registryPorts": [443]}, "/networkPolicy/registryPorts", "set both or none"),
-    ({"networkPolicy.registryPorts": [0]}, "/networkPolicy/registryPorts/0", "minimum"),
-    ({"networkPolicy.apiServerPorts": ["https"]}, "/networkPolicy/apiServerPorts/0", "integer"),
-    ({"serviceMonitor.interval": 30}, "/serviceMonitor/interval", "want string"),
-    ({"serviceMonitor.tokenSecret.key": ""}, "/serviceMonitor/tokenSecret/key", "does not match"),
-    ({"serviceMonitor.tokenSecret": "a"}, "/serviceMonitor/tokenSecret", "want object"),
-    ({"prometheusRule.runbook": "docs/a.md"}, "/prometheusRule/runbook", "does not match"),
-    ({"prometheusRule.runbook": "https://a.example#b"}, "/prometheusRule/runbook", "not match"),
-    ({"prometheusRule.alerts": True}, "/prometheusRule", "'alerts' not allowed"),
-    ({"grafanaDashboard.enabled": 1}, "/grafanaDashboard/enabled", "want boolean"),
-    ({"grafanaDashboard.folder": 1}, "/grafanaDashboard/folder", "want string"),
-    ({"grafanaDashboard.labels": {"a": 1}}, "/grafanaDashboard/labels/a", "null or string"),
-    ({"fullnameOverride": "Podsettle"}, "/fullnameOverride", "does not match"),
-    ({"fullnameOverride": "a" * 64}, "/fullnameOverride", "does not match"),
-    ({"nameOverride": "a.b"}, "/nameOverride", "does not match"),
-    ({"namespaceOverride": "A"}, "/namespaceOverride", "does not match"),
-    ({"enabled": "yes"}, "/enabled", "want boolean"),
-    ({"port": 80}, "/port", "minimum"),
-    ({"hostNetwork": 1}, "/hostNetwork", "want boolean"),
     # podsettle would not start with these.
     *(
         ({"hostNetwork": True, name: 10250}, f"/{name}", "is the port of the node's kubelet")
@@ -333,20 +258,47 @@ WRONG: list[tuple[Json, str, str]] = [
         "/settlePolicies/1/name",
         "there is already one of the name a",
     ),
-    (
-        {"topologySpreadConstraints": [{"labelSelector": "app=a"}]},
-        "/topologySpreadConstraints/0/labelSelector",
-        "want null or object",
-    ),
 ]
 
 
-@pytest.mark.parametrize(("values", "path", "message"), WRONG, ids=lambda part: str(part)[:60])
-def test_wrong_value_is_rejected_with_its_path(values: Json, path: str, message: str) -> None:
+def refused(values: Json) -> str:
+    """Return what Helm says of values that it refuses."""
     done = run("helm", "template", "podsettle", CHART, "--values", IMAGES, *set_flags(values))
-    assert done.returncode != 0, "it is accepted"
-    assert f"at '{path}'" in done.stderr
-    assert message in done.stderr
+    assert done.returncode != 0, f"it is accepted: {values}"
+    return done.stderr
+
+
+def accepted(values: Json) -> Json:
+    """Return those of several values for which the schema reports no error at their path."""
+    pointers = {"/" + path.replace(".", "/"): path for path in values}
+    found = re.findall(r"at '([^']*)'", refused(values))
+    named = {
+        path for each in found for p, path in pointers.items() if f"{each}/".startswith(f"{p}/")
+    }
+    return {path: value for path, value in values.items() if path not in named}
+
+
+def test_value_that_the_schema_does_not_allow_is_rejected_with_its_path() -> None:
+    """The schema reports all errors at once, so each run has one wrong value of every path."""
+    for number in range(max(map(len, WRONG.values()))):
+        values = {path: wrong[number] for path, wrong in WRONG.items() if number < len(wrong)}
+        assert accepted(values) == {}
+
+
+def test_value_of_another_type_is_rejected_with_its_path() -> None:
+    by_depth: dict[int, Json] = {}
+    for path in _value_paths(DEFAULTS):
+        default: object = reduce(getitem, path.split("."), DEFAULTS)
+        wrong = 1.5 if isinstance(default, str) else "a"
+        by_depth.setdefault(path.count("."), {})[path] = wrong
+    assert [accepted(values) for values in by_depth.values()] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize(("values", "path", "message"), RULES, ids=lambda part: str(part)[:60])
+def test_wrong_value_is_rejected_with_its_path(values: Json, path: str, message: str) -> None:
+    said = refused(values)
+    assert f"at '{path}'" in said
+    assert message in said
 
 
 @pytest.mark.parametrize(
@@ -533,7 +485,7 @@ _FREE_MAPPINGS = {
 
 def _open_objects(schema: Any, path: str) -> Iterator[str]:
     if isinstance(schema, dict):
-        if "object" in schema.get("type", ()) and "additionalProperties" not in schema:
+        if "object" in schema.get("type", ()) and schema.get("additionalProperties", True) is True:
             yield path
         for key, value in schema.items():
             yield from _open_objects(value, f"{path}/{key}")
