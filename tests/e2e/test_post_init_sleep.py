@@ -104,7 +104,7 @@ def test_expected_outcomes_cover_every_pod_and_container() -> None:
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_every_container_is_wrapped_or_has_a_reason(
+def test_every_container_is_wrapped_or_has_a_reason_and_the_copy_of_its_pod_is_unchanged(
     path: Path, delivery: str, settling: KubeCluster
 ) -> None:
     pod, outcomes = _labelled(path, delivery), outcomes_of(path, delivery)
@@ -126,19 +126,11 @@ def test_every_container_is_wrapped_or_has_a_reason(
     if helped:
         assert ("image" if mounted else "emptyDir") in volumes[BROUGHT]
 
-
-@pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_settled_pod_created_again_is_unchanged(
-    path: Path, delivery: str, settling: KubeCluster
-) -> None:
-    """The output of `kubectl get -o yaml` may be stored and used to create the pod again."""
-    outcomes = outcomes_of(path, delivery)
-    first, _ = submit(settling, _labelled(path, delivery))
+    # The output of `kubectl get -o yaml` may be stored and used to create the pod again.
     kept = ("labels", "annotations", "namespace", "ownerReferences", "finalizers")
-    metadata = {key: value for key, value in first["metadata"].items() if key in kept}
-    again, said = submit(settling, fresh({**first, "metadata": metadata}))
-    assert normal(again)["spec"] == normal(first)["spec"]
-    assert again["metadata"].get("annotations") == first["metadata"].get("annotations")
+    metadata = {key: value for key, value in created["metadata"].items() if key in kept}
+    again, said = submit(settling, fresh({**created, "metadata": metadata}))
+    assert normal(again)["spec"] == normal(created)["spec"]
+    assert again["metadata"].get("annotations") == created["metadata"].get("annotations")
     expected = {c: "AlreadySettled" if how in WRAPPED else how for c, how in outcomes.items()}
     assert {name: reason for name, reason in said.items() if name != BROUGHT} == expected

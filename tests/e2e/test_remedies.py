@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from tests.support.e2e_pods import (
     create,
     fresh,
     init_names,
-    is_called,
     normal,
     simple_pod,
     wrappers,
@@ -24,8 +22,7 @@ from tests.support.e2e_pods import (
 from tests.support.factories import node
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.process import RunningServer, start_server
-from tests.support.registered_webhook import registered
+from tests.support.registered_webhook import podsettle_called_by
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
 from tools.kube_versions import server_minor
@@ -76,41 +73,20 @@ spec:
     startGate: {waitFor: [{tcp: "169.254.170.23:80"}], podTargets: true}
     kubeletGate: {timeout: 1s}
 """
-
-
-@pytest.fixture(scope="module")
-def podsettle_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    manifests = tmp_path_factory.mktemp("manifests")
-    (manifests / "policies.yaml").write_text(POLICIES)
-    (manifests / "nodes.yaml").write_text(yaml.safe_dump(NODE))
-    with start_server(manifests, tmp_path_factory.mktemp("certs")) as server:
-        yield server
-
-
-@contextmanager
-def remedied(cluster: KubeCluster, server: RunningServer) -> Iterator[KubeCluster]:
-    """The cluster with podsettle registered."""
-    with registered(cluster, "podsettle", f"{server.url}/mutate", server.ca.read_bytes()):
-        await_that(lambda: is_called(cluster), "the API server calls podsettle")
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def baselines() -> dict[str, Json]:
-    return {}
+DOCUMENTS: list[Json] = [*yaml.safe_load_all(POLICIES), NODE]
 
 
 @pytest.fixture(scope="module")
 def settling(
-    cluster: KubeCluster, podsettle_server: RunningServer, baselines: dict[str, Json]
+    cluster: KubeCluster, baselines: dict[str, Json], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KubeCluster]:
     prepare_for_fixture_pods(cluster)
     for path in PODS:
         status, baseline, _ = cluster.create_pod(load_pod(path), dry_run=True)
         assert status == 201, baseline
         baselines[path.stem] = baseline
-    with remedied(cluster, podsettle_server) as found:
-        yield found
+    with podsettle_called_by(cluster, tmp_path_factory.mktemp("own"), documents=DOCUMENTS):
+        yield cluster
 
 
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
@@ -236,16 +212,14 @@ def test_a_limit_range_admits_the_injected_containers(settling: KubeCluster) -> 
 
 
 @pytest.mark.slow
-def test_api_server_without_restart_rules_gets_no_restart_rules(
-    podsettle_server: RunningServer,
-) -> None:
+def test_api_server_without_restart_rules_gets_no_restart_rules(tmp_path: Path) -> None:
     """A feature gate may disable restart rules in a server that is new enough."""
     off = "ContainerRestartRules=false,RestartAllContainersOnContainerExits=false"
     flags = [f"--feature-gates={off}"] if HAS_RESTART_RULES else []
     with (
         KubeCluster.start(*flags) as cluster,
-        remedied(cluster, podsettle_server) as settling,
+        podsettle_called_by(cluster, tmp_path, documents=DOCUMENTS),
     ):
-        created = create(settling, simple_pod("a"))
+        created = create(cluster, simple_pod("a"))
         assert init_names(created) == [HELPER, "prepare", GATE]
         assert "restartPolicy" not in created["spec"]["initContainers"][1]
