@@ -17,7 +17,6 @@ from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
     OCI_MANIFEST,
     Image,
-    Server,
     digest_of,
     index_of,
     look_up,
@@ -257,7 +256,7 @@ async def test_failed_platform_cancels_the_requests_for_the_others(
 async def test_next_credential_is_tried_after_any_refusal(
     status: int, where: str, ca: trustme.CA, image: Image, new_lookup: NewLookup
 ) -> None:
-    serve, server = serving(image), Server()
+    serve = serving(image)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         said = request.headers.get("Authorization", "")
@@ -273,8 +272,7 @@ async def test_next_credential_is_tried_after_any_refusal(
         value = f'Bearer realm="https://{server.host}/token"'
         return web.Response(status=401, headers={"WWW-Authenticate": value})
 
-    async with start_server(ca, handle) as started:
-        server.host = started.host
+    async with start_server(ca, handle) as server:
         secrets = Secrets(
             docker_config({f"{server.host}/a": ("first", "x")}),
             docker_config({server.host: ("second", "x")}),

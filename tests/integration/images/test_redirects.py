@@ -58,7 +58,6 @@ async def test_unsafe_redirect_is_not_followed(
     location: str, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     serve = serving(image)
-    server = Server()
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if "/blobs/" not in request.path:
@@ -66,9 +65,8 @@ async def test_unsafe_redirect_is_not_followed(
         to = location.replace("SERVER", server.host)
         return web.Response(status=307, headers={"Location": to})
 
-    async with start_server(ca, handle) as started:
-        server.host = started.host
-        assert await unavailable_reason(lookup, started) == expected
+    async with start_server(ca, handle) as server:
+        assert await unavailable_reason(lookup, server) == expected
 
 
 async def test_redirect_to_another_host_carries_no_credentials(
@@ -107,7 +105,6 @@ async def test_redirect_is_followed_as_it_is_written_because_it_can_be_signed(
     location: str, target: str, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     serve = serving(image)
-    server = Server()
     digest = digest_of(image.blobs[0])
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -118,10 +115,9 @@ async def test_redirect_is_followed_as_it_is_written_because_it_can_be_signed(
             return web.Response(status=307, headers={"Location": to})
         return await serve(request)
 
-    async with start_server(ca, handle) as started:
-        server.host = started.host
-        assert await look_up(lookup, query(f"{started.host}/a:1")) == APP
-        assert started.seen[-1].raw_path == target.replace("DIGEST", digest)
+    async with start_server(ca, handle) as server:
+        assert await look_up(lookup, query(f"{server.host}/a:1")) == APP
+        assert server.seen[-1].raw_path == target.replace("DIGEST", digest)
 
 
 @pytest.mark.parametrize(
@@ -143,17 +139,15 @@ async def test_redirect_is_followed_as_it_is_written_because_it_can_be_signed(
 async def test_unsafe_or_unsupported_challenge_is_not_answered(
     challenge: str, expected: str, ca: trustme.CA, lookup: ImageLookup
 ) -> None:
-    server = Server()
 
     def challenged() -> web.Response:
         value = challenge.replace("SERVER", server.host)
         return web.Response(status=401, headers={"WWW-Authenticate": value})
 
     handler = handler_of(manifests=challenged)
-    async with start_server(ca, handler) as started:
-        server.host = started.host
-        assert (await unavailable_reason(lookup, started)).startswith(expected)
-        assert len(started.seen) == 1
+    async with start_server(ca, handler) as server:
+        assert (await unavailable_reason(lookup, server)).startswith(expected)
+        assert len(server.seen) == 1
 
 
 @pytest.mark.parametrize(
@@ -174,16 +168,14 @@ async def test_unsafe_or_unsupported_challenge_is_not_answered(
 async def test_unusable_token_response_is_reported(
     answer: Callable[[], web.StreamResponse], expected: str, ca: trustme.CA, lookup: ImageLookup
 ) -> None:
-    server = Server()
 
     def challenged() -> web.Response:
         value = f'Bearer realm="https://{server.host}/token/x",service="s",scope="wide"'
         return web.Response(status=401, headers={"WWW-Authenticate": value})
 
-    async with start_server(ca, handler_of(manifests=challenged, token=answer)) as started:
-        server.host = started.host
-        assert (await unavailable_reason(lookup, started)).startswith(expected)
-        token = next(request for request in started.seen if "token" in request.path)
+    async with start_server(ca, handler_of(manifests=challenged, token=answer)) as server:
+        assert (await unavailable_reason(lookup, server)).startswith(expected)
+        token = next(request for request in server.seen if "token" in request.path)
         assert dict(token.query) == {"service": "s", "scope": "wide"}
 
 
