@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from tests.support.kube.cluster import KubeCluster
-from tests.support.policy_objects import install_crd
+from tests.support.policy_objects import POLICIES, install_crd
+from tests.support.registered_webhook import registered
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer
@@ -19,13 +20,22 @@ from webhook.cluster.kube_source import KubernetesSource
 
 @pytest.fixture(scope="session")
 def own_cluster() -> Iterator[KubeCluster]:
-    """A cluster for these modules only: their tests stop parts of it, and start them again.
-
-    A source reads all policies, nodes and classes, so a test deletes those that it creates.
-    """
+    """A cluster for these modules only: their tests stop parts of it, and start them again."""
     with KubeCluster.start() as cluster:
         install_crd(cluster)
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _deleted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Delete what a source reads, and what podsettle writes, after each test on `own_cluster`."""
+    yield
+    if "own_cluster" in request.fixturenames:
+        cluster: KubeCluster = request.getfixturevalue("own_cluster")
+        classes = "/apis/node.k8s.io/v1/runtimeclasses"
+        for path in (POLICIES, "/api/v1/nodes", classes, registered.path):
+            answer = cluster.request("DELETE", path)
+            assert answer.status == 200, answer.body
 
 
 @pytest.fixture

@@ -74,12 +74,6 @@ async def test_source_is_synced_once_view_and_selectors_contain_the_lists(
         assert set(source.webhook_selectors.by_webhook) == {"cluster.podsettle.dev"}
         assert "first" in source.view.runtime_classes
         assert [node.name for node in source.view.nodes.all] == ["first"]
-    for path in (
-        f"{POLICIES}/first",
-        "/api/v1/nodes/first",
-        "/apis/node.k8s.io/v1/runtimeclasses/first",
-    ):
-        own_cluster.request("DELETE", path)
 
 
 async def test_nodes_that_join_in_a_row_are_processed_together(
@@ -99,8 +93,6 @@ async def test_nodes_that_join_in_a_row_are_processed_together(
         await asyncio.to_thread(own_cluster.create, "/api/v1/nodes", node)
     await eventually(lambda: len(source.view.nodes.all) == 100)
     assert len(processed) <= 2 + (monotonic() - start) / BURST_INTERVAL_SECONDS
-    own_cluster.request("DELETE", "/api/v1/nodes")
-    await eventually(lambda: not source.view.nodes.all)
 
 
 async def test_policy_that_becomes_invalid_keeps_its_last_valid_state(
@@ -116,9 +108,6 @@ async def test_policy_that_becomes_invalid_keeps_its_last_valid_state(
     await eventually(lambda: "other" in source.policies_in_force)
     assert source.policies_in_force.keys() == {"edited", "other"}
     assert len(source.view.policies) == 2
-    for name in ("other", "edited"):
-        own_cluster.request("DELETE", f"{POLICIES}/{name}")
-    await eventually(lambda: len(source.view.policies) == 0)
 
 
 async def test_new_invalid_policy_does_not_get_the_state_of_a_deleted_one(
@@ -132,8 +121,6 @@ async def test_new_invalid_policy_does_not_get_the_state_of_a_deleted_one(
     own_cluster.create(POLICIES, policy_document("other"))
     await eventually(lambda: "other" in source.policies_in_force)
     assert "again" not in source.policies_in_force
-    for name in ("other", "again"):
-        own_cluster.request("DELETE", f"{POLICIES}/{name}")
 
 
 @pytest.mark.parametrize(
@@ -315,8 +302,6 @@ async def test_watches_of_a_silent_api_server_end_with_their_source(
             tcp_proxy.freeze()
         ends = len(os.listdir("/proc/self/fd"))
     closed = len(os.listdir("/proc/self/fd"))
-    for path in ("/api/v1/nodes", "/apis/node.k8s.io/v1/runtimeclasses", POLICIES):
-        own_cluster.request("DELETE", f"{path}/{name}")
     assert closed < ends
     # The proxy holds two sockets of each connection.
     assert closed - before <= 2 * tcp_proxy.accepted

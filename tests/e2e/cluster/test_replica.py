@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -23,15 +23,14 @@ CERTIFICATES = StoredCertificates("hook", "tls", Lifetimes(timedelta(hours=1), t
 
 
 @pytest.fixture
-def installed(own_cluster: KubeCluster) -> Iterator[str]:
+def installed(own_cluster: KubeCluster) -> str:
     """The namespace of an installation, with the objects that the chart creates."""
     namespace = own_cluster.namespace("settle-")
     lease = {"metadata": {"name": "lease"}}
     own_cluster.create(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases", lease)
     own_cluster.create(f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "tls"}})
     own_cluster.create(PATH, configuration(namespace))
-    yield namespace
-    own_cluster.request("DELETE", f"{PATH}/podsettle")
+    return namespace
 
 
 def configuration(namespace: str) -> dict[str, Any]:

@@ -69,7 +69,6 @@ async def test_status_follows_namespaces_runtime_classes_and_the_policy(
     await eventually(lambda: status(own_cluster, "described")["observedGeneration"] == 2)
     assert status(own_cluster, "described")["conditions"][0]["lastTransitionTime"] == since
     assert not writer.problem
-    own_cluster.request("DELETE", f"{POLICIES}/described")
 
 
 async def test_policy_is_not_needed_once_all_nodes_are_fixed(
@@ -89,8 +88,6 @@ async def test_policy_is_not_needed_once_all_nodes_are_fixed(
         await eventually(
             lambda e=expected: conditions(own_cluster, "retired")["StillNeeded"] == e  # type: ignore[misc]
         )
-    own_cluster.request("DELETE", "/api/v1/nodes/old")
-    own_cluster.request("DELETE", f"{POLICIES}/retired")
     assert not writer.problem
 
 
@@ -122,13 +119,6 @@ async def test_need_depends_on_nodes_of_the_class_and_on_volumes_from_1_37(
         )
     message = status(own_cluster, "pooled")["conditions"][2]["message"]
     assert message.startswith("On 1 of 1 nodes of RuntimeClass pooled, CRI-O relabels only ")
-    for path in (
-        "/api/v1/nodes/inside",
-        "/api/v1/nodes/outside",
-        f"{POLICIES}/pooled",
-        "/apis/node.k8s.io/v1/runtimeclasses/pooled",
-    ):
-        own_cluster.request("DELETE", path)
     assert not writer.problem
 
 
@@ -151,7 +141,6 @@ async def test_status_reports_an_older_crd(own_cluster: KubeCluster, writer: Sta
     await eventually(
         lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
     )
-    own_cluster.request("DELETE", f"{POLICIES}/current")
     assert not writer.problem
 
 
@@ -203,8 +192,6 @@ async def test_status_reports_the_errors_of_an_invalid_policy(
     await eventually(lambda: conditions(own_cluster, "good")["Accepted"] == ("False", "Invalid"))
     assert "stays in force" in status(own_cluster, "good")["conditions"][0]["message"]
     assert source.policies_in_force["good"].spec.priority == 0
-    for name in ("good", "bad"):
-        own_cluster.request("DELETE", f"{POLICIES}/{name}")
     assert not writer.problem
 
 
@@ -230,8 +217,6 @@ async def test_unchanged_status_is_not_written_again(
     await eventually(lambda: status(own_cluster, "changed")["observedGeneration"] == 2)
     after = own_cluster.request("GET", f"{POLICIES}/unchanged").body["metadata"]["resourceVersion"]
     assert after == version
-    for name in ("changed", "unchanged"):
-        own_cluster.request("DELETE", f"{POLICIES}/{name}")
     assert not writer.problem
 
 

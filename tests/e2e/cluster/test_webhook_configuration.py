@@ -59,7 +59,6 @@ async def configuration(
     async with found.running():
         await eventually(lambda: found.synced)
         yield found
-    own_cluster.request("DELETE", f"{PATH}/podsettle")
 
 
 def webhooks(cluster: KubeCluster) -> dict[str, Any]:
@@ -149,8 +148,6 @@ async def test_match_conditions_of_an_earlier_chart_are_not_duplicated(
     await eventually(lambda: names() == own)
     assert not names("opt-in.podsettle.dev")
     assert not configuration.problem
-    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
-    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
 
 
 def required_labels(of: list[Any] | dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
@@ -204,8 +201,6 @@ async def test_selectors_widen_and_narrow_with_the_policies(
     )
     own_cluster.request("DELETE", f"{POLICIES}/narrow")
     await eventually(lambda: selected(own_cluster) == {"": {("team", "b")}})
-    own_cluster.request("DELETE", f"{POLICIES}/other")
-    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert not configuration.problem
 
 
@@ -254,8 +249,6 @@ async def test_every_intermediate_version_selects_the_covered_pods(
         selectors = required_labels(each).values()
         assert set() in selectors or {("team", "b")} in selectors, selectors
         assert 1 <= len(selectors) <= 2 * MAX_WEBHOOKS
-    own_cluster.request("DELETE", f"{POLICIES}/b")
-    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert not configuration.problem
 
 
@@ -272,9 +265,6 @@ async def test_merge_of_all_webhooks_is_logged_once(
     await eventually(lambda: selected(own_cluster) == {"": set()})
     merges = [each.message for each in caplog.records if "more than 20 pairs" in each.message]
     assert len(merges) == 1, merges
-    for name in (*names, "more"):
-        own_cluster.request("DELETE", f"{POLICIES}/{name}")
-    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert not configuration.problem
 
 
@@ -402,4 +392,3 @@ async def test_configuration_deleted_just_before_an_apply_is_not_recreated(
         # The refused write is no lasting problem.
         await eventually(lambda: not found.problem)
         assert own_cluster.request("GET", f"{PATH}/podsettle").status == 404
-    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
