@@ -87,17 +87,6 @@ async def test_watches_that_always_break_raise_unreachable() -> None:
             await copy_logs(server, POD, print, follow=True, backoff=ONCE)
 
 
-async def test_watches_that_always_break_exit_with_2(tmp_path: Path) -> None:
-    async with FakeApiServer.started(PENDING, idle_watches=99, abort=True) as api:
-        kubeconfig = write_kubeconfig(tmp_path, api.url)
-        for command in (("wait",), ("logs", "-f")):
-            arguments = (*command, "step-1", "-n", "ci", "--backoff-total", "0s")
-            with running(kubeconfig, tmp_path, *arguments) as ran:
-                assert await asyncio.to_thread(ran.end) == 2
-                assert ran.stdout == b""
-                assert ran.stderr.startswith("podsettle: gave up after 0ms (--backoff-total): ")
-
-
 BOOKMARK = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "0"}}}'
 TOLD = json.dumps(
     {"type": "MODIFIED", "object": STARTED | {"metadata": {"uid": "u", "resourceVersion": "0"}}}
@@ -184,15 +173,6 @@ async def test_malformed_watch_event_exits_with_2(line: str, told: str, tmp_path
         with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
             assert (ran.stdout, ran.stderr) == (b"", told)
-
-
-@pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
-async def test_malformed_pod_exits_with_2(command: tuple[str, ...], tmp_path: Path) -> None:
-    async with FakeApiServer.started(STARTED | {"status": 7}) as api:
-        kubeconfig = write_kubeconfig(tmp_path, api.url)
-        with running(kubeconfig, tmp_path, *command, "step-1", "-n", "ci") as ran:
-            assert await asyncio.to_thread(ran.end) == 2
-            assert (ran.stdout, ran.stderr) == (b"", NOT_A_POD)
 
 
 @pytest.mark.parametrize(
