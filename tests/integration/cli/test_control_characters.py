@@ -17,8 +17,8 @@ from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.process import podsettle
 from tests.support.recording_server import serving as in_threads
 
-EVIL = "\x1b]0;title\x07\x1b[2J\u202e\r\npodsettle: forged\x7f"
-"""ESC, BEL, RLO, CR, a line break and DEL."""
+EVIL = "\x1b]0;title\x07\x1b[2J\u202e\u3164\r\npodsettle: forged\x7f"
+"""ESC, BEL, RLO, a filler that is invisible, CR, a line break and DEL."""
 _COMPONENT = "app.kubernetes.io/component"
 _KEPT = (
     _COMPONENT, "apiVersion", "continue", "creationTimestamp", "key", "kind", "operator", "phase",
@@ -158,6 +158,7 @@ def check_output(*texts: str, has_evil: bool = True) -> None:
     """Check that no character acts on a terminal, and that EVIL was printed."""
     text = "".join(texts)
     assert [each for each in text if not each.isprintable() and each != "\n"] == []
+    assert "\u3164" not in text
     forged = ("podsettle: forged", "podsettle: podsettle: forged")
     assert not any(line.startswith(forged) for line in text.split("\n"))
     assert has_evil == ("\\x1b" in text or "\\u001b" in text), text

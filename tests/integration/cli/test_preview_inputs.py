@@ -21,6 +21,8 @@ def test_manifests_are_files_and_directories_given_repeatedly_or_in_the_environm
     assert podsettle("preview", *options, TEKTON).stdout == expected
     env = {"PODSETTLE_MANIFESTS": os.pathsep.join(map(str, (policies, cluster)))}
     assert podsettle("preview", TEKTON, env=env).stdout == expected
+    env["PODSETTLE_LINGER_IMAGE"] = "image.example/l"
+    assert "from image.example/l" in podsettle("preview", TEKTON, env=env).stdout
     done = podsettle("preview", "--manifests", tmp_path / "none", TEKTON)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"podsettle: {tmp_path / 'none'}: No such file or directory\n"
