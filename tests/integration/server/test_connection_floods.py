@@ -137,17 +137,6 @@ def test_idle_connections_are_ended_by_the_idle_timeout(tmp_path: Path) -> None:
         idle.await_open(0)
 
 
-def test_idle_connections_to_the_web_port_are_ended_by_their_lifetime(tmp_path: Path) -> None:
-    with (
-        limited_server(tmp_path, web_timeout_seconds=5) as server,
-        sending_reviews(server) as others,
-        flood(server, web=True) as idle,
-    ):
-        idle.open_tls(150)
-        others.await_answers()
-        idle.await_open(0)
-
-
 # Handshakes
 
 
@@ -166,18 +155,6 @@ def test_half_open_handshakes_are_limited_by_their_number(
     ):
         half_open.open_plain(3 * limit, first)
         half_open.await_open(limit)
-        others.await_answers()
-
-
-@BOTH_PORTS
-def test_bytes_that_are_not_tls_end_their_connection(server: RunningServer, web: bool) -> None:
-    with (
-        sending_reviews(server) as others,
-        flood(server, web=web) as clients,
-    ):
-        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello"):
-            clients.open_plain(1000, garbage)
-        clients.await_open(0)
         others.await_answers()
 
 

@@ -20,7 +20,6 @@ from tests.support.chromium import (
     TAB,
     Chromium,
 )
-from tests.support.paths import EXAMPLES
 from tests.support.preview_page import (
     BROKEN,
     MIXED,
@@ -182,13 +181,6 @@ def test_yaml_is_parsed_back_to_the_same_values(page: Chromium) -> None:
     written = page.run("return arguments[0].map((value) => yaml(value))", values)
     assert [yaml.safe_load(text) for text in written] == values
     assert page.run("return yaml({a: [1, 0.5, null, true]})") == "a:\n- 1\n- 0.5\n- null\n- true"
-
-
-def test_admitted_yaml_is_the_admitted_pod(page: Chromium, http: httpx.Client) -> None:
-    workload = (EXAMPLES / "pods" / "tekton-taskrun.yaml").read_text()
-    preview(page, workload)
-    page.click("[role=tab]", "YAML")
-    assert yaml.safe_load(page.text("[role=tabpanel]")) == answer_to(http, workload)["after"]
 
 
 def test_many_pods_are_collapsed_until_they_are_opened(page: Chromium) -> None:
