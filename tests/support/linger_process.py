@@ -6,18 +6,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 TIMEOUT_SECONDS = 180.0
 
 
-def run(linger: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with options of `subprocess.run`."""
+    options = {"stdin": subprocess.DEVNULL} | options if "input" not in options else options
     return subprocess.run(
-        [linger, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
+        command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, **options
     )
 
 

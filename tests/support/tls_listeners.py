@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,6 +108,23 @@ def listening(*answers: Answer, host: str = "127.0.0.1", port: int = 0) -> Itera
             accepting.join(TIMEOUT_SECONDS)
             for thread in threads:
                 thread.join(TIMEOUT_SECONDS)
+
+
+@contextmanager
+def dropping(host: str = "127.0.0.1") -> Iterator[Listener]:
+    """Answer no connection, as a firewall that drops packets: the queue of a listener is full."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server((host, 0), backlog=0))
+        address = server.getsockname()
+
+        def is_taken() -> bool:
+            client = stack.enter_context(socket.socket())
+            client.settimeout(2)
+            return client.connect_ex(address) == 0
+
+        while is_taken():
+            pass
+        yield Listener(*address)
 
 
 def server_context(

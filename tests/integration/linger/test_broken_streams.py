@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.linger_process import TIMEOUT_SECONDS
+from tests.support.linger_process import TIMEOUT_SECONDS, run
 from tests.support.process import free_port
 
 
@@ -124,12 +124,8 @@ def test_command_inherits_the_disposition_and_mask_of_sigpipe(linger: Path, chan
     report = ["grep", "-E", "^Sig(Pnd|Blk|Ign)", "/proc/self/status"]
 
     def shown(*command: str | Path) -> str:
-        return subprocess.run(
-            [sys.executable, "-c", script, change, *command],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=True,
-        ).stdout
+        done = run(sys.executable, "-c", script, change, *command)
+        assert done.returncode == 0
+        return done.stdout
 
     assert shown(linger, "--", *report) == shown(*report)

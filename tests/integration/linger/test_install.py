@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import stat
-import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.linger_process import TIMEOUT_SECONDS, first_line, run, start
+from tests.support.linger_process import first_line, run, start
 
 
 @pytest.fixture
@@ -33,8 +34,7 @@ def test_install_to_a_directory_or_a_file_can_be_repeated(linger: Path, director
 
 
 def test_install_ignores_the_umask(linger: Path, directory: Path) -> None:
-    script = 'umask 077; "$0" install "$1"'
-    subprocess.run(["sh", "-c", script, linger, directory], check=True, timeout=TIMEOUT_SECONDS)
+    assert run(linger, "install", directory, umask=0o077).returncode == 0
     assert (directory / "linger").stat().st_mode & 0o7777 == 0o755
 
 
@@ -70,6 +70,17 @@ def test_install_error_names_the_path_and_the_reason(
     assert done.stderr.endswith(f"{reason}\n")
     assert sorted(path.name for path in directory.iterdir()) == ["file", "taken"]
     assert [path.name for path in (directory / "taken").iterdir()] == ["linger"]
+
+
+def test_install_that_cannot_write_the_whole_file_leaves_nothing(
+    linger: Path, directory: Path
+) -> None:
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (4096, 4096))
+    # Python ignores SIGXFSZ, and the helper inherits that here.
+    done = run(linger, "install", directory, preexec_fn=limit, restore_signals=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"linger: cannot install to {directory}/linger: File too large\n"
+    assert list(directory.iterdir()) == []
 
 
 def _device(path: Path) -> None:

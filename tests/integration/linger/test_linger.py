@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 import tomllib
@@ -63,14 +62,14 @@ def test_help_is_printed_to_standard_output(linger: Path) -> None:
         assert option in done.stdout
 
 
-@pytest.mark.parametrize("option", ["--sleep=300ms", "--min-lifetime=0.3s"])
-@pytest.mark.parametrize(("command", "code"), [("true", 0), ("missing-command", 127)])
-def test_exit_is_delayed_for_every_exit_code(
-    linger: Path, option: str, command: str, code: int
-) -> None:
-    started = time.monotonic()
-    assert run(linger, option, "--", command).returncode == code
-    assert time.monotonic() - started >= 0.3
+def test_longer_delay_applies_and_the_minimum_lifetime_counts_from_the_start(linger: Path) -> None:
+    """Both delays together, or one that counts from the command's end, would take 6 s."""
+    with (
+        start(linger, "--sleep=1ms", "--min-lifetime=3s", "--", "sleep", "3") as process,
+        start(linger, "--sleep=1500ms", "--", "sleep", "3") as later,
+    ):
+        assert process.wait(TIMEOUT_SECONDS) == 0
+        assert later.poll() is None
 
 
 def test_command_gets_arguments_stdin_environment_and_open_files_unchanged(
@@ -83,15 +82,17 @@ def test_command_gets_arguments_stdin_environment_and_open_files_unchanged(
     )
     odd = ["", " ", "two\nlines", "'\"$(x)$$", "--", "--sleep"]
     with (tmp_path / "open").open("w") as file:
-        done = subprocess.run(
-            [linger, "--", sys.executable, "-c", script, str(file.fileno()), *odd],
+        done = run(
+            linger,
+            "--",
+            sys.executable,
+            "-c",
+            script,
+            str(file.fileno()),
+            *odd,
             input="piped",
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
             pass_fds=[file.fileno()],
             env={"ODD": "odd = value"},
-            check=False,
         )
         expected = [
             *([str(file.fileno()), *odd], "piped", tmp_path, "odd = value"),
@@ -105,14 +106,9 @@ def test_command_is_found_in_path_and_keeps_its_name(linger: Path, tmp_path: Pat
     (tmp_path / "second").mkdir()
     (tmp_path / "first/tool").write_text("not executable")
     (tmp_path / "second/tool").symlink_to("/bin/cat")
-    done = subprocess.run(
-        [linger, "--", "tool", "/proc/self/cmdline"],
-        env={"PATH": f"{tmp_path}/first:{tmp_path}/second"},
-        capture_output=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, b"tool\0/proc/self/cmdline\0")
+    path = {"PATH": f"{tmp_path}/first:{tmp_path}/second"}
+    done = run(linger, "--", "tool", "/proc/self/cmdline", env=path)
+    assert (done.returncode, done.stdout) == (0, "tool\0/proc/self/cmdline\0")
 
 
 @pytest.mark.parametrize(
@@ -155,13 +151,7 @@ def test_command_inherits_the_signal_mask_and_dispositions(linger: Path) -> None
     report = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
 
     def shown(*command: str | Path) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", script, *command],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
+        done = run(sys.executable, "-c", script, *command)
         assert done.returncode == 0
         return done.stdout
 

@@ -32,14 +32,8 @@ def limited(
 
 def run_under(soft: int, hard: int, command: Sequence[str]) -> tuple[int, str, str]:
     """Run a command under limits."""
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=linger_process.TIMEOUT_SECONDS,
-        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard)),
-    )
+    limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+    done = linger_process.run(*command, preexec_fn=limit)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -109,9 +103,7 @@ def test_command_replaces_the_wrapper_and_inherits_everything_else(linger: Path,
     pid, group, *rest = out.split(" ", 2)
     assert int(pid) == int(group) == process.pid
     assert rest[0].endswith("input a b  --\n")
-    plain = subprocess.run(
-        ["python3", *command[-5:]], input="input", capture_output=True, text=True, check=True
-    )
+    plain = linger_process.run("python3", *command[-5:], input="input")
     assert rest[0] == plain.stdout.split(" ", 2)[2]
 
 

@@ -22,6 +22,7 @@ from tests.support.tls_listeners import (
     TIMEOUT_SECONDS,
     Answer,
     close_connection,
+    dropping,
     listening,
     says,
     stay_silent,
@@ -295,23 +296,12 @@ def test_name_that_is_not_resolved_ends_at_the_timeout(
 def test_address_that_does_not_answer_leaves_time_for_the_next_one(
     linger: Path, tmp_path: Path
 ) -> None:
-    """The queue of the first address is full, as behind a firewall that drops packets."""
-    with ExitStack() as stack:
-        full = stack.enter_context(socket.create_server(("127.0.0.2", 0), backlog=0))
-        port = full.getsockname()[1]
-
-        def is_taken() -> bool:
-            client = stack.enter_context(socket.socket())
-            client.settimeout(2)
-            return client.connect_ex(("127.0.0.2", port)) == 0
-
-        while is_taken():
-            pass
-        stack.enter_context(listening(stay_silent, port=port))
-        server = stack.enter_context(
-            name_server(tmp_path, lambda query: query.answer("127.0.0.2", "127.0.0.1"))
-        )
-        target = f"db:{port}"
+    with (
+        dropping("127.0.0.2") as silent,
+        listening(stay_silent, port=silent.port),
+        name_server(tmp_path, lambda query: query.answer(silent.host, "127.0.0.1")) as server,
+    ):
+        target = f"db:{silent.port}"
         told = logged(linger, "--tcp", target, around=(*server.command,))
     assert told == [f"tcp {target} answers after N s"]
 

@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from tests.support.tls_listeners import (
     Listener,
     alert,
     close_connection,
+    dropping,
     handshake,
     listening,
     openssl_server,
@@ -202,19 +202,8 @@ def test_refused_connection_ends_at_the_timeout(linger: Path, host: str) -> None
 
 
 def test_unreachable_kubelet_ends_at_the_timeout(linger: Path) -> None:
-    """Like behind a firewall that drops packets: a full queue does not answer."""
-    with ExitStack() as stack:
-        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        port = server.getsockname()[1]
-
-        def is_taken() -> bool:
-            client = stack.enter_context(socket.socket())
-            client.settimeout(2)
-            return client.connect_ex(("127.0.0.1", port)) == 0
-
-        while is_taken():
-            pass
-        assert logged_line(linger, Listener("127.0.0.1", port), timeout="2s") == (
+    with dropping() as server:
+        assert logged_line(linger, server, timeout="2s") == (
             "timeout: the kubelet at 127.0.0.1 cannot be reached: Operation timed out; "
             "continuing without it"
         )
