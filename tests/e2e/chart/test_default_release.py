@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 
 import pytest
 
@@ -11,16 +10,12 @@ from tests.support.chart_release import (
     RBAC,
     events_of_podsettle,
     labelled,
-    mirror_pod,
     opted_in,
-    policy_for_every_namespace,
     right,
-    windows_pod,
 )
-from tests.support.e2e_pods import init_names, is_called, normal, simple_pod
+from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
-    BY_SELECTOR,
     CONFIGURATION,
     OPT_IN,
     RELEASE,
@@ -29,7 +24,6 @@ from tests.support.helm_release import (
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.service_accounts import await_grant
 from tests.support.waiting import await_that
-from tests.support.webhook_calls import calls, created
 
 pytestmark = pytest.mark.slow
 
@@ -59,50 +53,6 @@ def test_pods_in_an_opted_in_namespace_are_settled_and_no_others(release: Instal
         assert not is_called(cluster, NAMESPACE)
     cluster.namespace(chosen, labels={"podsettle.dev/enabled": "false"})
     await_that(lambda: not is_called(cluster, chosen), "the label switches podsettle off")
-
-
-@pytest.mark.parametrize(
-    ("made", "reason"), [(mirror_pod, "MirrorPod"), (windows_pod, "WindowsPod")]
-)
-def test_podsettle_skips_excluded_pods_that_no_match_condition_filters(
-    release: Installation, made: Callable[[str], Json], reason: str
-) -> None:
-    cluster = release.cluster
-    namespace = opted_in(cluster, "alone-")
-    asked, audited = created(cluster, made(namespace))
-    assert calls(audited) == [(OPT_IN, False)]
-    assert audited[f"{OPT_IN}/skipped"] == reason
-    uncovered, audited = created(cluster, made(cluster.namespace("uncovered-")))
-    assert calls(audited) == []
-    assert normal(asked) == normal(uncovered)
-
-
-def test_reinvocation_changes_nothing_and_match_conditions_skip_it(
-    release: Installation,
-) -> None:
-    """The API server mounts the token into the container that podsettle adds: a reason to call."""
-    cluster = release.cluster
-    with policy_for_every_namespace(release):
-        chosen, other = opted_in(cluster, "twice-"), cluster.namespace("once-")
-        await_that(lambda: is_called(cluster, other), "the other namespace is covered")
-        twice, audited = created(cluster, simple_pod("pod", chosen))
-        assert calls(audited) == [(OPT_IN, True), (OPT_IN, False)]
-        # The pod is the same as after one call.
-        once, audited = created(cluster, simple_pod("pod", other))
-        assert calls(audited) == [(BY_SELECTOR, True)]
-    for pod in (twice, once):
-        assert init_names(pod) == ["podsettle-linger", "prepare"]
-        mounts = pod["spec"]["initContainers"][0]["volumeMounts"]
-        assert any(each["name"].startswith("kube-api-access-") for each in mounts)
-    assert _without_applied(twice) == _without_applied(once)
-
-
-def _without_applied(pod: Json) -> Json:
-    """Return a pod without the fields that depend on name, time and policy."""
-    pod = normal(pod)
-    for name in ("applied", "summary"):
-        assert pod["metadata"]["annotations"].pop(f"podsettle.dev/{name}")
-    return pod
 
 
 def test_audit_log_shows_exactly_the_permissions_of_the_chart(release: Installation) -> None:
