@@ -71,9 +71,7 @@ def release(tmp_path: Path) -> Iterator[InstallationWithPods]:
 
 def start(release: InstallationWithPods, ports: set[str], sources: Path | None = None) -> Replica:
     """Start a replica of the installed chart, and wait until the Service leads to these ports."""
-    replica = release.launch(sources=sources)
-    await_that(replica.is_ready, f"{replica.log} is ready")
-    release.admit(replica)
+    replica = release.start_ready(sources=sources)
     await_that(lambda: release.endpoints_of(replica) == ports, "the Service leads to it")
     return replica
 

@@ -314,7 +314,7 @@ def test_certificate_stays_valid_when_the_clock_jumps_ahead_and_back(
     """After a suspension the wall clock has jumped, and the clock of the event loop has not."""
     clock = tmp_path / "clock"
     clock.write_text("+0")
-    one = release.launch(
+    one = release.start_ready(
         variables={
             "LD_PRELOAD": str(libfaketime()),
             "FAKETIME_TIMESTAMP_FILE": str(clock),
@@ -322,8 +322,6 @@ def test_certificate_stays_valid_when_the_clock_jumps_ahead_and_back(
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
     )
-    await_that(one.is_ready, "it is ready")
-    release.admit(one)
     await_settled(release)
     for moved in ("+25d", "+0", "+300d", "+0"):
         was = leaf(stored(release))

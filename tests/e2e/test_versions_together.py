@@ -59,14 +59,6 @@ OLD_LAYOUT = {OPT_IN, BY_SELECTOR}
 NEW_LAYOUT = {OPT_IN, BY_SELECTOR, f"b.{BY_SELECTOR}"}
 
 
-def served(release: Installation, sources: Path | None = None) -> Replica:
-    """One more replica behind the Service, once it is ready."""
-    replica = release.launch(sources=sources)
-    await_that(replica.is_ready, f"{replica.log} is ready")
-    release.admit(replica)
-    return replica
-
-
 def reviews(replica: Replica) -> int:
     """Return the number of reviews of covered pods that a replica has answered."""
     return replica.log.read_text().count(" pod load-")
@@ -159,7 +151,7 @@ def test_two_versions_side_by_side_lose_no_pod_and_patch_pods_equally(
     """With the older CRD at first. tests/e2e/test_helm_upgrade.py upgrades the CRD before."""
     cluster = release.cluster
     release.install(*FAIL, chart=old / "charts/podsettle")
-    first, second = served(release, old), served(release, old)
+    first, second = release.start_ready(sources=old), release.start_ready(sources=old)
     for name, spec in (
         ("a", {"namespaceSelector": {"matchLabels": {"team": "a"}}}),
         ("b", {"namespaceSelector": {"matchLabels": {"team": "b"}}}),
@@ -180,13 +172,13 @@ def test_two_versions_side_by_side_lose_no_pod_and_patch_pods_equally(
         # There: the older one writes as long as it holds the Lease.
         release.helm("upgrade", RELEASE, CHART, REQUIRED, *FAIL)
         before = generation(release)
-        third = served(release)
+        third = release.start_ready()
         retire(release, chosen, first)
         await_reviews(release, chosen, second, third)
         await_that(lambda: is_called(cluster, selected), "pods are settled")
         check_fixed_point(release, chosen, selected)
         check_no_fight(release, by_policy, before)
-        fourth = served(release)
+        fourth = release.start_ready()
         retire(release, chosen, second)
         settles(release, by_policy, NEW_LAYOUT)
         await_that(
@@ -198,7 +190,7 @@ def test_two_versions_side_by_side_lose_no_pod_and_patch_pods_equally(
         # And back: now this version writes as long as it holds the Lease.
         release.helm("rollback", RELEASE, "1")
         before = generation(release)
-        fifth = served(release, old)
+        fifth = release.start_ready(sources=old)
         retire(release, chosen, third)
         await_reviews(release, chosen, fourth, fifth)
         check_fixed_point(release, chosen, selected)

@@ -128,9 +128,9 @@ class Installation:
         assert "STATUS: deployed" in notes
         self.cluster.namespace(NAMESPACE)
 
-    def start_ready(self, *mounted: str) -> Replica:
-        """Start a replica. It is behind the Service once it is ready, as a pod is."""
-        replica = self.launch(*mounted)
+    def start_ready(self, *mounted: str, **options: Any) -> Replica:
+        """Start a replica with options of `launch`. It is behind the Service once it is ready."""
+        replica = self.launch(*mounted, **options)
         await_that(replica.is_ready, f"{replica.log} is ready")
         self.admit(replica)
         return replica
