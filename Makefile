@@ -94,7 +94,7 @@ ci: ## Run all checks that have to pass before a change lands (35 minutes with c
 # Targets without a description are parts of others, of .ci/run or of the workflows.
 .PHONY: kube
 kube: $(VENV)/.test
-	$(call build,cluster kubectl helm kubeconform poster)
+	$(call build,cluster kubectl helm poster)
 
 .PHONY: node-programs
 node-programs: kube
@@ -165,7 +165,7 @@ MARKED := slow or lab or needs
 # needs a program waits for it. Compilers wait for one another at its end, so it comes before the tests.
 .PHONY: test
 test: $(VENV)/.python $(wildcard $(VENV)/.run) ## Run the tests with a real API server (9 to 10 minutes with all that it sets up, five the second time; no root)
-	@mkdir -p dist; $(BIN)/python -m tools.build cluster kubeconform >dist/build.log 2>&1 & build=$$!; \
+	@mkdir -p dist; $(BIN)/python -m tools.build cluster >dist/build.log 2>&1 & build=$$!; \
 	  trap 'kill $$build 2>/dev/null' INT TERM; \
 	  $(MAKE) --no-print-directory $(VENV)/.test || { kill $$build 2>/dev/null; exit 1; }; \
 	  nice -n 5 $(PYTEST) --hypothesis-profile=quick -m 'not ($(MARKED))' $(TESTS); status=$$?; \

@@ -106,7 +106,6 @@ CRIO = replace(
     tags=("btrfs_noversion", "containers_image_openpgp", "exclude_graphdriver_btrfs"),
 )
 _HELM = ("helm.sh/helm/v4", "helm.sh/helm/v4/internal/version.version")
-_KUBECONFORM = ("github.com/yannh/kubeconform", "main.version")
 _NODE = ("kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 SETS: Mapping[str, ProgramSet] = {
     "cluster": CLUSTERS[chosen()],
@@ -115,11 +114,6 @@ SETS: Mapping[str, ProgramSet] = {
     # The newest kubectl, as people have it, also for older API servers.
     "kubectl": _kubernetes(DEFAULT, "cmd/kubectl"),
     "helm": _go("chart", "helm", "helm.sh/helm/v4/cmd/helm", *_HELM),
-    # With the flags of the cluster, for the same packages of Go's standard library.
-    "kubeconform": replace(
-        _go("chart", "kubeconform", f"{_KUBECONFORM[0]}/cmd/kubeconform", *_KUBECONFORM),
-        inlined=False,
-    ),
     "actionlint": _go("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint"),
     # The rest of a cluster of one node. Its API server is of the same release.
     "node": _kubernetes(node_line(), *(f"cmd/{name}" for name in _NODE)),

@@ -1,4 +1,4 @@
-"""Runs of helm and kubeconform on the chart."""
+"""Runs of helm on the chart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TIMEOUT_SECONDS = 240.0
 def run(
     program: str, *arguments: str | Path, input: str | None = None, kubeconfig: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `helm` or `kubeconform` without the user's configuration."""
+    """Run `helm` without the user's configuration."""
     with tempfile.TemporaryDirectory(prefix="podsettle-helm-") as home:
         return subprocess.run(
             [str(tool(program)), *map(str, arguments)],
