@@ -6,8 +6,6 @@ import base64
 import contextlib
 import html
 import re
-import select
-import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ import trustme
 INDEX_HOST = "packages.company.example"
 USER = "builder"
 PASSWORD = "not-to-be-found-in-any-layer"
-_CHUNK = 65536
 
 
 @dataclass(frozen=True)
@@ -37,43 +34,31 @@ class Company:
         return f"[global]\nindex-url = https://{USER}:{PASSWORD}@{INDEX_HOST}/simple/\n"
 
 
+class _Proxy(ThreadingHTTPServer):
+    company: Company
+    wheels: Path
+    leaf: ssl.SSLContext
+
+
 @contextlib.contextmanager
 def company(wheels: Path) -> Iterator[Company]:
     """Serve the files of `wheels` as a package index behind the proxy."""
     ca = trustme.CA()
-    leaf = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ca.issue_cert(INDEX_HOST).configure_cert(leaf)
-    with contextlib.ExitStack() as stack:
-        index = stack.enter_context(_serving(_Index))
-        proxy = stack.enter_context(_serving(_Proxy))
-        made = Company(f"http://127.0.0.1:{proxy.server_address[1]}", ca)
-        index.wheels, index.company = wheels, made
-        proxy.leaf, proxy.company, proxy.index = leaf, made, index.server_address[1]
-        yield made
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    company: Company
-    wheels: Path
-    leaf: ssl.SSLContext
-    index: int
-
-
-@contextlib.contextmanager
-def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[_Server]:
-    with _Server(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+    with _Proxy(("127.0.0.1", 0), _Tunnel) as proxy:
+        proxy.company = Company(f"http://127.0.0.1:{proxy.server_address[1]}", ca)
+        proxy.wheels, proxy.leaf = wheels, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        ca.issue_cert(INDEX_HOST).configure_cert(proxy.leaf)
+        thread = threading.Thread(target=proxy.serve_forever, daemon=True)
         thread.start()
         try:
-            yield server
+            yield proxy.company
         finally:
-            server.shutdown()
+            proxy.shutdown()
             thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: _Proxy
 
     def log_message(self, *arguments: object) -> None:
         """Nothing: tests read what Company records."""
@@ -117,8 +102,8 @@ class _Index(_Handler):
         self.wfile.write(body)
 
 
-class _Proxy(_Handler):
-    """Ends TLS itself, with a certificate of the company's CA, and passes on what it reads."""
+class _Tunnel(_Handler):
+    """Ends TLS itself, with a certificate of the company's CA, and answers as the index does."""
 
     def do_CONNECT(self) -> None:
         self.server.company.connected.append(self.path)
@@ -131,17 +116,5 @@ class _Proxy(_Handler):
         with (
             contextlib.suppress(OSError),  # a client that does not trust the CA ends the connection
             self.server.leaf.wrap_socket(self.connection, server_side=True) as client,
-            socket.create_connection(("127.0.0.1", self.server.index)) as index,
         ):
-            _relay(client, index)
-
-
-def _relay(client: ssl.SSLSocket, index: socket.socket) -> None:
-    """Pass bytes on in both directions until one side ends."""
-    while True:
-        ready = [client] if client.pending() else select.select([client, index], [], [])[0]
-        for one in ready:
-            data = one.recv(_CHUNK)
-            if not data:
-                return
-            (index if one is client else client).sendall(data)
+            _Index(client, self.client_address, self.server)

@@ -42,47 +42,68 @@ class Seen(NamedTuple):
     """The common name of the client's certificate."""
 
 
-class Recorder(ThreadingHTTPServer):
-    """An HTTP server that records requests, and answers 401 to some tokens."""
+class _Server(ThreadingHTTPServer):
+    """An HTTP server, with TLS if there is a context for it."""
 
-    def __init__(self, name: str, seen: list[Seen], context: ssl.SSLContext | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), _Recording)
-        self.name = name
-        self.seen = seen
-        self.rejected: set[str] = set()
-        self._open: list[socket.socket] = []
-        self._context = context
+    def __init__(
+        self, handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None
+    ) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self.open: list[socket.socket] = []
+        self.context = context
 
     @property
     def port(self) -> int:
         """The port on which it listens."""
         return int(self.server_address[1])
 
-    def use_certificate(self, file: Path) -> None:
-        """Serve another certificate from now on, and end the connections that are open."""
-        assert self._context is not None
-        self._context.load_cert_chain(file)
-        for connection in self._open:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
-
     def get_request(self) -> tuple[Any, Any]:
         """Accept a connection. Its handshake is done by the thread that reads from it."""
         accepted, address = super().get_request()
-        if self._context is None:
+        if self.context is None:
             return accepted, address
-        wrapped = self._context.wrap_socket(
-            accepted, server_side=True, do_handshake_on_connect=False
+        self.open.append(
+            self.context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
         )
-        self._open.append(wrapped)
-        return wrapped, address
+        return self.open[-1], address
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore clients that refuse the certificate."""
+        """Ignore clients that refuse the certificate, or end their connections."""
 
 
-class _Recording(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
+    def answer(self, status: int, body: bytes) -> None:
+        """Send an answer in JSON."""
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Write no log."""
+
+
+class Recorder(_Server):
+    """An HTTP server that records requests, and answers 401 to some tokens."""
+
+    def __init__(self, name: str, seen: list[Seen], context: ssl.SSLContext | None = None) -> None:
+        super().__init__(_Recording, context)
+        self.name = name
+        self.seen = seen
+        self.rejected: set[str] = set()
+
+    def use_certificate(self, file: Path) -> None:
+        """Serve another certificate from now on, and end the connections that are open."""
+        assert self.context is not None
+        self.context.load_cert_chain(file)
+        for connection in self.open:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self.open.clear()
+
+
+class _Recording(_Handler):
     protocol_version = "HTTP/1.1"
     server: Recorder
 
@@ -101,59 +122,25 @@ class _Recording(BaseHTTPRequestHandler):
             for key, value in self.headers.items()
             if key.lower().startswith("impersonate-")
         ]
-        path = self.path.partition("?")[0]
+        name_and_path = (self.server.name, self.command, self.path.partition("?")[0])
         self.server.seen.append(
-            Seen(
-                self.server.name,
-                self.command,
-                path,
-                authorization,
-                tuple(sorted(impersonation)),
-                name,
-                client,
-            )
+            Seen(*name_and_path, authorization, tuple(sorted(impersonation)), name, client)
         )
         rejected = authorization in self.server.rejected
-        body = _REJECTED if rejected else _ANSWER
-        self.send_response(401 if rejected else 201)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(401 if rejected else 201, _REJECTED if rejected else _ANSWER)
 
     do_GET = do_POST = handle_request  # noqa: N815 (the names are those of http.server)
 
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Write no log."""
 
-
-class RecordingProxy(ThreadingHTTPServer):
+class RecordingProxy(_Server):
     """A proxy that records where it was asked to go."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), _Proxying)
+        super().__init__(_Proxying, context)
         self.asked: list[tuple[str, str]] = []
-        self._context = context
-
-    @property
-    def port(self) -> int:
-        """The port on which it listens."""
-        return int(self.server_address[1])
-
-    def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection, with TLS if there is a context for it."""
-        accepted, address = super().get_request()
-        if self._context is None:
-            return accepted, address
-        return self._context.wrap_socket(
-            accepted, server_side=True, do_handshake_on_connect=False
-        ), address
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore clients that end their connections."""
 
 
-class _Proxying(BaseHTTPRequestHandler):
+class _Proxying(_Handler):
     server: RecordingProxy
 
     def do_CONNECT(self) -> None:
@@ -180,16 +167,9 @@ class _Proxying(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         target = f"{self.command} {self.path.partition('?')[0]}"
         self.server.asked.append((target, self.headers.get("Proxy-Authorization", "")))
-        self.send_response(201)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(_ANSWER)))
-        self.end_headers()
-        self.wfile.write(_ANSWER)
+        self.answer(201, _ANSWER)
 
     do_GET = do_POST = handle_request  # noqa: N815 (the names are those of http.server)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Write no log."""
 
 
 @contextmanager
