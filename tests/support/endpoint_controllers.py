@@ -47,40 +47,23 @@ class InstallationWithPods(Installation):
     """A release on a cluster whose controllers write the endpoints of its Service."""
 
     def admit(self, replica: Replica) -> None:
-        """Create the pod of a ready replica, as its Deployment and its kubelet do."""
-        labels = replica.template["metadata"]["labels"]
-        container = {"name": "podsettle", "image": "registry.example/podsettle"}
-        spec = {
-            # A pod without a node is deleted at once, without a grace period.
-            "nodeName": _NODE,
-            "serviceAccountName": RELEASE,
-            "containers": [{**container, "ports": replica.named_ports}],
-        }
-        pod = {"metadata": {"name": _pod_name(replica), "labels": labels}, "spec": spec}
-        self.cluster.create(f"{OWN}/pods", pod)
-        ready = {
-            "phase": "Running",
-            "podIP": self.address,
-            "podIPs": [{"ip": self.address}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        path = f"{OWN}/pods/{_pod_name(replica)}/status"
-        status, answer, _ = self.cluster.request("PATCH", path, {"status": ready})
-        assert status == 200, answer
+        """Create the pod of a ready replica."""
+        # A pod without a node is deleted at once, without a grace period.
+        self.create_pod(replica, nodeName=_NODE)
 
     def retire(self, *replicas: Replica) -> None:
         """Delete pods. Their processes get the signal before the endpoints have changed."""
         for replica in replicas:
             self.replicas.remove(replica)
-            self.cluster.request("DELETE", f"{OWN}/pods/{_pod_name(replica)}")
+            self.cluster.request("DELETE", f"{OWN}/pods/{replica.pod_name}")
             replica.signal(signal.SIGTERM)
         for replica in replicas:
             replica.await_end()
             self.withdraw(replica)
 
     def withdraw(self, replica: Replica) -> None:
-        """Delete what is left of a pod whose process has ended."""
-        self.cluster.request("DELETE", f"{OWN}/pods/{_pod_name(replica)}?gracePeriodSeconds=0")
+        """Delete the pod of a replica whose process has ended."""
+        self.delete_pod(replica.pod_name)
 
     def endpoints(self) -> dict[str, set[str]]:
         """Return the names of the ports by which the Service leads to each ready pod."""
@@ -95,7 +78,7 @@ class InstallationWithPods(Installation):
 
     def endpoints_of(self, replica: Replica) -> set[str]:
         """Return the names of the ports by which the Service leads to a replica."""
-        return self.endpoints().get(_pod_name(replica), set())
+        return self.endpoints().get(replica.pod_name, set())
 
     def ask_service(self, port: str, path: str) -> tuple[int, Json]:
         """Return the answer to a GET through the Service, by the API server's proxy."""
@@ -115,7 +98,3 @@ def installed_with_pods(cluster: KubeCluster, directory: Path) -> Iterator[Insta
             yield installation
         finally:
             installation.stop_all(signal.SIGKILL)
-
-
-def _pod_name(replica: Replica) -> str:
-    return f"{RELEASE}-{replica.port}"

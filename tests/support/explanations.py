@@ -22,11 +22,9 @@ def manifests(*documents: dict[str, Any]) -> Manifests:
     return read_manifests([Path("-")], io.BytesIO(json.dumps(listed).encode()))
 
 
-def explained(
-    target: str, known: KnownCluster, *documents: dict[str, Any], namespace: str = "ci"
-) -> Explanation:
-    """Return the explanation of one of the objects."""
+def explained(target: str, known: KnownCluster, *documents: dict[str, Any]) -> Explanation:
+    """Return the explanation of one of the objects in the namespace `ci`."""
     parsed = parse_target(target)
     assert isinstance(parsed, ObjectTarget)
     reader = DumpReader(manifests(*documents))
-    return asyncio.run(explain(reader, parsed, namespace, known))
+    return asyncio.run(explain(reader, parsed, "ci", known))

@@ -31,6 +31,7 @@ import httpx
 from tests.support.factories import Json, policy_document
 from tests.support.helm import NAMESPACE, run
 from tests.support.kube.cluster import KubeCluster
+from tests.support.markdown import Page, blocks_of
 from tests.support.paths import CHART, DOCS, ROOT
 from tests.support.process import PODSETTLE, free_port
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
@@ -253,7 +254,7 @@ class Installation:
             f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
             {
                 "metadata": {
-                    "name": f"{RELEASE}-{replica.port}",
+                    "name": replica.pod_name,
                     "labels": {"kubernetes.io/service-name": RELEASE},
                 },
                 "addressType": "IPv4",
@@ -261,6 +262,31 @@ class Installation:
                 "ports": [{"name": "https", "port": replica.port, "protocol": "TCP"}],
             },
         )
+
+    def create_pod(self, replica: Replica, **spec: Any) -> None:
+        """Create the pod of a ready replica, as its Deployment and its kubelet do."""
+        container = {"name": "podsettle", "image": "registry.example/podsettle"}
+        containers = [{**container, "ports": replica.named_ports}]
+        metadata = {"name": replica.pod_name, "labels": replica.template["metadata"]["labels"]}
+        spec |= {"serviceAccountName": RELEASE, "containers": containers}
+        self.cluster.create(f"{OWN}/pods", {"metadata": metadata, "spec": spec})
+        self.write_status(replica, ready=True)
+
+    def write_status(self, replica: Replica, *, ready: bool) -> None:
+        """Write whether the pod of a replica is ready, and where its process listens."""
+        status = {
+            "phase": "Running",
+            "podIP": self.address,
+            "podIPs": [{"ip": self.address}],
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+        }
+        path = f"{OWN}/pods/{replica.pod_name}/status"
+        code, answer, _ = self.cluster.request("PATCH", path, {"status": status})
+        assert code == 200, answer
+
+    def delete_pod(self, name: str) -> None:
+        """Delete what is left of a pod whose process has ended."""
+        self.cluster.request("DELETE", f"{OWN}/pods/{name}?gracePeriodSeconds=0")
 
     def stop_all(self, how: signal.Signals) -> None:
         while self.replicas:
@@ -279,9 +305,8 @@ class Installation:
 
     def withdraw(self, replica: Replica) -> None:
         """Take a replica out of the Service's endpoints."""
-        slice_ = f"{RELEASE}-{replica.port}"
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{slice_}"
-        self.cluster.request("DELETE", path)
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+        self.cluster.request("DELETE", f"{path}/{replica.pod_name}")
         if replica in self.admitted:
             self.admitted.remove(replica)
             self._write_endpoints()
@@ -297,12 +322,8 @@ class Installation:
 
     def documented(self, page: str, heading: str, number: int = 0) -> str:
         """Return the command in a section of the documentation."""
-        text = (DOCS / page).read_text()
-        _, _, section = text.partition(f"\n## {heading}\n")
-        section = section.partition("\n## ")[0]
-        commands = re.findall(r"^ *```sh\n(.*?)^ *```$", section, re.DOTALL | re.MULTILINE)
-        command: str = commands[number]
-        return command
+        blocks = blocks_of(Page(DOCS / page).sections[heading])
+        return [block.text for block in blocks if block.language == "sh"][number]
 
     def shell(self, script: str) -> str:
         """Run what the documentation says, with kubectl and helm as they are there."""
@@ -360,6 +381,11 @@ class Replica:
         self.url = f"https://{of.address}:{self.port}"
         self._web_url = f"https://{of.address}:{self.web_port}"
         self._of = of
+
+    @property
+    def pod_name(self) -> str:
+        """The name of its pod, and of its EndpointSlice."""
+        return f"{RELEASE}-{self.port}"
 
     @property
     def named_ports(self) -> list[Json]:

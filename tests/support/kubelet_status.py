@@ -23,9 +23,9 @@ def terminated(code: int, reason: str | None = None, **more: Any) -> dict[str, A
     return {"terminated": {"exitCode": code, "reason": reason, **finished, **more}}
 
 
-def waiting(reason: str, message: str = "") -> dict[str, Any]:
+def waiting(reason: str) -> dict[str, Any]:
     """Return the state of a container that does not run yet."""
-    return {"waiting": {"reason": reason, "message": message}}
+    return {"waiting": {"reason": reason, "message": ""}}
 
 
 class Pod:

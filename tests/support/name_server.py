@@ -1,4 +1,4 @@
-"""A name server for one process, with the answers that a test gives."""
+"""Name servers, for one process or for a node, with the answers that a test gives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Query:
         packed = [
             socket.inet_pton(family, each)
             for each in addresses
-            if (":" in each) == (self.kind == AAAA)
+            if self.kind in (A, AAAA) and (":" in each) == (self.kind == AAAA)
         ]
         records = b"".join(
             struct.pack("!HHHLH", _NAME_OF_QUESTION, self.kind, 1, 4, len(each)) + each
@@ -65,12 +65,24 @@ def name_server(directory: Path, answer: Answer, *lines: str) -> Iterator[NameSe
     file.write_text("\n".join([f"nameserver {_ADDRESS}", *lines, ""]))
     mount = f'mount --bind {file} /etc/resolv.conf && exec "$0" "$@"'
     server = NameServer(["unshare", "--mount", "sh", "-c", mount])
+
+    def note_and_answer(query: Query) -> bytes | None:
+        server.asked.append(query.name)
+        return answer(query)
+
+    with answering(_ADDRESS, note_and_answer):
+        yield server
+
+
+@contextmanager
+def answering(address: str, answer: Answer) -> Iterator[None]:
+    """Answer queries to an address over UDP while the block runs."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
-        endpoint.bind((_ADDRESS, 53))
-        thread = threading.Thread(target=_serve, args=(endpoint, server, answer), daemon=True)
+        endpoint.bind((address, 53))
+        thread = threading.Thread(target=_serve, args=(endpoint, answer), daemon=True)
         thread.start()
         try:
-            yield server
+            yield
         finally:
             # This ends `recvfrom`, although it fails for a socket that is not connected.
             with suppress(OSError):
@@ -78,14 +90,15 @@ def name_server(directory: Path, answer: Answer, *lines: str) -> Iterator[NameSe
             thread.join()
 
 
-def _serve(endpoint: socket.socket, server: NameServer, answer: Answer) -> None:
+def _serve(endpoint: socket.socket, answer: Answer) -> None:
     while True:
         packet, client = endpoint.recvfrom(512)
         if not packet:
             return  # shut down
-        query = _parse(packet)
-        server.asked.append(query.name)
-        answered = answer(query)
+        try:
+            answered = answer(_parse(packet))
+        except (IndexError, UnicodeDecodeError, struct.error):
+            continue  # It is no query.
         if answered is not None:
             with suppress(OSError):  # It can be shut down at this moment.
                 endpoint.sendto(answered, client)

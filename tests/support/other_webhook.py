@@ -27,14 +27,14 @@ INJECTED = {
 }
 
 
-def _injection(pod: Json, position: int | None, injected: Json) -> list[Json]:
+def _injection(pod: Json, position: int | None) -> list[Json]:
     present = pod["spec"].get("initContainers")
-    if any(container["name"] == injected["name"] for container in present or []):
+    if any(container["name"] == INJECTED["name"] for container in present or []):
         return []
     if present is None:
-        return [{"op": "add", "path": "/spec/initContainers", "value": [injected]}]
+        return [{"op": "add", "path": "/spec/initContainers", "value": [INJECTED]}]
     where = "-" if position is None else str(position)
-    return [{"op": "add", "path": f"/spec/initContainers/{where}", "value": injected}]
+    return [{"op": "add", "path": f"/spec/initContainers/{where}", "value": INJECTED}]
 
 
 def _answer(review: Json, operations_for: Callable[[Json], list[Json]]) -> Json:
@@ -56,7 +56,6 @@ def _answer(review: Json, operations_for: Callable[[Json], list[Json]]) -> Json:
 def start_other_webhook(
     directory: Path,
     position: int | None,
-    injected: Json = INJECTED,
     *,
     labels: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, bytes]]:
@@ -68,7 +67,7 @@ def start_other_webhook(
     def operations_for(pod: Json) -> list[Json]:
         if labels is not None:
             return [{"op": "add", "path": "/metadata/labels", "value": labels}]
-        return _injection(pod, position, injected)
+        return _injection(pod, position)
 
     with start_webhook(directory, operations_for) as served:
         yield served

@@ -40,12 +40,11 @@ def podsettle(
 
 
 def podsettle_process(
-    *arguments: str | Path, stdin: str | None = None, env: Mapping[str, str] | None = None
+    *arguments: str | Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as a process to its end."""
     return subprocess.run(
         [PODSETTLE, *map(str, arguments)],
-        input=stdin,
         env=env,
         capture_output=True,
         text=True,

@@ -6,7 +6,6 @@ The API server reaches the processes through these pods, as `podsettle doctor` d
 from __future__ import annotations
 
 import base64
-import json
 import signal
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from tests.support.helm_release import OWN, RELEASE, Installation, Replica
 from tests.support.kube.cluster import Json
 from tests.support.waiting import await_that
 
-PODS = f"{OWN}/pods"
 _DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
 
 
@@ -41,7 +39,7 @@ class ReplicaController:
         if template != self._template:
             self._template = template
             for name in self._crashed:
-                self._delete_pod(name)
+                self._installation.delete_pod(name)
             self._crashed.clear()
             self._remove(*self._installation.replicas)
         wanted = deployment["spec"]["replicas"]
@@ -77,51 +75,15 @@ class ReplicaController:
             self._installation.replicas.remove(replica)
             replica.end(signal.SIGKILL)
             self._installation.withdraw(replica)
-            self._set_status(replica, ready=False)
-            self._crashed.append(self._name(replica))
+            self._installation.write_status(replica, ready=False)
+            self._crashed.append(replica.pod_name)
 
     def _add(self) -> None:
         mounted = [f"--certs-dir={self._certificates}"] if self._certificates else []
         replica = self._installation.start(*mounted)
-        pod = {
-            "metadata": {
-                "name": self._name(replica),
-                "labels": self._template["metadata"]["labels"],
-            },
-            "spec": {
-                "serviceAccountName": RELEASE,
-                "containers": [
-                    {
-                        "name": "podsettle",
-                        "image": "registry.example/podsettle",
-                        "ports": replica.named_ports,
-                    }
-                ],
-            },
-        }
-        self._installation.cluster.create(PODS, pod)
-        self._set_status(replica, ready=True)
+        self._installation.create_pod(replica)
 
     def _remove(self, *replicas: Replica) -> None:
         self._installation.retire(*replicas)
         for replica in replicas:
-            self._delete_pod(self._name(replica))
-
-    def _delete_pod(self, name: str) -> None:
-        self._installation.cluster.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
-
-    def _set_status(self, replica: Replica, *, ready: bool) -> None:
-        address = self._installation.address
-        status = {
-            "phase": "Running",
-            "podIP": address,
-            "podIPs": [{"ip": address}],
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-        }
-        path = f"{PODS}/{self._name(replica)}/status"
-        code, answer, _ = self._installation.cluster.request("PATCH", path, {"status": status})
-        assert code == 200, json.dumps(answer)
-
-    @staticmethod
-    def _name(replica: Replica) -> str:
-        return f"{RELEASE}-{replica.port}"
+            self._installation.delete_pod(replica.pod_name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import shutil
 import subprocess
 import threading
@@ -19,8 +18,8 @@ from typing import Any
 import pytest
 
 from tests.support.process import process_status
-from tests.support.process_table import process_table
 from tests.support.waiting import await_that
+from tools.base_image import copy_libraries
 
 # For each step of a test. A busy machine needs seconds.
 TIMEOUT_SECONDS = 180.0
@@ -41,17 +40,9 @@ def make_rootfs(directory: Path, linger: Path) -> Path:
     for applet in {*listed.stdout.split()} - {"busybox", "dash", "bash"}:
         (directory / "bin" / applet).symlink_to("busybox")
     for shell in ("dash", "bash"):
-        _copy_with_libraries(Path(shutil.which(shell) or "").resolve(), directory, f"bin/{shell}")
+        shutil.copy2(shutil.which(shell) or "", directory / "bin" / shell)
+    copy_libraries([directory / "bin" / shell for shell in ("dash", "bash")], directory)
     return directory
-
-
-def _copy_with_libraries(program: Path, root: Path, name: str) -> None:
-    shutil.copy2(program, root / name)
-    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
-    for library in re.findall(r"(/\S+) \(0x", listed.stdout):
-        copy = root / library.lstrip("/")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(Path(library).resolve(), copy)
 
 
 @dataclass
@@ -177,15 +168,7 @@ class Machine:
                 run, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         # Without it, reading from a container that prints nothing would never end.
-        processes_at_timeout: list[str] = []
-
-        def end_test() -> None:
-            try:
-                processes_at_timeout.append(process_table(int(pid_file.read_text())))
-            finally:
-                _remove(name)
-
-        watchdog = threading.Timer(TIMEOUT_SECONDS, end_test)
+        watchdog = threading.Timer(TIMEOUT_SECONDS, _remove, (name,))
         watchdog.start()
         try:
             await_that(
@@ -193,10 +176,6 @@ class Machine:
                 "the container started",
             )
             yield Container(process, _pid(pid_file, process), ours)
-        except BaseException as error:
-            for table in processes_at_timeout:
-                error.add_note(f"The container's processes after {TIMEOUT_SECONDS} s:\n{table}")
-            raise
         finally:
             watchdog.cancel()
             _remove(name)
@@ -205,27 +184,12 @@ class Machine:
             if ours is not None:
                 os.close(ours)
 
-    def run(
-        self,
-        command: Sequence[str],
-        *,
-        uid: int = 0,
-        resources: Mapping[str, object] | None = None,
-        rlimits: Mapping[str, int] | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str = "/",
-        denied_calls: Sequence[str] = (),
-    ) -> tuple[int, str, str]:
-        """Run a container to its end. Return exit code, standard output and standard error."""
-        with self.start(
-            command,
-            uid=uid,
-            resources=resources,
-            rlimits=rlimits,
-            env=env,
-            cwd=cwd,
-            denied_calls=denied_calls,
-        ) as container:
+    def run(self, command: Sequence[str], **options: Any) -> tuple[int, str, str]:
+        """Run a container to its end, with options of `start`.
+
+        Return exit code, standard output and standard error.
+        """
+        with self.start(command, **options) as container:
             return container.finish()
 
 

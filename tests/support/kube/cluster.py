@@ -143,12 +143,6 @@ class KubeCluster:
         self._apiserver.start()
         self._apiserver.await_that(self._is_ready)
 
-    def stop_apiserver(self) -> None:
-        """Let the API server finish what it does, and end."""
-        self._client.close()
-        self._apiserver.stop()
-        self._client = self._new_client()
-
     def kill_apiserver(self) -> None:
         """End the API server as an outage does: a graceful stop waits for watches to end."""
         self._client.close()

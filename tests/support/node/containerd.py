@@ -90,13 +90,11 @@ class Containerd:
     def __init__(
         self,
         line: str,
-        pause_image: str = "",
         *,
         config_version: int | None = None,
-        runc: str = "runc",
         paths: NodePaths = USUAL,
     ) -> None:
-        """Prepare a release. `runc` names a program that is called as runc is.
+        """Prepare a release.
 
         `config_version` is the version of the main file, the newest without it. A file of version 1
         does not state it.
@@ -105,9 +103,8 @@ class Containerd:
         self.paths = paths
         self.socket = paths.state / "containerd.sock"
         self.log = paths.logs / "containerd.log"
-        self._pause_image = pause_image or NodeImages.of(directory()).pause
+        self._pause_image = NodeImages.of(directory()).pause
         self._config_version = config_version or (2 if line == "1.7" else 4)
-        self._runc = runc
         self._file = paths.configuration / "config.toml"
         self._conf_d = paths.configuration / "conf.d"
         self._drop_ins = DropIns(self._conf_d)
@@ -148,8 +145,8 @@ class Containerd:
         self._server.stop()
 
     def _configuration(self) -> str:
-        runc = shutil.which(self._runc)
-        assert runc, f"containerd: {self._runc} is not installed: apt install runc"
+        runc = shutil.which("runc")
+        assert runc, "containerd: runc is not installed: apt install runc"
         version = self._config_version
         opt = "opt" if version == 1 else "io.containerd.internal.v1.opt"
         server = _SERVER if version == 4 else _SERVER_BEFORE_VERSION_4

@@ -40,13 +40,7 @@ class Crio:
     socket = Path("/var/run/crio/crio.sock")
     log = Path("/var/log/crio.log")
 
-    def __init__(
-        self,
-        build: CrioBuild,
-        pause_image: str = "",
-        *,
-        packaged: bool = False,
-    ) -> None:
+    def __init__(self, build: CrioBuild, *, packaged: bool = False) -> None:
         """Prepare a build.
 
         With `packaged`, the node is laid out as by CRI-O's own packages: conmon and the OCI
@@ -54,7 +48,7 @@ class Crio:
         """
         self.build = build
         """Takes effect at the next start."""
-        self._pause_image = pause_image or NodeImages.of(directory()).pause
+        self._pause_image = NodeImages.of(directory()).pause
         self._packaged = packaged
         self._drop_ins = DropIns(_CONFIGURATION)
         self._server: Server | None = None

@@ -66,9 +66,9 @@ class NodeImages:
     registry: str = ADDRESS
 
     @classmethod
-    def of(cls, data: Path, registry: str = ADDRESS) -> NodeImages:
+    def of(cls, data: Path) -> NodeImages:
         """Return the names of the images in a directory that `built` returned."""
-        return cls(data.name, registry)
+        return cls(data.name)
 
     def repository(self, image: str) -> str:
         """Return a name without the tag, as the chart's `image.repository` has it."""
@@ -129,10 +129,10 @@ def missing_packages() -> list[str]:
     return [package for name, package in _PROGRAMS.items() if shutil.which(name) is None]
 
 
-def directory(announce: Callable[[str], None] = print) -> Path:
+def directory() -> Path:
     """Return the directory that $PODSETTLE_NODE_IMAGES names, or build the images."""
     named = os.environ.get(IMAGES_VARIABLE)
-    return Path(named) if named else built(announce)
+    return Path(named) if named else built()
 
 
 def built(announce: Callable[[str], None] = print, base: str = "") -> Path:
