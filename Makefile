@@ -206,7 +206,7 @@ nightly: ## Run the checks that take long, each by its own target (hours; root, 
 	@failed=; for check in test-all test-long test-lowest test-image-python 'node ALL=1' test-in-vm node-in-vm \
 	  'lab EXPERIMENT=umount ARGS=--short' 'lab EXPERIMENT=selinux ARGS=--short' 'lab EXPERIMENT=race' matrix \
 	  'bench SHORT=1' 'bench SHORT=1 AGAINST=HEAD' \
-	  'soak MINUTES=1' 'faults FAULTS=--short' 'fuzz SECONDS=60'; do \
+	  'soak MINUTES=1' 'faults FAULTS=--short' 'fuzz SECONDS=60' mutants; do \
 	  echo "nightly: make $$check"; $(MAKE) --no-print-directory $$check || failed="$$failed '$$check'"; done; \
 	  if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; else echo 'nightly: all passed'; fi
 
@@ -278,6 +278,10 @@ soak: $(VENV)/.dev kube ## Create pods for an hour while everything changes, and
 .PHONY: faults
 faults: kube ## Make faults around podsettle while pods are created (45 minutes; root for some; FAULTS='--only sigkill')
 	$(BIN)/python -m tests.faults $(FAULTS)
+
+.PHONY: mutants
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants $(COUNT)
 
 .PHONY: contract
 contract: $(VENV)/.dev ## List what users name: flags, metrics, reasons, limits, … (AGAINST=COMMIT: only what differs)
