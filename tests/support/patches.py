@@ -5,15 +5,17 @@ from __future__ import annotations
 from binascii import a2b_base64
 from collections.abc import Collection, Iterable
 from copy import deepcopy
+from typing import Any
 
 import jsonpatch
 
-from tests.support.factories import Decided, Json, container
+from tests.support.factories import Decided, Json, container, decide_pod, reasons
 from tests.support.reviews import make_request
 from webhook.core.admission.decision import Decision
 from webhook.core.decision_input import facts_of
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.received_command import encode_template
+from webhook.core.policy.snapshot import Snapshot
 
 HELPER = container("podsettle-linger", "/linger")
 GATE = container("podsettle-kubelet-gate", "/linger")
@@ -69,3 +71,11 @@ def without_pod_notes(pod: Json) -> Json:
 def changes(decision: Decided | Decision) -> list[Json]:
     """Return the operations of a decision that change more than the notes for people."""
     return without_notes(decision.operations)
+
+
+def only_reason(document: object, seen: Snapshot, **options: Any) -> str:
+    """Return the one reason of a decision. Check that it changes the pod only if it is Applied."""
+    decision = decide_pod(document, seen, **options)
+    (reason,) = reasons(decision)
+    assert bool(changes(decision)) is reason.endswith("Applied"), (document, reason)
+    return reason

@@ -5,6 +5,7 @@ Short names and placeholders do not say what a node runs.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -112,22 +113,18 @@ def test_shell_entrypoint_is_wrapped_without_the_helper() -> None:
         assert not any("volumes" in operation["path"] for operation in decision.operations)
 
 
-@pytest.mark.parametrize(
-    ("init", "config", "message"),
-    [
+def test_unavailable_image_skips_only_its_container() -> None:
+    empty = ImageConfig((), ())
+    for init, config, message in (
         (container("a"), Unavailable("no"), "no"),
-        (container("a"), ImageConfig((), ()), "the image has neither an Entrypoint nor a Cmd"),
+        (container("a"), empty, "the image has neither an Entrypoint nor a Cmd"),
         ({"name": "a"}, ImageConfig(("/e",), ()), "the container names no image"),
-    ],
-)
-def test_unavailable_image_skips_only_its_container(
-    init: Json, config: ImageConfig | Unavailable, message: str
-) -> None:
-    found, decision = started(init, config)
-    assert found == init
-    (outcome,) = decision.outcomes
-    assert (outcome.reason, outcome.message) == (Reason.IMAGE_CONFIG_UNAVAILABLE, message)
-    assert changes(decision) == []
+    ):
+        found, decision = started(init, config)
+        assert found == init
+        (outcome,) = decision.outcomes
+        assert (outcome.reason, outcome.message) == (Reason.IMAGE_CONFIG_UNAVAILABLE, message)
+        assert changes(decision) == []
 
 
 def test_excluded_container_causes_no_image_query() -> None:
@@ -246,46 +243,39 @@ UNSURE = [[CRIO], [UNKNOWN], ["other://1.0"], [CONTAINERD, CRIO], [DOCKER, UNKNO
 
 
 @pytest.mark.parametrize("image", SHORT)
-@pytest.mark.parametrize("runtimes", UNSURE)
-def test_short_name_is_left_if_the_node_may_choose_its_registry(
-    image: str, runtimes: list[str]
-) -> None:
-    decision = decide_pod(main(image), on_runtimes(*runtimes))
-    assert reasons(decision) == LEFT
-    assert decision.missing_images == ()
-    assert decision.operations[0]["path"] == "/metadata/annotations"  # It says why.
-    assert len(decision.operations) == 1
-    assert "ShortImageName: main" in decision.warnings[0]
-
-
-@pytest.mark.parametrize("image", SHORT)
-@pytest.mark.parametrize("runtimes", [[CONTAINERD], [DOCKER], [CONTAINERD, DOCKER]])
-def test_short_name_is_looked_up_if_every_node_takes_it_from_docker_hub(
-    image: str, runtimes: list[str]
-) -> None:
-    decision = decide_pod(main(image), on_runtimes(*runtimes))
-    assert reasons(decision) == LOOKED_UP
-    assert [query.image for query in decision.missing_images] == [image]
+def test_short_name_is_looked_up_only_if_every_node_takes_it_from_docker_hub(image: str) -> None:
+    for runtimes in UNSURE:
+        decision = decide_pod(main(image), on_runtimes(*runtimes))
+        assert (runtimes, reasons(decision)) == (runtimes, LEFT)
+        assert decision.missing_images == ()
+        assert decision.operations[0]["path"] == "/metadata/annotations"  # It says why.
+        assert len(decision.operations) == 1
+        assert "ShortImageName: main" in decision.warnings[0]
+    for runtimes in ([CONTAINERD], [DOCKER], [CONTAINERD, DOCKER]):
+        decision = decide_pod(main(image), on_runtimes(*runtimes))
+        assert (runtimes, reasons(decision)) == (runtimes, LOOKED_UP)
+        assert [query.image for query in decision.missing_images] == [image]
 
 
 @pytest.mark.parametrize("image", [*WHOLE, "Not An Image"])
-@pytest.mark.parametrize("runtimes", UNSURE)
-def test_other_names_are_looked_up_on_every_runtime(image: str, runtimes: list[str]) -> None:
-    assert reasons(decide_pod(main(image), on_runtimes(*runtimes))) == LOOKED_UP
+def test_other_names_are_looked_up_on_every_runtime(image: str) -> None:
+    for runtimes in UNSURE:
+        assert reasons(decide_pod(main(image), on_runtimes(*runtimes))) == LOOKED_UP
 
 
 def test_only_the_nodes_count_that_the_pod_could_land_on() -> None:
-    nodes = [
-        node("a", CONTAINERD, labels={"pool": "plain"}),
-        node("b", CRIO, labels={"pool": "fast"}),
-    ]
-    cluster = on_runtimes(nodes=nodes)
-    assert reasons(decide_pod(main("busybox"), cluster)) == LEFT
-    for selector, expected in (({"pool": "plain"}, LOOKED_UP), ({"pool": "fast"}, LEFT)):
-        assert reasons(decide_pod(main("busybox", nodeSelector=selector), cluster)) == expected
-    assert reasons(decide_pod(main("busybox", nodeName="a"), cluster)) == LOOKED_UP
-    # No known node has this label, so the pod waits for one that podsettle does not know.
-    assert reasons(decide_pod(main("busybox", nodeSelector={"pool": "new"}), cluster)) == LEFT
+    plain = node("a", CONTAINERD, labels={"pool": "plain"})
+    cluster = on_runtimes(nodes=[plain, node("b", CRIO, labels={"pool": "fast"})])
+    spec: Json
+    for spec, expected in (
+        ({}, LEFT),
+        ({"nodeSelector": {"pool": "plain"}}, LOOKED_UP),
+        ({"nodeSelector": {"pool": "fast"}}, LEFT),
+        ({"nodeName": "a"}, LOOKED_UP),
+        # No known node has this label, so the pod waits for one that podsettle does not know.
+        ({"nodeSelector": {"pool": "new"}}, LEFT),
+    ):
+        assert (spec, reasons(decide_pod(main("busybox", **spec), cluster))) == (spec, expected)
 
 
 def test_command_of_docker_hub_is_not_written_into_a_pod_for_a_node_with_cri_o() -> None:
@@ -319,18 +309,14 @@ def anywhere() -> Snapshot:
     return view(policy(imageConfig=lookup, remedies=remedies), nodes=[node("a", CONTAINERD)])
 
 
-@pytest.mark.parametrize("image", PLACEHOLDERS)
-@pytest.mark.parametrize("args", [None, ["/bin/sh", "-c", "echo"]])
-def test_placeholder_is_not_looked_up(image: str, args: list[str] | None) -> None:
-    decision = decide_pod(main(image, args), anywhere())
-    assert decision.missing_images == ()
-    assert reasons(decision) == ["main: NoCommand", "main: NoCommand"]
-    assert "placeholder" in str(decision.outcomes[0])
-
-
-@pytest.mark.parametrize("image", OTHER_IMAGES)
-def test_other_image_is_looked_up_and_its_command_is_used(image: str) -> None:
-    asked = decide_pod(main(image), anywhere()).missing_images
-    known = dict.fromkeys(asked, ImageConfig(("/app",), ()))
-    decision = decide_pod(main(image), anywhere(), images=known)
-    assert reasons(decision) == ["main: Applied", "main: Applied"]
+def test_placeholder_is_not_looked_up_and_the_command_of_another_image_is_used() -> None:
+    for image, args in product(PLACEHOLDERS, (None, ["/bin/sh", "-c", "echo"])):
+        decision = decide_pod(main(image, args), anywhere())
+        assert decision.missing_images == (), image
+        assert reasons(decision) == ["main: NoCommand", "main: NoCommand"], image
+        assert "placeholder" in str(decision.outcomes[0])
+    for image in OTHER_IMAGES:
+        asked = decide_pod(main(image), anywhere()).missing_images
+        known = dict.fromkeys(asked, ImageConfig(("/app",), ()))
+        decision = decide_pod(main(image), anywhere(), images=known)
+        assert reasons(decision) == ["main: Applied", "main: Applied"], image

@@ -25,7 +25,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from tests.support.patches import changes
+from tests.support.patches import changes, only_reason
 from tests.support.post_init_sleep import (
     HELPER,
     HELPER_VOLUME,
@@ -40,20 +40,6 @@ from webhook.core.defects.versions import Version
 from webhook.core.remedies import shell_wrapper
 
 # The wrapped command.
-
-
-def test_command_is_wrapped_by_the_helper() -> None:
-    before = pod(QUICK | {"args": ["$(HOME)"], "workingDir": "/"})
-    decision = decide_pod(before, make_view())
-    assert reasons(decision) == ["prepare: Applied"]
-    _, wrapped = init_containers(patched(before, decision))
-    assert wrapped == {
-        **QUICK,
-        "args": ["$(HOME)"],
-        "workingDir": "/",
-        "command": [*LINGER, "/entrypoint", "init"],
-        "volumeMounts": [MOUNT],
-    }
 
 
 def test_wrapper_has_the_durations_of_the_policy_and_a_shell_needs_no_helper() -> None:
@@ -71,16 +57,18 @@ def test_wrapper_has_the_durations_of_the_policy_and_a_shell_needs_no_helper() -
 
 
 def test_one_init_container_copies_the_helper_for_several_wrapped_containers() -> None:
-    before = pod(QUICK, container("other", "/other"), SHELL)
+    quick = QUICK | {"args": ["$(HOME)"], "workingDir": "/"}
+    before = pod(quick, container("other", "/other"), SHELL)
+    assert reasons(decide_pod(before, make_view())) == [
+        *("prepare: Applied", "other: Applied", "script: Applied")
+    ]
     after = mutate_pod(before, make_view())
     assert container_names(init_containers(after)) == [HELPER, "prepare", "other", "script"]
     assert after["spec"]["volumes"] == [HELPER_VOLUME]
-    mounts = [each.get("volumeMounts") for each in init_containers(after)]
-    assert mounts[1:] == [[MOUNT], [MOUNT], None]
-
-
-def test_copying_container_installs_the_helper_and_passes_pod_security_restricted() -> None:
-    helper, _ = init_containers(mutate_pod(pod(QUICK), make_view()))
+    helper, wrapped, *others = init_containers(after)
+    command = [*LINGER, "/entrypoint", "init"]
+    assert wrapped == quick | {"command": command, "volumeMounts": [MOUNT]}
+    assert [each.get("volumeMounts") for each in others] == [[MOUNT], None]
     assert helper == {
         "name": HELPER,
         "image": IMAGE,
@@ -113,9 +101,8 @@ def test_devices_huge_pages_and_claims_are_not_copied() -> None:
 PROBES = ["livenessProbe", "readinessProbe", "startupProbe"]
 
 
-@pytest.mark.parametrize(
-    ("of_pod", "fields", "reason"),
-    [
+def test_regular_container_is_wrapped_only_if_it_runs_to_completion() -> None:
+    cases: list[tuple[str | None, Json, str]] = [
         ("Never", {}, "Applied"),
         ("OnFailure", {}, "Applied"),
         ("Always", {}, "LongRunning"),
@@ -123,19 +110,16 @@ PROBES = ["livenessProbe", "readinessProbe", "startupProbe"]
         ("Never", {"restartPolicy": "Always"}, "LongRunning"),
         ("Never", dict.fromkeys(PROBES), "Applied"),
         *(("Never", {probe: {"exec": {"command": ["x"]}}}, "LongRunning") for probe in PROBES),
-    ],
-)
-def test_regular_container_is_wrapped_only_if_it_runs_to_completion(
-    of_pod: str | None, fields: Json, reason: str
-) -> None:
-    before = pod(containers=[container("main", "/main", **fields)], restartPolicy=of_pod)
-    assert reasons(decide_pod(before, make_view(containers=["*"]))) == [f"main: {reason}"]
-    assert reasons(decide_pod(before, make_view())) == []
+    ]
+    for of_pod, fields, reason in cases:
+        before = pod(containers=[container("main", "/main", **fields)], restartPolicy=of_pod)
+        found = only_reason(before, make_view(containers=["*"]))
+        assert (fields, found) == (fields, f"main: {reason}")
+        assert reasons(decide_pod(before, make_view())) == []
 
 
-@pytest.mark.parametrize(
-    ("never", "reason"),
-    [
+def test_excluded_container_is_unchanged() -> None:
+    cases = [
         (container("proxy", "/proxy", restartPolicy="Always"), "NativeSidecar"),
         (container("sidecar-log-results", "/results"), "NativeSidecar"),
         (container("istio-init", "/pilot-agent"), "MeshInitContainer"),
@@ -145,26 +129,20 @@ def test_regular_container_is_wrapped_only_if_it_runs_to_completion(
         (container("empty", command=[]), "NoCommand"),
         (container("null", command=None), "NoCommand"),
         (container("only-args", args=["mkdir", "-p", "x"]), "NoCommand"),
-    ],
-)
-def test_excluded_container_is_unchanged(never: Json, reason: str) -> None:
-    decision = decide_pod(pod(never), make_view())
-    assert reasons(decision) == [f"{never['name']}: {reason}"]
-    assert changes(decision) == []
+    ]
+    for never, reason in cases:
+        assert only_reason(pod(never), make_view()) == f"{never['name']}: {reason}"
 
 
-@pytest.mark.parametrize(
-    ("when", "runtime", "reason"),
-    [
+def test_remedy_is_skipped_if_no_node_needs_it() -> None:
+    for when, runtime, reason in (
         ("NodesNeedIt", "cri-o://1.33.12", "Applied"),
         ("NodesNeedIt", "cri-o://1.33.13", "NotNeeded"),
         ("NodesNeedIt", "containerd://2.1.5", "NotNeeded"),
         ("Always", "cri-o://1.33.13", "Applied"),
-    ],
-)
-def test_remedy_is_skipped_if_no_node_needs_it(when: str, runtime: str, reason: str) -> None:
-    decision = decide_pod(pod(QUICK), make_view(node("n", runtime), when=when))
-    assert reasons(decision) == [f"prepare: {reason}"]
+    ):
+        seen = make_view(node("n", runtime), when=when)
+        assert only_reason(pod(QUICK), seen) == f"prepare: {reason}"
 
 
 STDIN = container("ask", "/bin/sh", stdin=True)
@@ -208,20 +186,16 @@ def test_delivery_decides_how_the_wrapper_is_injected(delivery: str, found: Json
         assert container_names(init_containers(after)) == [found["name"]]
 
 
-@pytest.mark.parametrize(
-    ("found", "reason"),
-    [
+def test_shell_delivery_never_injects_the_helper() -> None:
+    for found, reason in (
         (QUICK, "NoShell"),
         (STDIN, "Interactive"),
         (TTY, "Interactive"),
         (container("a"), "NoCommand"),
-    ],
-)
-def test_shell_delivery_never_injects_the_helper(found: Json, reason: str) -> None:
-    decision = decide_pod(pod(found), make_view(delivery="Shell"))
-    assert reasons(decision) == [f"{found['name']}: {reason}"]
-    assert changes(decision) == []
-    assert len(decision.warnings) == 1
+    ):
+        seen = make_view(delivery="Shell")
+        assert only_reason(pod(found), seen) == f"{found['name']}: {reason}"
+        assert len(decide_pod(pod(found), seen).warnings) == 1
 
 
 OF_POLICY: Json = {"runtimeClass": {"name": "kata"}}
@@ -254,25 +228,17 @@ def test_auto_uses_an_image_volume_if_every_node_and_the_runtime_support_it(
     assert len(init_containers(after)) == (1 if by_image else 2)
 
 
-@pytest.mark.parametrize(
-    ("server", "old", "reason"),
-    [
-        (Version(1, 34, 9), None, "ServerTooOld"),
-        (Version(1, 35, 0, final=False), None, "ServerTooOld"),
-        (Version(1, 35), None, "Applied"),
-        (None, None, "Applied"),
-        (Version(1, 36), node("old", "containerd://1.7.27", "v1.36.0"), "ServerTooOld"),
-        (Version(1, 36), node("old", "containerd://2.1.5", "v1.30.0"), "ServerTooOld"),
-    ],
-)
-def test_image_volume_needs_a_server_and_nodes_that_support_it(
-    server: Version | None, old: Json | None, reason: str
-) -> None:
-    nodes = [old] if old else []
-    look = make_view(*nodes, server=server, delivery="ImageVolume", when="Always")
-    decision = decide_pod(pod(QUICK), look)
-    assert reasons(decision) == [f"prepare: {reason}"]
-    assert bool(changes(decision)) is (reason == "Applied")
+def test_image_volume_needs_a_server_and_nodes_that_support_it() -> None:
+    for server, old, reason in (
+        (Version(1, 34, 9), [], "ServerTooOld"),
+        (Version(1, 35, 0, final=False), [], "ServerTooOld"),
+        (Version(1, 35), [], "Applied"),
+        (None, [], "Applied"),
+        (Version(1, 36), [node("old", "containerd://1.7.27", "v1.36.0")], "ServerTooOld"),
+        (Version(1, 36), [node("old", "containerd://2.1.5", "v1.30.0")], "ServerTooOld"),
+    ):
+        seen = make_view(*old, server=server, delivery="ImageVolume", when="Always")
+        assert only_reason(pod(QUICK), seen) == f"prepare: {reason}", (server, old)
 
 
 def mounting(name: str, path: str, **fields: Any) -> Json:
@@ -297,12 +263,10 @@ PATHS = ["/podsettle", "/podsettle/", "/podsettle/data", "//podsettle", "podsett
     ],
 )
 def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
-    decision = decide_pod(before, make_view())
-    assert reasons(decision) == ["prepare: NameConflict"]
-    assert changes(decision) == []
-    assert len(decision.warnings) == 1
+    assert only_reason(before, make_view()) == "prepare: NameConflict"
+    assert len(decide_pod(before, make_view()).warnings) == 1
     before["spec"]["initContainers"] = [SHELL]
-    assert reasons(decide_pod(before, make_view())) == ["script: Applied"]
+    assert only_reason(before, make_view()) == "script: Applied"
 
 
 def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
@@ -337,25 +301,18 @@ def test_summary_of_a_wrapped_container_quotes_no_duration_that_it_does_not_have
     assert summary_of(decision.outcomes) == expected
 
 
-def test_helper_moves_before_a_container_added_before_it() -> None:
+def test_helper_moves_before_a_container_added_before_it_if_that_is_wrapped() -> None:
     once = mutate_pod(pod(QUICK), make_view())
     init_containers(once).insert(0, container("early", "/early"))
     twice = mutate_pod(once, make_view())
     assert container_names(init_containers(twice)) == [HELPER, "early", "prepare"]
     assert init_containers(twice)[0] == init_containers(once)[1]
     assert init_containers(twice)[1]["command"] == [*LINGER, "/early"]
-
-
-@pytest.mark.parametrize(
-    "early",
-    [container("istio-init"), container("proxy", "/x", restartPolicy="Always"), SHELL],
-    ids=["mesh", "sidecar", "shell"],
-)
-def test_helper_stays_after_a_container_that_is_not_wrapped(early: Json) -> None:
-    once = mutate_pod(pod(QUICK), make_view())
-    init_containers(once).insert(0, early)
-    twice = mutate_pod(once, make_view())
-    assert container_names(init_containers(twice)) == [early["name"], HELPER, "prepare"]
+    sidecar = container("proxy", "/x", restartPolicy="Always")
+    for early in (container("istio-init"), sidecar, SHELL):
+        init_containers(once)[0] = early
+        twice = mutate_pod(once, make_view())
+        assert container_names(init_containers(twice)) == [early["name"], HELPER, "prepare"]
 
 
 @pytest.mark.parametrize("wrapped_first", [False, True])

@@ -25,7 +25,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from tests.support.patches import changes
+from tests.support.patches import only_reason
 from webhook.core.decision_input import MAX_CRIO_ANNOTATIONS
 from webhook.core.policy.snapshot import Snapshot
 
@@ -44,22 +44,16 @@ def test_class_is_set_and_only_the_annotations_are_added() -> None:
     assert after == pod()
 
 
-@pytest.mark.parametrize(
-    ("of_pod", "known", "reason", "message"),
-    [
+def test_class_is_not_set_if_it_is_missing_or_the_pod_has_one() -> None:
+    for of_pod, known, reason, message in (
         ("fast", ["fast"], "AlreadySettled", ""),
         ("kata", ["fast"], "RuntimeClassPreset", "'kata'"),
         (None, [], "RuntimeClassMissing", "'fast'"),
-    ],
-)
-def test_class_is_not_set_if_it_is_missing_or_the_pod_has_one(
-    of_pod: str | None, known: list[str], reason: str, message: str
-) -> None:
-    seen = view(POLICY, classes=map(runtime_class, known))
-    decision = decide_pod(pod(runtimeClassName=of_pod), seen)
-    assert reasons(decision) == [reason]
-    assert message in decision.outcomes[0].message
-    assert changes(decision) == []
+    ):
+        document = pod(runtimeClassName=of_pod)
+        seen = view(POLICY, classes=map(runtime_class, known))
+        assert only_reason(document, seen) == reason
+        assert message in decide_pod(document, seen).outcomes[0].message
 
 
 def test_first_of_two_policies_sets_the_class() -> None:
@@ -85,9 +79,8 @@ def volatile(*nodes: Json, when: str | None = "NodesNeedIt") -> Snapshot:
     return view(policy(remedies={"runtimeClass": settings}), classes=classes, nodes=nodes)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "spec", "reason"),
-    [
+def test_nodes_need_it_skips_the_class_if_all_nodes_run_cri_o() -> None:
+    cases: list[tuple[list[Json], Json, str]] = [
         ([CRI_O], {}, "NotNeeded"),
         ([CRI_O, SLOW], {}, "Applied"),
         ([CRI_O, SLOW], {"nodeSelector": {"zone": "new"}}, "Applied"),
@@ -97,14 +90,9 @@ def volatile(*nodes: Json, when: str | None = "NodesNeedIt") -> Snapshot:
         ([node("old", "cri-o://1.21.7")], {}, "Applied"),
         ([node("what", "")], {}, "Applied"),
         ([], {}, "Applied"),
-    ],
-)
-def test_nodes_need_it_skips_the_class_if_all_nodes_run_cri_o(
-    nodes: list[Json], spec: Json, reason: str
-) -> None:
-    decision = decide_pod(pod(**spec), volatile(*nodes))
-    assert reasons(decision) == [reason]
-    assert bool(decision.operations) is (reason == "Applied")
+    ]
+    found = [(n, spec, only_reason(pod(**spec), volatile(*n))) for n, spec, _ in cases]
+    assert found == cases
 
 
 def test_need_is_decided_by_the_nodes_without_the_class() -> None:
@@ -171,20 +159,18 @@ def test_class_with_another_overhead_than_the_pod_is_not_set(is_same: bool) -> N
         assert found == ["Applied" if is_same else "RuntimeClassConflict"], case
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
+def test_class_with_a_conflicting_node_selector_is_not_set() -> None:
+    cases: list[tuple[Json, str]] = [
         ({}, "Applied"),
         ({"nodeSelector": {"arch": "arm64"}}, "Applied"),
         ({"nodeSelector": {"rootfs": "volatile"}}, "Applied"),
         ({"nodeSelector": {"rootfs": "durable"}}, "RuntimeClassConflict"),
         ({"nodeSelector": {"rootfs": ""}}, "RuntimeClassConflict"),
         ({"nodeName": "worker-1"}, "RuntimeClassConflict"),
-    ],
-)
-def test_class_with_a_conflicting_node_selector_is_not_set(spec: Json, reason: str) -> None:
-    assert reasons(decide_on(CLASS, [], {"rootfs": "volatile"}, **spec)) == [reason]
-    assert reasons(decide_on(CLASS, [], **spec)) == ["Applied"]
+    ]
+    selecting = view(POLICY, classes=[runtime_class("fast", None, {"rootfs": "volatile"})])
+    assert [(spec, only_reason(pod(**spec), selecting)) for spec, _ in cases] == cases
+    assert {only_reason(pod(**spec), SEEN) for spec, _ in cases} == {"Applied"}
 
 
 def named(*names: str, key: str = "metadata.name") -> dict[str, Any]:
@@ -199,37 +185,35 @@ HOSTNAME = "kubernetes.io/hostname"
 OF_DAEMON_SET = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "u"}]
 
 
-@pytest.mark.parametrize(
-    ("spec", "owners", "reason"),
-    [
-        ({"affinity": named("plain")}, OF_DAEMON_SET, "RuntimeClassConflict"),
+def test_class_that_chooses_other_nodes_than_the_pod_is_not_set() -> None:
+    conflict = "RuntimeClassConflict"
+    cases: list[tuple[Json, list[Json], str]] = [
+        ({"affinity": named("plain")}, OF_DAEMON_SET, conflict),
         ({"affinity": named("fast")}, OF_DAEMON_SET, "Applied"),
-        ({"affinity": named("unknown")}, OF_DAEMON_SET, "RuntimeClassConflict"),
+        ({"affinity": named("unknown")}, OF_DAEMON_SET, conflict),
         # The template of a DaemonSet, before its controller has chosen a node.
-        ({}, OF_DAEMON_SET, "RuntimeClassConflict"),
+        ({}, OF_DAEMON_SET, conflict),
         ({"nodeSelector": {"rootfs": "volatile"}}, OF_DAEMON_SET, "Applied"),
-        ({"affinity": named("plain")}, [], "RuntimeClassConflict"),
+        ({"affinity": named("plain")}, [], conflict),
         ({"affinity": named("plain", "fast")}, [], "Applied"),
-        ({"affinity": named("plain", key=HOSTNAME)}, [], "RuntimeClassConflict"),
-        ({"nodeSelector": {HOSTNAME: "plain"}}, [], "RuntimeClassConflict"),
+        ({"affinity": named("plain", key=HOSTNAME)}, [], conflict),
+        ({"nodeSelector": {HOSTNAME: "plain"}}, [], conflict),
         ({"nodeSelector": {HOSTNAME: "fast"}}, [], "Applied"),
         # Another node may join.
         ({"nodeSelector": {"zone": "b"}}, [], "Applied"),
         ({}, [], "Applied"),
-    ],
-)
-def test_class_that_chooses_other_nodes_than_the_pod_is_not_set(
-    spec: dict[str, Any], owners: list[Any], reason: str
-) -> None:
+    ]
     nodes = [
         node(name, "containerd://2.1.5", labels={HOSTNAME: name, "rootfs": rootfs})
         for name, rootfs in (("plain", "durable"), ("fast", "volatile"))
     ]
     classes = [runtime_class("fast", None, {"rootfs": "volatile"})]
-    given = pod(**spec)
-    given["metadata"]["ownerReferences"] = owners
-    assert reasons(decide_pod(given, view(POLICY, classes=classes, nodes=nodes))) == [reason]
-    assert reasons(decide_pod(given, view(POLICY, classes=classes))) == ["Applied"]
+    for spec, owners, reason in cases:
+        given = pod(**spec)
+        given["metadata"]["ownerReferences"] = owners
+        found = only_reason(given, view(POLICY, classes=classes, nodes=nodes))
+        assert (spec, found) == (spec, reason)
+        assert only_reason(given, view(POLICY, classes=classes)) == "Applied"
 
 
 # The nodes of the pod's class. The API server merges its nodeSelector before and after the webhook.
@@ -300,9 +284,10 @@ def decide_on(
 
 
 @pytest.mark.parametrize("remedies", BOTH_REMEDIES)
-@pytest.mark.parametrize(
-    ("handlers", "reason"),
-    [
+def test_class_is_skipped_only_if_every_node_lists_handlers_without_its_own(
+    remedies: Json,
+) -> None:
+    cases: list[tuple[list[Iterable[str] | None], str]] = [
         ([WITHOUT], "RuntimeClassUnhandled"),
         ([WITHOUT, [""]], "RuntimeClassUnhandled"),
         ([WITHOUT, WITH], "Applied"),
@@ -310,15 +295,16 @@ def decide_on(
         ([WITHOUT, []], "Applied"),
         ([UNKNOWN], "Applied"),
         ([], "Applied"),
-    ],
-)
-def test_class_is_skipped_only_if_every_node_lists_handlers_without_its_own(
-    remedies: Json, handlers: list[Iterable[str] | None], reason: str
-) -> None:
-    decision = decide_on(remedies, nodes_with(*handlers))
-    assert reasons(decision) == [reason]
-    assert bool(decision.applied_pairs) == (reason == "Applied")
-    assert "runtimeClassName" not in str(decision.operations) or reason == "Applied"
+    ]
+    for handlers, reason in cases:
+        decision = decide_on(remedies, nodes_with(*handlers))
+        assert (handlers, reasons(decision)) == (handlers, [reason])
+        assert bool(decision.applied_pairs) == (reason == "Applied")
+        assert "runtimeClassName" not in str(decision.operations) or reason == "Applied"
+    (outcome,) = decide_on(remedies, nodes_with(WITHOUT)).unmet
+    assert outcome.sentence == (
+        "no node that the pod could land on lists the handler 'fast' of RuntimeClass 'fast'"
+    )
 
 
 @pytest.mark.parametrize("remedies", BOTH_REMEDIES)
@@ -334,13 +320,6 @@ def test_only_nodes_that_the_pod_could_land_on_with_the_class_count(remedies: Js
     assert reasons(decide_on(remedies, [*nodes_with(WITHOUT), windows])) == [
         "RuntimeClassUnhandled"
     ]
-
-
-def test_message_names_the_class_and_its_handler() -> None:
-    (outcome,) = decide_on(BOTH_REMEDIES[0], nodes_with(WITHOUT)).unmet
-    assert outcome.sentence == (
-        "no node that the pod could land on lists the handler 'fast' of RuntimeClass 'fast'"
-    )
 
 
 MIN_MEMORY, ALLOWED = "podsettle.dev/min-memory", "podsettle.dev/allowed-annotations"
@@ -382,9 +361,7 @@ def test_limit_below_the_handlers_smallest_keeps_the_class_away(
 ) -> None:
     stated = {"min_memory": smallest} if smallest else {}
     for remedies, place in product([CLASS, RELABEL] if smallest else [RELABEL], PLACES):
-        decision = decide_pod(limited(memory, place=place), crio_class(remedies, **stated))
-        assert reasons(decision) == [reason], place
-        assert (changes(decision) == []) is (reason != "Applied")
+        assert only_reason(limited(memory, place=place), crio_class(remedies, **stated)) == reason
 
 
 DROPPED = [
@@ -402,51 +379,38 @@ DROPPED = [
 ]
 
 
-@pytest.mark.parametrize("key", DROPPED)
-def test_annotation_that_the_class_does_not_name_keeps_it_away(key: str) -> None:
-    annotated = pod(annotations={key: "x"}, **LEVEL)
-    for remedies, of_class in ((RELABEL, {}), (RELABEL, {"allowed": "shm-size.crio.io"})):
-        decision = decide_pod(annotated, crio_class(remedies, **of_class))
-        assert reasons(decision) == ["AnnotationNotAllowed"]
-        assert changes(decision) == []
-    assert reasons(decide_pod(annotated, crio_class(CLASS, allowed=""))) == ["AnnotationNotAllowed"]
-    both = f"shm-size.crio.io, {key.removesuffix('/a')}"
-    assert reasons(decide_pod(annotated, crio_class(RELABEL, allowed=both))) == ["Applied"]
-
-
-@pytest.mark.parametrize(
-    "key", ["example.com/a", "crio.io.example.com/a", "io.kubernetes.cri", "x.notcrio.io", "runs"]
-)
-def test_annotation_for_others_does_not(key: str) -> None:
-    assert reasons(decide_pod(pod(annotations={key: "x"}, **LEVEL), crio_class(RELABEL))) == [
-        "Applied"
-    ]
+def test_annotation_that_the_class_does_not_name_keeps_it_away() -> None:
+    for key in DROPPED:
+        annotated = pod(annotations={key: "x"}, **LEVEL)
+        for seen in (
+            crio_class(RELABEL),
+            crio_class(RELABEL, allowed="shm-size.crio.io"),
+            crio_class(CLASS, allowed=""),
+        ):
+            assert only_reason(annotated, seen) == "AnnotationNotAllowed", key
+        both = f"shm-size.crio.io, {key.removesuffix('/a')}"
+        assert only_reason(annotated, crio_class(RELABEL, allowed=both)) == "Applied", key
+    for key in (
+        *("example.com/a", "crio.io.example.com/a", "io.kubernetes.cri", "x.notcrio.io", "runs"),
+    ):
+        of_others = pod(annotations={key: "x"}, **LEVEL)
+        assert only_reason(of_others, crio_class(RELABEL)) == "Applied", key
 
 
 def test_more_annotations_than_are_read_keep_the_class_away() -> None:
     keys = [f"devices.crio.io/{number}" for number in range(MAX_CRIO_ANNOTATIONS + 1)]
-    for count, reason in ((len(keys), "AnnotationNotAllowed"), (len(keys) - 1, "Applied")):
-        annotated = pod(annotations=dict.fromkeys(keys[:count], "x"), **LEVEL)
-        assert reasons(decide_pod(annotated, crio_class(RELABEL, allowed="devices.crio.io"))) == [
-            reason
-        ]
+    seen = crio_class(RELABEL, allowed="devices.crio.io")
+    for read, reason in ((keys, "AnnotationNotAllowed"), (keys[1:], "Applied")):
+        assert only_reason(pod(annotations=dict.fromkeys(read, "x"), **LEVEL), seen) == reason
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "io.openshift.builder",
-        "io.openshift.nested-podman",
-        "io.crio/workload",
-        "target.workload.openshift.io/management",
+def test_pod_that_may_activate_another_workload_is_left() -> None:
+    for key in (
+        *("io.openshift.builder", "io.openshift.nested-podman", "io.crio/workload"),
+        *("target.workload.openshift.io/management", "devices.crio.io"),
         "io.kubernetes.cri-o.userns-mode",
-        "devices.crio.io",
-    ],
-)
-def test_pod_that_may_activate_another_workload_is_left(key: str) -> None:
-    workload = crio_class({"skipSELinuxRelabel": {"pods": "All"}})
-    decision = decide_pod(pod(annotations={key: "x"}, **LEVEL), workload)
-    assert reasons(decision) == ["OtherWorkload"]
-    assert changes(decision) == []
-    (outcome,) = decision.decision.outcomes
-    assert key in outcome.message
+    ):
+        workload = crio_class({"skipSELinuxRelabel": {"pods": "All"}})
+        annotated = pod(annotations={key: "x"}, **LEVEL)
+        assert only_reason(annotated, workload) == "OtherWorkload", key
+        assert key in decide_pod(annotated, workload).outcomes[0].message
