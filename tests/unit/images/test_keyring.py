@@ -23,9 +23,8 @@ def matches(place: str, name: str) -> bool:
     return bool(read_keyring([docker_config({place: ONE})]).matching(name))
 
 
-@pytest.mark.parametrize(
-    ("place", "name", "expected"),
-    [
+def test_credential_matches_image_names_as_in_the_kubelet() -> None:
+    cases: list[tuple[str, str, bool]] = [
         # These cases follow kubernetes pkg/credentialprovider/keyring_test.go.
         ("registry.example", "registry.example/a", True),
         ("https://registry.example", "registry.example/a", True),
@@ -69,12 +68,8 @@ def matches(place: str, name: str) -> bool:
         ("docker.io", "docker.io/library/a", True),
         ("registry-1.docker.io", "docker.io/library/a", False),
         ("https://index.docker.io/v1/", "quay.io/a/b", False),
-    ],
-)
-def test_credential_matches_image_names_as_in_the_kubelet(
-    place: str, name: str, expected: bool
-) -> None:
-    assert matches(place, name) is expected
+    ]
+    assert [(place, name, matches(place, name)) for place, name, _ in cases] == cases
 
 
 def test_credentials_are_ordered_by_specificity_then_by_secret() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from webhook.cluster.rights import Right
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags, Command, kubectl, podsettle
 
@@ -12,9 +10,8 @@ KUBECTL = "kubectl '--kubeconfig=my config' --context=prod --as=jane --as-group=
 OWN = "--as=jane --as-group=ops '--as-group=on call'"
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
+def test_each_program_of_a_command_gets_the_flags_under_its_own_names() -> None:
+    cases: list[tuple[Command, str]] = [
         (kubectl("-n", "a", "get", "pods"), f"{KUBECTL} '--as-group=on call' -n a get pods"),
         (
             (("helm", "upgrade", "a", "b"),),
@@ -31,12 +28,8 @@ OWN = "--as=jane --as-group=ops '--as-group=on call'"
             f"{KUBECTL} '--as-group=on call' auth can-i list pods -A",
         ),
         ((), ""),
-    ],
-)
-def test_each_program_of_a_command_gets_the_flags_under_its_own_names(
-    command: Command, expected: str
-) -> None:
-    assert FLAGS.command(command) == expected
+    ]
+    assert [(command, FLAGS.command(command)) for command, _ in cases] == cases
 
 
 def test_flags_that_were_not_given_or_are_empty_are_left_out() -> None:

@@ -123,34 +123,28 @@ def test_options_for_windows_count_only_if_set_and_if_nothing_selects_linux(spec
     assert reasons(decide_pod(pod(QUICK, **spec), view(gated))) == ["Applied"]
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
+def test_a_pod_that_only_windows_nodes_fit_is_unchanged() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"nodeSelector": {"pool": "win"}}, "WindowsPod"),
         ({"nodeName": "w"}, "WindowsPod"),
         ({"nodeSelector": {"pool": "linux"}}, "Applied"),
         ({"nodeSelector": {"pool": "new"}}, "Applied"),
         ({"nodeSelector": {"pool": "win"}, "os": {"name": "linux"}}, "Applied"),
         ({}, "Applied"),
-    ],
-)
-def test_a_pod_that_only_windows_nodes_fit_is_unchanged(
-    spec: dict[str, Any], expected: str
-) -> None:
-    gated = policy(remedies={"kubeletGate": {}})
+    ]
     seen = view(
-        gated,
+        policy(remedies={"kubeletGate": {}}),
         nodes=[
             node("w", labels={"kubernetes.io/os": "windows", "pool": "win"}),
             node("n", labels={"kubernetes.io/os": "linux", "pool": "linux"}),
         ],
     )
-    assert reasons(decide_pod(pod(QUICK, **spec), seen)) == [expected]
+    for spec, expected in cases:
+        assert (spec, *reasons(decide_pod(pod(QUICK, **spec), seen))) == (spec, expected)
 
 
-@pytest.mark.parametrize(
-    ("skip", "expected"),
-    [
+def test_the_skip_annotation_excludes_single_remedies() -> None:
+    cases: list[tuple[str, list[str]]] = [
         ("runtimeClass", ["PodOptedOut", "prepare: Applied"]),
         ("postInitSleep", ["Applied", "PodOptedOut"]),
         ("runtimeClass,postInitSleep", ["PodOptedOut", "PodOptedOut"]),
@@ -158,12 +152,11 @@ def test_a_pod_that_only_windows_nodes_fit_is_unchanged(
         ("false", ["Applied", "prepare: Applied"]),
         ("", ["Applied", "prepare: Applied"]),
         ("nothing-of-ours", ["UnknownRemedy", "Applied", "prepare: Applied"]),
-    ],
-)
-def test_the_skip_annotation_excludes_single_remedies(skip: str, expected: list[str]) -> None:
+    ]
     both = policy(remedies={"postInitSleep": {}, "runtimeClass": {"name": "fast"}})
-    decision = decide_pod(pod(QUICK, annotations={SKIP: skip}), view(both, classes=FAST))
-    assert reasons(decision) == expected
+    seen = view(both, classes=FAST)
+    found = [(s, reasons(decide_pod(pod(QUICK, annotations={SKIP: s}), seen))) for s, _ in cases]
+    assert found == cases
 
 
 def test_an_audit_reports_remedies_without_changing_the_pod() -> None:
@@ -175,21 +168,17 @@ def test_an_audit_reports_remedies_without_changing_the_pod() -> None:
     assert "applied" not in decision.audit_annotations
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
+def test_applied_remedies_are_added_to_the_applied_annotation() -> None:
+    cases: list[tuple[str | None, str]] = [
         (None, "p/postInitSleep"),
         ("", "p/postInitSleep"),
         ("p/postInitSleep", "p/postInitSleep"),
         ("old/runtimeClass", "old/runtimeClass,p/postInitSleep"),
-    ],
-)
-def test_applied_remedies_are_added_to_the_applied_annotation(
-    before: str | None, after: str
-) -> None:
-    annotations = {} if before is None else {APPLIED: before}
-    found = mutate_pod(pod(QUICK, annotations=annotations), view(policy()))
-    assert found["metadata"]["annotations"][APPLIED] == after
+    ]
+    for before, after in cases:
+        annotations = {} if before is None else {APPLIED: before}
+        found = mutate_pod(pod(QUICK, annotations=annotations), view(policy()))
+        assert (before, found["metadata"]["annotations"][APPLIED]) == (before, after)
 
 
 def test_a_settled_pod_carries_its_fingerprint() -> None:

@@ -24,20 +24,15 @@ def status(releases: Affected, release: str) -> DefectStatus:
     return releases.status_of(parse_version(release))
 
 
-@pytest.mark.parametrize(
-    ("release", "expected"),
-    [
+def test_defect_without_a_fix_affects_every_release_since_the_first() -> None:
+    cases: list[tuple[str, DefectStatus]] = [
         ("1.36.9", FIXED),
         ("1.37.0-rc.1", FIXED),
         ("1.37.0", AFFECTED),
         ("3.0.0", AFFECTED),
         ("", AFFECTED),
-    ],
-)
-def test_defect_without_a_fix_affects_every_release_since_the_first(
-    release: str, expected: DefectStatus
-) -> None:
-    assert status(affected(since="1.37.0"), release) is expected
+    ]
+    assert [(release, status(affected(since="1.37.0"), release)) for release, _ in cases] == cases
 
 
 def test_defect_without_a_fix_but_with_a_newest_release_leaves_later_lines_unverified() -> None:
@@ -139,9 +134,8 @@ PARTLY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("entries", "can_end"),
-    [
+def test_defect_can_end_if_a_release_or_a_runtime_is_free_of_it() -> None:
+    cases: list[tuple[list[dict[str, Any]], bool]] = [
         ([entry("1.36.0", newest="1.36.0")], True),
         ([entry()], True),  # Other runtimes do not have it.
         ([entry(component="any runtime")], False),
@@ -149,12 +143,8 @@ PARTLY = {
         ([entry(component="kubelet")], False),
         ([entry(component="kubelet", since="1.37.0")], False),
         ([entry("1.38.0", component="kubelet", newest="1.38.0")], True),
-    ],
-)
-def test_defect_can_end_if_a_release_or_a_runtime_is_free_of_it(
-    entries: list[dict[str, Any]], can_end: bool
-) -> None:
-    assert defect(*entries).can_end is can_end
+    ]
+    assert [(entries, defect(*entries).can_end) for entries, _ in cases] == cases
 
 
 @pytest.mark.parametrize(

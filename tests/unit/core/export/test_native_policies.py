@@ -238,9 +238,8 @@ def test_guard_reports_each_mutating_policy_and_changes_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
+def test_bindings_select_the_namespaces_that_a_policy_covers() -> None:
+    cases: list[tuple[Json | None, Json]] = [
         (None, {"p.podsettle.dev.opt-in": {"matchLabels": {"podsettle.dev/policy": "p"}}}),
         ({}, {"p.podsettle.dev": {}}),
         (
@@ -259,18 +258,15 @@ def test_guard_reports_each_mutating_policy_and_changes_nothing() -> None:
                 },
             },
         ),
-    ],
-)
-def test_bindings_select_the_namespaces_that_a_policy_covers(
-    selector: Json | None, expected: Json
-) -> None:
-    found = exported(policy("p", remedies=FS_GROUP, namespaceSelector=selector))
-    bindings = documents(found, "MutatingAdmissionPolicyBinding")
-    selectors = {
-        each["metadata"]["name"]: each["spec"]["matchResources"]["namespaceSelector"]
-        for each in bindings
-    }
-    assert selectors == expected
+    ]
+    for selector, expected in cases:
+        found = exported(policy("p", remedies=FS_GROUP, namespaceSelector=selector))
+        bindings = documents(found, "MutatingAdmissionPolicyBinding")
+        selectors = {
+            each["metadata"]["name"]: each["spec"]["matchResources"]["namespaceSelector"]
+            for each in bindings
+        }
+        assert (selector, selectors) == (selector, expected)
 
 
 def test_no_two_objects_have_one_name() -> None:

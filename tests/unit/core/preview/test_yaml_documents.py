@@ -113,20 +113,18 @@ def test_aliases_give_separate_copies() -> None:
     assert value["a"] is not value["b"]
 
 
-@pytest.mark.parametrize(
-    ("text", "merged"),
-    [
+def test_merge_keys_add_only_missing_keys() -> None:
+    cases: list[tuple[str, dict[str, int]]] = [
         ("<<: *x\nk: 9", {"k": 9, "l": 2}),
         ("k: 9\n  <<: *x", {"k": 9, "l": 2}),
         ("<<: [*x, *y]", {"k": 1, "l": 2, "m": 3}),
         ("<<: [*y, *x]", {"k": 7, "l": 2, "m": 3}),
         ("<<: {k: 5}", {"k": 5}),
-    ],
-)
-def test_merge_keys_add_only_missing_keys(text: str, merged: dict[str, int]) -> None:
-    bases = "x: &x {k: 1, l: 2}\ny: &y {k: 7, m: 3}\n"
-    text = text.replace("\nk:", "\n  k:")
-    assert load(f"{bases}z:\n  {text}\n")["z"] == merged
+    ]
+    for text, merged in cases:
+        bases = "x: &x {k: 1, l: 2}\ny: &y {k: 7, m: 3}\n"
+        text = text.replace("\nk:", "\n  k:")
+        assert (text, load(f"{bases}z:\n  {text}\n")["z"]) == (text, merged)
 
 
 @pytest.mark.parametrize("text", ["a: {<<: [1]}", "a: {<<: x}", "x: &x [1]\na: {<<: *x}"])

@@ -530,9 +530,8 @@ def windows_node(handlers: list[str] | None) -> Node:
     return node("w", handlers, pool="x", **{"kubernetes.io/os": "windows"})
 
 
-@pytest.mark.parametrize(
-    ("nodes", "state"),
-    [
+def test_handler_is_missing_only_if_every_node_of_the_class_lists_others() -> None:
+    cases: list[tuple[list[Node], State | None]] = [
         ([], State.UNKNOWN),
         ([node("a", ["runc"], pool="other")], State.UNKNOWN),
         ([node("a", None, pool="x")], State.UNKNOWN),
@@ -544,14 +543,11 @@ def windows_node(handlers: list[str] | None) -> Node:
         ([node("a", ["runc"], pool="x"), windows_node(["kata"])], State.FAULT),
         ([node("a", None, pool="x"), windows_node(["kata"])], State.UNKNOWN),
         ([windows_node(["kata"])], State.UNKNOWN),
-    ],
-)
-def test_handler_is_missing_only_if_every_node_of_the_class_lists_others(
-    nodes: list[Node], state: State | None
-) -> None:
-    runtime_class = RuntimeClassInfo("kata-class", "kata", node_selector={"pool": "x"})
-    found = judge_handler("sandboxed", runtime_class, nodes)
-    assert (found and found.state) == state
+    ]
+    for nodes, state in cases:
+        runtime_class = RuntimeClassInfo("kata-class", "kata", node_selector={"pool": "x"})
+        found = judge_handler("sandboxed", runtime_class, nodes)
+        assert (nodes, found and found.state) == (nodes, state)
 
 
 @pytest.mark.parametrize(

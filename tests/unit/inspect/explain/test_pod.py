@@ -260,22 +260,18 @@ MISSPELT = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "notes"),
-    [
+def test_annotation_that_excludes_remedies_is_named_with_what_it_excludes() -> None:
+    cases: list[tuple[str, list[str]]] = [
         (" true ", [f"{EXCLUDES} every remedy."]),
         ("postInitSleep, runtimeClass", [f"{EXCLUDES} runtimeClass, postInitSleep."]),
         ("postInitSlep", [MISSPELT]),
         ("postInitSlep,kubeletGate", [f"{EXCLUDES} kubeletGate.", MISSPELT]),
         ("false", []),
         ("", []),
-    ],
-)
-def test_annotation_that_excludes_remedies_is_named_with_what_it_excludes(
-    text: str, notes: list[str]
-) -> None:
-    document = pod(container("prepare"), annotations={"podsettle.dev/skip": text})
-    assert explain_pod(document, without_policies()).notes == notes
+    ]
+    for text, notes in cases:
+        document = pod(container("prepare"), annotations={"podsettle.dev/skip": text})
+        assert (text, explain_pod(document, without_policies()).notes) == (text, notes)
 
 
 def test_reason_of_another_version_is_shown_without_a_sentence_of_this_one() -> None:

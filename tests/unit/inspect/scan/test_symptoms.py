@@ -889,22 +889,18 @@ TASK_RUN = {"tekton.dev/taskRun": "build-1", "app.kubernetes.io/managed-by": "te
 OF_PIPELINE = {**TASK_RUN, "tekton.dev/pipelineRun": "build"}
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "selector"),
-    [
+def test_policy_with_a_class_selects_the_affinity_assistants_of_pipelines_too() -> None:
+    cases: list[tuple[str, list[Json], Json]] = [
         ("umount", [TASK_RUN], exists("tekton.dev/taskRun")),
         ("umount", [OF_PIPELINE], exists("tekton.dev/pipelineRun")),
         ("umount", [OF_PIPELINE, TASK_RUN], exists("tekton.dev/pipelineRun")),
         ("relabel", [OF_PIPELINE], exists("tekton.dev/pipelineRun")),
         ("init-255", [OF_PIPELINE, TASK_RUN], exists("tekton.dev/taskRun")),
         ("umount", [OF_PIPELINE, {"app": "web"}], {}),
-    ],
-)
-def test_policy_with_a_class_selects_the_affinity_assistants_of_pipelines_too(
-    name: str, labels: list[Json], selector: Json
-) -> None:
-    pods = ({"labels": each} for each in labels)
-    assert found_pods(name, *pods).pod_selector == selector
+    ]
+    for name, labels, selector in cases:
+        pods = ({"labels": each} for each in labels)
+        assert (name, labels, found_pods(name, *pods).pod_selector) == (name, labels, selector)
 
 
 @pytest.mark.parametrize(

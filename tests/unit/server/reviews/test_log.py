@@ -25,10 +25,21 @@ TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sid
 
 
 class Logged:
-    """The records of the review log since the start of the test."""
+    """A review log, and its records since the start of the test."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(self, source: ManifestsSource, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO")
+        self.review_log = ReviewLog()
+        self._source = source
         self._caplog = caplog
+
+    def answer_to(self, pod: Any, cache: DecisionCache | None = None, **request: Any) -> Answer:
+        body = json.dumps(review(pod, **request)).encode()
+        return admit(body, Decider(SETTINGS, cache), self._source.view)
+
+    def record(self, answer: Answer) -> None:
+        assert answer.request is not None
+        self.review_log.record(answer.request, answer.decision)
 
     @property
     def records(self) -> list[logging.LogRecord]:
@@ -40,42 +51,25 @@ class Logged:
 
 
 @pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> Logged:
-    return Logged(caplog)
-
-
-def answer_to(
-    source: ManifestsSource, pod: Any, cache: DecisionCache | None = None, **request: Any
-) -> Answer:
-    body = json.dumps(review(pod, **request)).encode()
-    return admit(body, Decider(SETTINGS, cache), source.view)
-
-
-def record(review_log: ReviewLog, answer: Answer) -> None:
-    assert answer.request is not None
-    review_log.record(answer.request, answer.decision)
+def logged(source: ManifestsSource, caplog: pytest.LogCaptureFixture) -> Logged:
+    return Logged(source, caplog)
 
 
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
 @pytest.mark.parametrize("cached", [True, False])
 async def test_settled_pod_has_one_line_and_its_reinvocation_one_at_debug_level(
-    source: ManifestsSource,
-    logged: Logged,
-    caplog: pytest.LogCaptureFixture,
-    level: str,
-    cached: bool,
+    logged: Logged, caplog: pytest.LogCaptureFixture, level: str, cached: bool
 ) -> None:
     caplog.set_level(level)
-    review_log = ReviewLog()
     cache = DecisionCache() if cached else None
     for _ in range(2):
-        first = answer_to(source, TEKTON, cache)
+        first = logged.answer_to(TEKTON, cache)
         settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
-        second = answer_to(source, settled, cache)
+        second = logged.answer_to(settled, cache)
         assert "AlreadySettled" in second.decision.texts.log_summary
-        record(review_log, first)
-        record(review_log, second)
-    review_log.flush()
+        logged.record(first)
+        logged.record(second)
+    logged.review_log.flush()
     applied, again = ("INFO", "postInitSleep[prepare]=Applied"), ("DEBUG", "AlreadySettled")
     found = [
         (r.levelname, text)
@@ -88,61 +82,43 @@ async def test_settled_pod_has_one_line_and_its_reinvocation_one_at_debug_level(
     assert found == ([applied, again] * 2 if level == "DEBUG" else [applied] * 2)
 
 
-async def test_pod_that_gets_another_remedy_when_reviewed_again_has_a_line(
-    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    first = answer_to(source, TEKTON)
+async def test_pod_that_gets_another_remedy_when_reviewed_again_has_a_line(logged: Logged) -> None:
+    first = logged.answer_to(TEKTON)
     settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
     # A container that another webhook has injected.
     settled["spec"]["initContainers"].append({"name": "late", "image": "x", "command": ["/late"]})
-    again = answer_to(source, settled)
-    assert again.decision.patch
-    review_log = ReviewLog()
-    record(review_log, again)
-    review_log.flush()
+    logged.record(logged.answer_to(settled))
+    logged.review_log.flush()
     (line,) = logged.lines
     assert "AlreadySettled" in line
     assert "[late]=Applied" in line
 
 
-async def test_lines_of_one_moment_are_written_together_and_in_order(
-    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    review_log = ReviewLog()
+async def test_lines_of_one_moment_are_written_together_and_in_order(logged: Logged) -> None:
     for number in range(100):
-        record(review_log, answer_to(source, TEKTON, uid=f"{UID}-{number}"))
+        logged.record(logged.answer_to(TEKTON, uid=f"{UID}-{number}"))
     assert not logged.records
     await eventually(lambda: logged.records)
     assert len(logged.records) == 1
     assert [line.split()[1] for line in logged.lines] == [f"{UID}-{n}" for n in range(100)]
     # The next line starts the time again.
-    record(review_log, answer_to(source, TEKTON, uid="later"))
+    logged.record(logged.answer_to(TEKTON, uid="later"))
     await eventually(lambda: len(logged.records) == 2)
 
 
-async def test_lines_are_written_at_once_when_too_many_wait(
-    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    review_log = ReviewLog()
-    answer = answer_to(source, TEKTON)
+async def test_lines_are_written_at_once_when_too_many_wait(logged: Logged) -> None:
+    answer = logged.answer_to(TEKTON)
     for _ in range(199):
-        record(review_log, answer)
+        logged.record(answer)
     assert not logged.records
-    record(review_log, answer)
+    logged.record(answer)
     assert len(logged.lines) == 200
 
 
-async def test_line_in_json_has_the_fields_of_its_review(
-    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    review_log = ReviewLog()
+async def test_line_in_json_has_the_fields_of_its_review(logged: Logged) -> None:
     for uid in ("first", "second"):
-        record(review_log, answer_to(source, TEKTON, uid=uid))
-    review_log.flush()
+        logged.record(logged.answer_to(TEKTON, uid=uid))
+    logged.review_log.flush()
     (entry,) = logged.records
     found = [json.loads(line) for line in JsonFormatter().format(entry).split("\n")]
     assert [line["uid"] for line in found] == ["first", "second"]
@@ -154,13 +130,12 @@ async def test_line_in_json_has_the_fields_of_its_review(
 
 
 async def test_nothing_is_kept_if_the_level_excludes_the_lines(
-    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+    logged: Logged, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
-    review_log = ReviewLog()
-    record(review_log, answer_to(source, TEKTON))
+    logged.record(logged.answer_to(TEKTON))
     caplog.set_level("INFO")
-    review_log.flush()
+    logged.review_log.flush()
     assert not logged.records
 
 
@@ -176,21 +151,14 @@ async def test_nothing_is_kept_if_the_level_excludes_the_lines(
 )
 @pytest.mark.parametrize("field", ["uid", "namespace", "name"])
 async def test_long_name_is_cut_and_cannot_forge_a_line(
-    source: ManifestsSource,
-    logged: Logged,
-    caplog: pytest.LogCaptureFixture,
-    field: str,
-    text: str,
-    shown: str,
+    logged: Logged, field: str, text: str, shown: str
 ) -> None:
-    caplog.set_level("INFO")
     metadata = TEKTON["metadata"] | ({"name": text} if field == "name" else {})
     names: dict[str, Any] = {} if field == "name" else {field: text}
-    named = answer_to(source, TEKTON | {"metadata": metadata}, **names).request
+    named = logged.answer_to(TEKTON | {"metadata": metadata}, **names).request
     assert named is not None
-    review_log = ReviewLog()
-    review_log.record(named, answer_to(source, TEKTON).decision)
-    review_log.flush()
+    logged.review_log.record(named, logged.answer_to(TEKTON).decision)
+    logged.review_log.flush()
     (line,) = logged.lines
     assert line.isprintable()
     assert shown in line
@@ -200,13 +168,9 @@ async def test_long_name_is_cut_and_cannot_forge_a_line(
 
 
 @pytest.mark.parametrize("field", ["uid", "namespace", "name"])
-async def test_long_name_does_not_occupy_memory_until_the_flush(
-    source: ManifestsSource, caplog: pytest.LogCaptureFixture, field: str
-) -> None:
-    caplog.set_level("INFO")
-    rendered = answer_to(source, TEKTON).decision
-    review_log = ReviewLog()
-    review_log.record(make_request(TEKTON, "ci"), rendered)
+async def test_long_name_does_not_occupy_memory_until_the_flush(logged: Logged, field: str) -> None:
+    rendered = logged.answer_to(TEKTON).decision
+    logged.review_log.record(make_request(TEKTON, "ci"), rendered)
     tracemalloc.start()
     try:
         text = "y" * 1_000_000
@@ -214,7 +178,7 @@ async def test_long_name_does_not_occupy_memory_until_the_flush(
         named = make_request(pod, text if field == "namespace" else "ci")
         if field == "uid":
             named = replace(named, uid=text)
-        review_log.record(named, rendered)
+        logged.review_log.record(named, rendered)
         del text, pod, named
         used_bytes, _ = tracemalloc.get_traced_memory()
     finally:
