@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import time
@@ -228,10 +229,7 @@ async def test_response_that_ends_early_is_an_error(
 async def test_response_that_is_nested_too_deeply_is_an_error(
     read: Callable[[ApiServer], Awaitable[None]],
 ) -> None:
-    async def deep(_request: web.Request) -> web.Response:
-        return web.Response(body=b'{"a":' * 200_000)
-
-    async with serving_answers(deep, 2_000_000) as server:
+    async with serving_answers(answering('{"a":' * 200_000), 2_000_000) as server:
         with pytest.raises(Unreachable, match="it is nested too deeply; is http://"):
             await read(server)
 
@@ -250,39 +248,37 @@ async def test_client_knows_how_far_the_clock_is_behind(date: timedelta | None, 
         assert round(server.clock_behind / timedelta(days=1)) == days
 
 
-async def test_message_of_an_error_response_is_cut() -> None:
-    async def refuse(_request: web.Request) -> web.Response:
-        return web.json_response({"kind": "Status", "message": "x" * 100_000}, status=403)
+def answering(text: str, status: int = 200) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=text, status=status)
 
-    async with serving_answers(refuse, 1_000_000) as server:
-        with pytest.raises(ApiError) as caught:
-            await server.request("GET", "/things")
-    assert len(str(caught.value)) < 5000
+    return answer
 
 
 @pytest.mark.parametrize("status", [403, 404])
-@pytest.mark.parametrize(
-    "body",
-    ["<html>default backend - 404</html>", "[]", '{"code":"Forbidden"}', '{"kind":"Error"}'],
-)
-async def test_object_is_missing_or_forbidden_only_if_an_api_server_says_so(
-    status: int, body: str
-) -> None:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(text=body, status=status)
+async def test_object_is_missing_or_forbidden_only_if_an_api_server_says_so(status: int) -> None:
+    no_status: list[str] = [
+        *("<html>default backend - 404</html>", "[]", '{"code":"Forbidden"}', '{"kind":"Error"}')
+    ]
+    for body in no_status:
+        async with serving_answers(answering(body, status)) as server:
+            with pytest.raises(Unreachable, match=f"/things: {status}: .* is no Status; is http"):
+                await server.request("GET", "/things")
+    for body, said in (
+        ('{"kind":"Status","message":"no"}', "no"),
+        *([("404 page not found\n", "404 page not found")] if status == 404 else []),
+    ):
+        async with serving_answers(answering(body, status)) as server:
+            with pytest.raises(ApiError, match=f"{status}: {said}$"):
+                await server.request("GET", "/things")
 
-    async with serving_answers(answer) as server:
-        with pytest.raises(Unreachable, match=f"GET /things: {status}: .* is no Status; is http"):
+
+async def test_message_of_an_error_response_is_cut() -> None:
+    text = json.dumps({"kind": "Status", "message": "x" * 100_000})
+    async with serving_answers(answering(text, 403), 1_000_000) as server:
+        with pytest.raises(ApiError) as caught:
             await server.request("GET", "/things")
-
-
-async def test_path_that_no_api_has_is_missing() -> None:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(text="404 page not found\n", status=404)
-
-    async with serving_answers(answer) as server:
-        with pytest.raises(ApiError, match="404: 404 page not found"):
-            await server.request("GET", "/things")
+    assert len(str(caught.value)) < 5000
 
 
 @pytest.mark.parametrize(

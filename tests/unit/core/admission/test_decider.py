@@ -83,9 +83,8 @@ EMPTY_OPTIONS: dict[str, Any] = {"securityContext": {"windowsOptions": {}}}
 FOR_WINDOWS = {"securityContext": {"windowsOptions": {"runAsUserName": "ContainerUser"}}}
 
 
-@pytest.mark.parametrize(
-    ("annotations", "spec", "reason"),
-    [
+def test_an_excluded_pod_is_unchanged() -> None:
+    cases: list[tuple[dict[str, str], dict[str, Any], str]] = [
         ({"kubernetes.io/config.mirror": "hash"}, {}, "MirrorPod"),
         ({"kubernetes.io/config.mirror": ""}, {}, "MirrorPod"),
         ({SKIP: "true"}, {}, "PodOptedOut"),
@@ -97,15 +96,12 @@ FOR_WINDOWS = {"securityContext": {"windowsOptions": {"runAsUserName": "Containe
         ({}, {"affinity": {"nodeAffinity": ON_BUILD}}, "WindowsPod"),
         ({}, {"containers": [container("c", "cmd", **FOR_WINDOWS)]}, "WindowsPod"),
         ({}, {**FOR_WINDOWS, "affinity": {"nodeAffinity": ON_LINUX}}, "WindowsPod"),
-    ],
-)
-def test_an_excluded_pod_is_unchanged(
-    annotations: dict[str, str], spec: dict[str, Any], reason: str
-) -> None:
-    decision = decide_pod(pod(QUICK, annotations=annotations, **spec), view(policy()))
-    assert reasons(decision) == [reason]
-    assert decision.operations == ()
-    assert decision.warnings == []
+    ]
+    for given, spec, reason in cases:
+        decision = decide_pod(pod(QUICK, annotations=given, **spec), view(policy()))
+        assert (given, spec, reasons(decision)) == (given, spec, [reason])
+        assert decision.operations == ()
+        assert decision.warnings == []
 
 
 @pytest.mark.parametrize(

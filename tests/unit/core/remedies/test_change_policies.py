@@ -65,9 +65,8 @@ GROUP = {"fsGroup": 1000}
 READ_ONLY: Json = {"persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
 
 
-@pytest.mark.parametrize(
-    ("security", "volume", "reason"),
-    [
+def test_pod_with_a_value_or_without_a_group_or_a_claim_is_unchanged() -> None:
+    cases: list[tuple[Any, Json, str]] = [
         (GROUP | {"fsGroupChangePolicy": "OnRootMismatch"}, CLAIM, "AlreadySettled"),
         (GROUP | {"fsGroupChangePolicy": "Always"}, CLAIM, "FieldPreset"),
         (GROUP | {"fsGroupChangePolicy": "Newer"}, CLAIM, "FieldPreset"),
@@ -79,36 +78,30 @@ READ_ONLY: Json = {"persistentVolumeClaim": {"claimName": "data", "readOnly": Tr
         (GROUP, {"csi": {"driver": "inline.example"}}, "NoPersistentVolume"),
         (GROUP, {"persistentVolumeClaim": None}, "NoPersistentVolume"),
         (GROUP, READ_ONLY, "NoPersistentVolume"),
-    ],
-)
-def test_pod_with_a_value_or_without_a_group_or_a_claim_is_unchanged(
-    security: Any, volume: Json, reason: str
-) -> None:
-    before = pod_with(security, {"name": "data", **volume})
-    # Kubernetes has no such field. The struct of the pod's fields is also that of a container.
-    before["spec"]["containers"][0]["securityContext"] = GROUP
-    decision = decide_pod(before, FS_GROUP)
-    assert reasons(decision) == [reason]
-    assert (decision.operations, decision.warnings) == ((), [])
+    ]
+    for security, volume, reason in cases:
+        before = pod_with(security, {"name": "data", **volume})
+        # Kubernetes has no such field. The struct of the pod's fields is also that of a container.
+        before["spec"]["containers"][0]["securityContext"] = GROUP
+        decision = decide_pod(before, FS_GROUP)
+        assert (security, volume, reasons(decision)) == (security, volume, [reason])
+        assert (decision.operations, decision.warnings) == ((), [])
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
+def test_existing_value_is_kept() -> None:
+    cases: list[tuple[str, str]] = [
         ("Recursive", "AlreadySettled"),
         ("MountOption", "SELinuxChangePolicyPreset"),
         ("Newer", "SELinuxChangePolicyPreset"),
-    ],
-)
-def test_existing_value_is_kept(value: str, reason: str) -> None:
-    decision = decide_pod(pod(securityContext={"seLinuxChangePolicy": value}), SELINUX)
-    assert reasons(decision) == [reason]
-    assert (decision.operations, decision.warnings) == ((), [])
+    ]
+    for value, reason in cases:
+        decision = decide_pod(pod(securityContext={"seLinuxChangePolicy": value}), SELINUX)
+        assert (value, reasons(decision)) == (value, [reason])
+        assert (decision.operations, decision.warnings) == ((), [])
 
 
-@pytest.mark.parametrize(
-    ("server", "kubelets", "reason"),
-    [
+def test_remedy_needs_a_server_that_supports_the_field_or_else_a_kubelet() -> None:
+    cases: list[tuple[Version | None, list[str], str]] = [
         (Version(1, 32, 9), [], "ServerTooOld"),
         (Version(1, 33, 0, final=False), [], "ServerTooOld"),
         (None, [], "ServerTooOld"),
@@ -116,13 +109,10 @@ def test_existing_value_is_kept(value: str, reason: str) -> None:
         (Version(1, 37), [], "Applied"),
         (None, ["v1.30.0", "v1.33.1", ""], "Applied"),
         (None, ["v1.30.0", "v1.32.9", ""], "ServerTooOld"),
-    ],
-)
-def test_remedy_needs_a_server_that_supports_the_field_or_else_a_kubelet(
-    server: Version | None, kubelets: list[str], reason: str
-) -> None:
-    nodes = [node(f"n{number}", kubelet=kubelet) for number, kubelet in enumerate(kubelets)]
-    remedies: Json = {"seLinuxChangePolicy": "Recursive"}
-    decision = decide_pod(pod(), view(policy(remedies=remedies), nodes=nodes, server=server))
-    assert reasons(decision) == [reason]
-    assert len(decision.warnings) == (reason == "ServerTooOld")
+    ]
+    chosen = policy(remedies={"seLinuxChangePolicy": "Recursive"})
+    for server, kubelets, reason in cases:
+        nodes = [node(f"n{number}", kubelet=kubelet) for number, kubelet in enumerate(kubelets)]
+        decision = decide_pod(pod(), view(chosen, nodes=nodes, server=server))
+        assert (server, kubelets, reasons(decision)) == (server, kubelets, [reason])
+        assert len(decision.warnings) == (reason == "ServerTooOld")

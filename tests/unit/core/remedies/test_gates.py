@@ -287,9 +287,8 @@ PROXY = [container("istio-proxy", "/p")]
 OTHER_TARGETS: list[Json] = [{"http": "http://a/"}, {"dns": "a"}]
 
 
-@pytest.mark.parametrize(
-    ("labels", "own", "spec", "targets", "expected"),
-    [
+def test_connection_to_the_proxy_of_the_ambient_mode_says_nothing() -> None:
+    cases: list[tuple[Json, Json, Json, list[Json], str]] = [
         ({MODE: "ambient"}, {}, {}, [AGENT], "MeshTraffic"),
         ({}, {MODE: "ambient"}, {}, [AGENT], "MeshTraffic"),
         ({}, {MODE: "ambient"}, {}, OTHER_TARGETS, "Applied"),
@@ -297,14 +296,12 @@ OTHER_TARGETS: list[Json] = [{"http": "http://a/"}, {"dns": "a"}]
         ({MODE: "ambient"}, {MODE: "sidecar"}, {}, [AGENT], "MeshTraffic"),
         ({MODE: "ambient"}, {}, {"hostNetwork": True}, [AGENT], "Applied"),
         ({MODE: "ambient"}, {}, {"containers": PROXY}, [AGENT], "Applied"),
-    ],
-)
-def test_connection_to_the_proxy_of_the_ambient_mode_says_nothing(
-    labels: Json, own: Json, spec: Json, targets: list[Json], expected: str
-) -> None:
-    gated = policy(remedies={"startGate": {"waitFor": targets}, "kubeletGate": {}})
-    look = view(gated, namespaces=[namespace("ci", labels)], nodes=[MODERN])
-    assert reasons(decide_pod(pod(labels=own, **spec), look)) == [expected, "Applied"]
+    ]
+    for labels, own, spec, targets, expected in cases:
+        gated = policy(remedies={"startGate": {"waitFor": targets}, "kubeletGate": {}})
+        look = view(gated, namespaces=[namespace("ci", labels)], nodes=[MODERN])
+        found = reasons(decide_pod(pod(labels=own, **spec), look))
+        assert (labels, own, spec, found) == (labels, own, spec, [expected, "Applied"])
 
 
 def test_start_gate_needs_a_helper_that_knows_the_command() -> None:

@@ -19,6 +19,7 @@ from tests.support.factories import (
     reasons,
     view,
 )
+from tests.support.patches import only_reason
 from tests.support.post_init_sleep import HELPER, HELPER_VOLUME, MOUNT, container_names
 from webhook import __version__
 from webhook.core.admission.decider import OperatorSettings
@@ -84,24 +85,20 @@ def test_long_running_containers_are_wrapped_and_init_containers_only_if_named(
     assert reasons(both) == ["prepare: Applied", "proxy: NativeSidecar", "server: Applied"]
 
 
-@pytest.mark.parametrize(
-    ("image", "stated", "reason"),
-    [
+def test_helper_is_used_only_if_it_is_known_to_have_the_option() -> None:
+    cases: list[tuple[str, Version | None, str]] = [
         ("r.example/linger:0.1.0", None, "HelperTooOld"),
         (f"r.example/linger@sha256:{'0' * 64}", None, "HelperTooOld"),
         ("r.example/linger:latest", Version(0, 2), "Applied"),
         ("r.example/linger:0.2.0", Version(0, 1), "HelperTooOld"),
-    ],
-)
-def test_helper_is_used_only_if_it_is_known_to_have_the_option(
-    image: str, stated: Version | None, reason: str
-) -> None:
-    settings = OperatorSettings(linger_image=image, linger_version=stated)
-    decision = decide_pod(regular(SERVER, SCRIPT), seen(), settings=settings)
-    assert reasons(decision) == [f"server: {reason}", "script: Applied"]
-    if reason == "HelperTooOld":
-        assert "`--open-files` needs a helper of version 0.2.0" in decision.outcomes[0].message
-        assert any("linger" in warning for warning in decision.warnings)
+    ]
+    for image, stated, reason in cases:
+        settings = OperatorSettings(linger_image=image, linger_version=stated)
+        decision = decide_pod(regular(SERVER, SCRIPT), seen(), settings=settings)
+        assert (image, reasons(decision)) == (image, [f"server: {reason}", "script: Applied"])
+        if reason == "HelperTooOld":
+            assert "`--open-files` needs a helper of version 0.2.0" in decision.outcomes[0].message
+            assert any("linger" in warning for warning in decision.warnings)
 
 
 @pytest.mark.parametrize("program", [SERVER, SCRIPT | {"stdin": True}])
@@ -179,26 +176,21 @@ LABELLED = node("old", labels={"limits": "infinity"})
 PLAIN = node("new", labels={"limits": "set"})
 
 
-@pytest.mark.parametrize(
-    ("nodes", "fields", "reason"),
-    [
+def test_remedy_steps_aside_if_the_pod_can_land_on_no_node_with_the_label() -> None:
+    cases: list[tuple[tuple[Json, ...], Json, str]] = [
         ((), {}, "Applied"),
         ((LABELLED, PLAIN), {}, "Applied"),
         ((PLAIN,), {}, "NotNeeded"),
         ((LABELLED, PLAIN), {"nodeSelector": {"limits": "set"}}, "NotNeeded"),
         ((PLAIN,), {"nodeSelector": {"limits": "of a node to come"}}, "Applied"),
-    ],
-)
-def test_remedy_steps_aside_if_the_pod_can_land_on_no_node_with_the_label(
-    nodes: tuple[Json, ...], fields: Json, reason: str
-) -> None:
-    decision = decide_pod(regular(SERVER, **fields), seen(*nodes, nodeLabel="limits=infinity"))
-    assert reasons(decision) == [f"server: {reason}"]
+    ]
+    for nodes, fields, reason in cases:
+        found = only_reason(regular(SERVER, **fields), seen(*nodes, nodeLabel="limits=infinity"))
+        assert (nodes, fields, found) == (nodes, fields, f"server: {reason}")
 
 
-@pytest.mark.parametrize(
-    ("settings", "nodes", "status", "message"),
-    [
+def test_policy_is_needed_as_long_as_a_node_has_the_label() -> None:
+    cases: list[tuple[Json, tuple[Json, ...], str, str]] = [
         ({}, (PLAIN,), "True", "No release that podsettle knows makes openFiles unnecessary."),
         ({"nodeLabel": "limits=infinity"}, (), "Unknown", "No node is known."),
         (
@@ -213,14 +205,11 @@ def test_remedy_steps_aside_if_the_pod_can_land_on_no_node_with_the_label(
             "False",
             "None of 1 nodes has the label limits=infinity. The policy can be removed.",
         ),
-    ],
-)
-def test_policy_is_needed_as_long_as_a_node_has_the_label(
-    settings: Json, nodes: tuple[Json, ...], status: str, message: str
-) -> None:
-    chosen = policy(remedies={"openFiles": {"soft": 65536, **settings}})
-    condition = still_needed(chosen, all_nodes(view(chosen, nodes=nodes)))
-    assert (condition.status, condition.message) == (status, message)
+    ]
+    for settings, nodes, status, message in cases:
+        chosen = policy(remedies={"openFiles": {"soft": 65536, **settings}})
+        condition = still_needed(chosen, all_nodes(view(chosen, nodes=nodes)))
+        assert (condition.status, condition.message) == (status, message)
 
 
 def test_old_helper_still_keeps_a_container_alive() -> None:

@@ -201,9 +201,8 @@ def test_shell_delivery_never_injects_the_helper() -> None:
 OF_POLICY: Json = {"runtimeClass": {"name": "kata"}}
 
 
-@pytest.mark.parametrize(
-    ("server", "nodes", "spec", "beside", "by_image"),
-    [
+def test_auto_uses_an_image_volume_if_every_node_and_the_runtime_support_it() -> None:
+    cases: list[tuple[Version | None, list[Json], Json, Json, bool]] = [
         (Version(1, 36), [MODERN], {}, {}, True),
         (None, [MODERN], {}, {}, True),  # A kubelet is never newer than its API server.
         (Version(1, 35), [MODERN], {}, {}, False),
@@ -215,17 +214,14 @@ OF_POLICY: Json = {"runtimeClass": {"name": "kata"}}
         (None, [MODERN], {"hostUsers": False}, {}, False),
         (None, [MODERN], {"runtimeClassName": "kata"}, {}, False),
         (None, [MODERN], {}, OF_POLICY, False),
-    ],
-)
-def test_auto_uses_an_image_volume_if_every_node_and_the_runtime_support_it(
-    server: Version | None, nodes: list[Json], spec: Json, beside: Json, by_image: bool
-) -> None:
-    chosen = policy(remedies={"postInitSleep": {"when": "Always"}, **beside})
-    seen = view(chosen, classes=[runtime_class("kata")], nodes=nodes, server=server)
-    after = mutate_pod(pod(QUICK, **spec), seen)
-    (volume,) = after["spec"]["volumes"]
-    assert ("image" in volume) is by_image
-    assert len(init_containers(after)) == (1 if by_image else 2)
+    ]
+    for server, nodes, spec, beside, by_image in cases:
+        chosen = policy(remedies={"postInitSleep": {"when": "Always"}, **beside})
+        seen = view(chosen, classes=[runtime_class("kata")], nodes=nodes, server=server)
+        after = mutate_pod(pod(QUICK, **spec), seen)
+        (volume,) = after["spec"]["volumes"]
+        assert ("image" in volume) is by_image, (server, nodes, spec, beside)
+        assert len(init_containers(after)) == (1 if by_image else 2)
 
 
 def test_image_volume_needs_a_server_and_nodes_that_support_it() -> None:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.support.complexity import cpu_ratio
 from tests.support.factories import (
     Json,
@@ -16,7 +14,7 @@ from tests.support.factories import (
     reasons,
     view,
 )
-from tests.support.patches import changes
+from tests.support.patches import only_reason
 from webhook.core.defects.versions import Version
 from webhook.core.policy.snapshot import Snapshot
 
@@ -50,22 +48,22 @@ def test_only_the_named_container_gets_the_rule() -> None:
 # Containers that are restarted anyway, or must not be.
 
 
-@pytest.mark.parametrize("restarts", ["OnFailure", "Always", None])
-def test_pod_with_another_restart_policy_is_unchanged(restarts: str | None) -> None:
-    decision = decide_pod(pod(QUICK, restartPolicy=restarts), make_view())
-    assert reasons(decision) == ["prepare: AlreadySettled"]
-    said = "the pod's restartPolicy restarts it after every failure"
-    assert decision.outcomes[0].message == said
-    assert decision.operations == ()
+def test_pod_with_another_restart_policy_is_unchanged() -> None:
+    cases: list[str | None] = ["OnFailure", "Always", None]
+    for restarts in cases:
+        decision = decide_pod(pod(QUICK, restartPolicy=restarts), make_view())
+        assert reasons(decision) == ["prepare: AlreadySettled"]
+        said = "the pod's restartPolicy restarts it after every failure"
+        assert decision.outcomes[0].message == said
+        assert decision.operations == ()
 
 
 def rule(operator: str, *values: int, action: str = "Restart") -> Json:
     return {"action": action, "exitCodes": {"operator": operator, "values": list(values)}}
 
 
-@pytest.mark.parametrize(
-    ("restarts", "rules", "reason"),
-    [
+def test_restart_settings_of_the_container_are_kept() -> None:
+    cases: list[tuple[str | None, list[Json] | None, str]] = [
         ("Always", None, "NativeSidecar"),
         ("Always", [RULE], "NativeSidecar"),
         ("OnFailure", None, "AlreadySettled"),
@@ -83,41 +81,34 @@ def rule(operator: str, *values: int, action: str = "Restart") -> Json:
         (None, [rule("Near", 255)], "RestartPolicyPreset"),
         (None, None, "Applied"),
         (None, [], "Applied"),
-    ],
-)
-def test_restart_settings_of_the_container_are_kept(
-    restarts: str | None, rules: list[Json] | None, reason: str
-) -> None:
-    fields = {"restartPolicy": restarts, "restartPolicyRules": rules}
-    decision = decide_pod(finished(QUICK | fields), make_view())
-    assert reasons(decision) == [f"prepare: {reason}"]
-    assert bool(decision.operations) is (reason == "Applied")
+    ]
+    for restarts, rules, reason in cases:
+        before = finished(QUICK | {"restartPolicy": restarts, "restartPolicyRules": rules})
+        found = only_reason(before, make_view())
+        assert (restarts, rules, found) == (restarts, rules, f"prepare: {reason}")
 
 
 # Versions of the server and the nodes.
 
 
-@pytest.mark.parametrize(
-    ("server", "reason"),
-    [
+def test_rule_needs_a_server_that_supports_it() -> None:
+    cases: list[tuple[Version | None, str]] = [
         (Version(1, 33, 9), "ServerTooOld"),
         (Version(1, 34, 9), "ServerTooOld"),
         (Version(1, 35, 0, final=False), "ServerTooOld"),
         (None, "ServerTooOld"),
         (Version(1, 35), "Applied"),
         (Version(1, 37), "Applied"),
-    ],
-)
-def test_rule_needs_a_server_that_supports_it(server: Version | None, reason: str) -> None:
-    decision = decide_pod(finished(QUICK), make_view(server=server))
-    assert reasons(decision) == [f"prepare: {reason}"]
-    assert len(decision.warnings) == (reason == "ServerTooOld")
-    assert bool(changes(decision)) is (reason == "Applied")
+    ]
+    for server, reason in cases:
+        seen = make_view(server=server)
+        assert (server, only_reason(finished(QUICK), seen)) == (server, f"prepare: {reason}")
+        warnings = decide_pod(finished(QUICK), seen).warnings
+        assert len(warnings) == (reason == "ServerTooOld")
 
 
-@pytest.mark.parametrize(
-    ("nodes", "when", "reason"),
-    [
+def test_rule_needs_nodes_that_support_it() -> None:
+    cases: list[tuple[list[Json], str, str]] = [
         ([node("a", CURED, "v1.35.3")], "NodesNeedIt", "NotNeeded"),
         ([node("a", CURED, "v1.35.3")], "Always", "Applied"),
         ([node("a", "containerd://2.1.5", "v1.36.0")], "NodesNeedIt", "NotNeeded"),
@@ -132,30 +123,25 @@ def test_rule_needs_a_server_that_supports_it(server: Version | None, reason: st
         ([node("a", AFFECTED, "v1.35.2"), node("b", "cri-o://1.34.9", "v1.34.9")], "Always",
          "ServerTooOld"),
         ([], "NodesNeedIt", "Applied"),
-    ],
-)  # fmt: skip
-def test_rule_needs_nodes_that_support_it(nodes: list[Json], when: str, reason: str) -> None:
-    decision = decide_pod(finished(QUICK), make_view(*nodes, when=when))
-    assert reasons(decision) == [f"prepare: {reason}"]
+    ]  # fmt: skip
+    for nodes, when, reason in cases:
+        found = only_reason(finished(QUICK), make_view(*nodes, when=when))
+        assert (nodes, when, found) == (nodes, when, f"prepare: {reason}")
 
 
 NEEDS = "needs Kubernetes 1.35 or later; the API server"
 
 
-@pytest.mark.parametrize(
-    ("server", "nodes", "message"),
-    [
+def test_message_names_the_known_version_of_an_old_server() -> None:
+    cases: list[tuple[Version | None, list[Json], str]] = [
         (Version(1, 34, 2), [], f"{NEEDS} is Kubernetes 1.34.2"),
         (None, [node("a", AFFECTED, "v1.34.2")], "the newest kubelet is 1.34.2"),
         (None, [], f"{NEEDS}'s version is unknown"),
-    ],
-)
-def test_message_names_the_known_version_of_an_old_server(
-    server: Version | None, nodes: list[Json], message: str
-) -> None:
-    (outcome,) = decide_pod(finished(QUICK), make_view(*nodes, server=server)).outcomes
-    assert outcome.reason == "ServerTooOld"
-    assert message in outcome.message
+    ]
+    for server, nodes, message in cases:
+        (outcome,) = decide_pod(finished(QUICK), make_view(*nodes, server=server)).outcomes
+        assert outcome.reason == "ServerTooOld"
+        assert message in outcome.message
 
 
 def test_nodes_are_compared_once_for_hundreds_of_containers_of_one_name() -> None:

@@ -343,9 +343,8 @@ def limited(memory: Any, *, place: str = "containers") -> Json:
 PLACES = ["containers", "initContainers", "pod"]
 
 
-@pytest.mark.parametrize(
-    ("smallest", "memory", "reason"),
-    [
+def test_limit_below_the_handlers_smallest_keeps_the_class_away() -> None:
+    cases: list[tuple[str | None, Any, str]] = [
         *((None, m, "MemoryBelowMinimum") for m in ("5Mi", 5_000_000, "12582911", "0.01Gi")),
         *((None, m, "Applied") for m in ("12Mi", "12582912", "13M", "1Gi", 0, "0", None, "x")),
         ("500Ki", "5Mi", "Applied"),
@@ -354,14 +353,12 @@ PLACES = ["containers", "initContainers", "pod"]
         ("nonsense", "5Mi", "MemoryBelowMinimum"),
         ("nonsense", "12Mi", "Applied"),
         ("0", "1", "Applied"),
-    ],
-)
-def test_limit_below_the_handlers_smallest_keeps_the_class_away(
-    smallest: str | None, memory: Any, reason: str
-) -> None:
-    stated = {"min_memory": smallest} if smallest else {}
-    for remedies, place in product([CLASS, RELABEL] if smallest else [RELABEL], PLACES):
-        assert only_reason(limited(memory, place=place), crio_class(remedies, **stated)) == reason
+    ]
+    for smallest, memory, reason in cases:
+        stated = {"min_memory": smallest} if smallest else {}
+        for remedies, place in product([CLASS, RELABEL] if smallest else [RELABEL], PLACES):
+            found = only_reason(limited(memory, place=place), crio_class(remedies, **stated))
+            assert (smallest, memory, place, found) == (smallest, memory, place, reason)
 
 
 DROPPED = [

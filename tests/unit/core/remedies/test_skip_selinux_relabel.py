@@ -19,7 +19,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from tests.support.patches import changes
+from tests.support.patches import only_reason
 from webhook.core.policy.snapshot import Snapshot
 
 OLD = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
@@ -45,9 +45,8 @@ def test_both_annotations_are_set_to_true() -> None:
     assert after == before
 
 
-@pytest.mark.parametrize(
-    ("classes", "fields", "reason"),
-    [
+def test_annotations_are_not_set_if_the_class_is_not_or_the_pod_has_them() -> None:
+    cases: list[tuple[list[Json], Json, str]] = [
         ([], {}, "RuntimeClassMissing"),
         ([RELABEL], {"runtimeClassName": "kata"}, "RuntimeClassPreset"),
         ([RELABEL], {"nodeName": "n"}, "RuntimeClassConflict"),
@@ -57,14 +56,10 @@ def test_both_annotations_are_set_to_true() -> None:
             for key in BOTH
             for value in ("false", "", "True")
         ),
-    ],
-)
-def test_annotations_are_not_set_if_the_class_is_not_or_the_pod_has_them(
-    classes: list[Json], fields: Json, reason: str
-) -> None:
-    decision = decide_pod(pod(**CLAIM, **fields), make_view(*classes, runtimeClassName="relabel"))
-    assert reasons(decision) == [reason]
-    assert changes(decision) == []
+    ]
+    for classes, fields, reason in cases:
+        seen = make_view(*classes, runtimeClassName="relabel")
+        assert (fields, only_reason(pod(**CLAIM, **fields), seen)) == (fields, reason)
 
 
 @pytest.mark.parametrize("present", [{OLD: "true"}, {NEW: "true"}, BOTH])
@@ -98,9 +93,8 @@ def test_class_that_another_remedy_sets_counts_as_the_pods_own() -> None:
     assert reasons(decide_pod(after, seen)) == ["AlreadySettled", "AlreadySettled"]
 
 
-@pytest.mark.parametrize(
-    ("volumes", "reason"),
-    [
+def test_only_pods_with_persistent_volumes_are_annotated_by_default() -> None:
+    cases: list[tuple[Any, str]] = [
         (None, "NoPersistentVolume"),
         ([], "NoPersistentVolume"),
         ([{"name": "a", "emptyDir": {}}], "NoPersistentVolume"),
@@ -112,24 +106,19 @@ def test_class_that_another_remedy_sets_counts_as_the_pods_own() -> None:
         ([{"name": "a", "persistentVolumeClaim": {"claimName": "c"}}], "Applied"),
         ([{"name": "a", "ephemeral": {"volumeClaimTemplate": {}}}], "Applied"),
         ([{"name": "a", "emptyDir": {}}, *CLAIM["volumes"]], "Applied"),
-    ],
-)
-def test_only_pods_with_persistent_volumes_are_annotated_by_default(
-    volumes: Any, reason: str
-) -> None:
-    decision = decide_pod(pod(volumes=volumes, securityContext=LEVEL), make_view())
-    assert reasons(decision) == [reason]
-    of_any = decide_pod(pod(volumes=volumes, securityContext=LEVEL), make_view(pods="All"))
-    assert reasons(of_any) == ["Applied"]
+    ]
+    for volumes, reason in cases:
+        before = pod(volumes=volumes, securityContext=LEVEL)
+        assert (volumes, only_reason(before, make_view())) == (volumes, reason)
+        assert only_reason(before, make_view(pods="All")) == "Applied"
 
 
 def of_type(name: str, kind: str | None) -> Json:
     return container(name, "x", securityContext={"seLinuxOptions": {"type": kind}})
 
 
-@pytest.mark.parametrize(
-    ("of_pod", "init", "regular", "is_relabelled"),
-    [
+def test_pod_is_annotated_unless_all_of_its_containers_have_the_type_spc_t() -> None:
+    cases: list[tuple[str | None, list[str | None], list[str | None], bool]] = [
         ("spc_t", [None], [None, ""], False),
         (None, ["spc_t"], ["spc_t", "spc_t"], False),
         ("container_t", [], ["spc_t"], False),
@@ -137,20 +126,16 @@ def of_type(name: str, kind: str | None) -> Json:
         ("spc_t", ["container_t"], [None], True),
         (None, [], ["spc_t", None], True),
         (None, ["spc_t"], [""], True),
-    ],
-)
-def test_pod_is_annotated_unless_all_of_its_containers_have_the_type_spc_t(
-    of_pod: str | None, init: list[str | None], regular: list[str | None], is_relabelled: bool
-) -> None:
-    before = pod(
-        securityContext={"seLinuxOptions": {"type": of_pod, "level": "s0:c1,c2"}},
-        initContainers=[of_type(f"i{index}", kind) for index, kind in enumerate(init)],
-        containers=[of_type(f"c{index}", kind) for index, kind in enumerate(regular)],
-        **CLAIM,
-    )
-    decision = decide_pod(before, make_view())
-    assert reasons(decision) == ["Applied" if is_relabelled else "NotNeeded"]
-    assert bool(decision.operations) is is_relabelled
+    ]
+    for of_pod, init, regular, is_relabelled in cases:
+        before = pod(
+            securityContext={"seLinuxOptions": {"type": of_pod, "level": "s0:c1,c2"}},
+            initContainers=[of_type(f"i{index}", kind) for index, kind in enumerate(init)],
+            containers=[of_type(f"c{index}", kind) for index, kind in enumerate(regular)],
+            **CLAIM,
+        )
+        found = only_reason(before, make_view())
+        assert (before, found) == (before, "Applied" if is_relabelled else "NotNeeded")
 
 
 def test_own_init_container_does_not_make_a_pod_of_type_spc_t_relabelled() -> None:
@@ -200,18 +185,17 @@ def on(*nodes: Json, **settings: Any) -> Snapshot:
     return view(policy(remedies={"skipSELinuxRelabel": settings}), nodes=nodes, classes=classes)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "when", "reason"),
-    [
+def test_remedy_is_skipped_if_no_node_runs_cri_o() -> None:
+    cases: list[tuple[list[Json], str, str]] = [
         ([OTHER], "NodesNeedIt", "NotNeeded"),
         ([OTHER], "Always", "Applied"),
         ([CRI_O], "NodesNeedIt", "Applied"),
         ([OTHER, CRI_O], "NodesNeedIt", "Applied"),
         ([node("n", "cri-o://")], "NodesNeedIt", "Applied"),
         ([], "NodesNeedIt", "Applied"),
-    ],
-)
-def test_remedy_is_skipped_if_no_node_runs_cri_o(nodes: list[Json], when: str, reason: str) -> None:
+    ]
     before = pod(securityContext=LEVEL, **CLAIM)
-    for settings in ({}, {"runtimeClassName": "relabel"}):
-        assert reasons(decide_pod(before, on(*nodes, when=when, **settings))) == [reason]
+    for nodes, when, reason in cases:
+        for settings in ({}, {"runtimeClassName": "relabel"}):
+            found = only_reason(before, on(*nodes, when=when, **settings))
+            assert (nodes, when, found) == (nodes, when, reason)

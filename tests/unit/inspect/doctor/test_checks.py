@@ -164,16 +164,22 @@ class Server:
         yield type("Page", (), {"items": found["items"]})
 
 
-async def findings(answers: Mapping[str, object] = {}) -> list[Finding]:
-    """The findings of all checks that are not ok."""
-    report = await diagnose(
-        cast(ApiServer, Server(answers)),
+async def report(answers: Mapping[str, object], **options: Any) -> list[Finding]:
+    """The findings of all checks of an installation."""
+    server = options.pop("server", None) or Server(answers)
+    found = await diagnose(
+        cast(ApiServer, server),
         namespace="system",
         chosen_namespace=None,
-        new_image_lookup=lambda _: pytest.fail("no image is named"),
         flags=ClusterFlags(context="c"),
+        **{"new_image_lookup": lambda _: pytest.fail("no image is named"), **options},
     )
-    return [each for each in report.checks if each.state is not State.OK]
+    return [*found.checks]
+
+
+async def findings(answers: Mapping[str, object] = {}) -> list[Finding]:
+    """The findings of all checks that are not ok."""
+    return [each for each in await report(answers) if each.state is not State.OK]
 
 
 async def test_healthy_installation_has_only_findings_that_are_ok() -> None:
@@ -182,8 +188,11 @@ async def test_healthy_installation_has_only_findings_that_are_ok() -> None:
     assert (found.check, found.state) == ("reachability", State.UNKNOWN)
 
 
-def replica(name: str, answer: object) -> dict[str, object]:
-    return {f"{OWN}/pods/https:{name}:9444/proxy/readyz?verbose": answer}
+def replica(name: str, *answers: Any) -> dict[str, object]:
+    """Return the answer of a replica: its checks, or anything else."""
+    path = f"{OWN}/pods/https:{name}:9444/proxy/readyz?verbose"
+    is_checks = all(isinstance(each, dict) for each in answers)
+    return {path: readyz(*answers) if is_checks else answers[0]}
 
 
 UNREADY = items("Pod", pod("a", ready=False), pod("b"))
@@ -192,6 +201,8 @@ AUTOSCALER = {
     "metadata": {"name": "settle"},
     "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "settle"}},
 }
+MISSED: dict[str, object] = {"/metrics": METRICS.encode()}
+OPT_IN = {"matchExpressions": [{"key": "podsettle.dev/policy", "operator": "Exists"}]}
 BAD_POLICY = policy_document("bad", remedies={"postInitSleep": {"minLifetime": "soon"}})
 BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
 
@@ -200,55 +211,44 @@ BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
     ("answers", "line"),
     [
         # What a replica says is shown: a failure is a fault, a note is a warning or a fault.
-        (replica("a", readyz(check("nodes", "gone", ready=False))), "nodes: fault: a: gone"),
-        (replica("a", readyz(check("nodes", ready=False))), "nodes: fault: a: it fails"),
-        (replica("b", readyz(check("nodes", "lost"))), "nodes: warning: b: lost"),
-        (replica("b", readyz(check("certificate", "x"))), "certificate: warning: b: x"),
-        (replica("b", readyz(check("lease", "kept"))), "lease: fault: b: kept"),
-        (replica("b", readyz(check("crd", "old"))), "crd: fault: b: old"),
-        (replica("b", readyz(check("registration", "x"))), "registration: fault: b: x"),
+        (replica("a", check("nodes", "gone", ready=False)), "nodes: fault: a: gone"),
+        (replica("a", check("nodes", ready=False)), "nodes: fault: a: it fails"),
+        (replica("b", check("nodes", "lost")), "nodes: warning: b: lost"),
+        (replica("b", check("certificate", "x")), "certificate: warning: b: x"),
+        (replica("b", check("lease", "kept")), "lease: fault: b: kept"),
+        (replica("b", check("crd", "old")), "crd: fault: b: old"),
+        (replica("b", check("registration", "x")), "registration: fault: b: x"),
         (
-            {
-                **replica("a", readyz(check("nodes", "lost"))),
-                **replica("b", readyz(check("nodes", "lost"))),
-            },
+            replica("a", check("nodes", "lost")) | replica("b", check("nodes", "lost")),
             "nodes: warning: a, b: lost",
         ),
         # One cause gives one fault.
         (
             replica(
                 "a",
-                readyz(
-                    check("certificate", "expired", ready=False),
-                    check("registration", "expired", ready=False),
-                ),
+                check("certificate", "expired", ready=False),
+                check("registration", "expired", ready=False),
             ),
             "certificate: fault: a: expired",
         ),
         (
-            {
-                CONFIGURATION: 404,
-                **replica("a", readyz(check("registration", "it does not exist"))),
-            },
+            {CONFIGURATION: 404, **replica("a", check("registration", "it does not exist"))},
             "webhook configuration: fault: MutatingWebhookConfiguration settle does not exist, "
             "so the API server does not call podsettle",
         ),
         (
-            {
-                ACCESS: {"status": {}},
-                **replica("a", readyz(check("nodes", "403: forbidden"))),
-            },
+            {ACCESS: {"status": {}}, **replica("a", check("nodes", "403: forbidden"))},
             "permissions: fault: the account system:serviceaccount:system:settle lacks: get "
             "namespaces",
         ),
         (
-            {POLICIES: 404, **replica("a", readyz(check("settlepolicies", "404")))},
+            {POLICIES: 404, **replica("a", check("settlepolicies", "404"))},
             "crd: fault: CustomResourceDefinition settlepolicies.podsettle.dev does not exist",
         ),
         (
             {
                 POLICIES: items("SettlePolicy", BAD_POLICY),
-                **replica("a", readyz(check("policies in force", "SettlePolicy/bad: soon"))),
+                **replica("a", check("policies in force", "SettlePolicy/bad: soon")),
             },
             "policies: fault: SettlePolicy bad is not accepted: "
             "spec.remedies.postInitSleep.minLifetime",
@@ -276,11 +276,7 @@ BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
             "readiness: warning: 1 of 2 replicas are ready; not ready: a",
         ),
         (
-            {
-                PODS: NONE_READY,
-                **replica("a", 403),
-                **replica("b", 403),
-            },
+            {PODS: NONE_READY, **replica("a", 403), **replica("b", 403)},
             "readiness: fault: 0 of 2 replicas are ready",
         ),
         ({POLICIES: 403}, "policies: not_looked_at: needs the right to list settlepolicies"),
@@ -305,17 +301,7 @@ BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
             "exclusions: fault: opt-in.podsettle.dev includes kube-system, with failurePolicy Fail",
         ),
         (
-            {
-                CONFIGURATION: configuration(
-                    webhook(
-                        namespaceSelector={
-                            "matchExpressions": [
-                                {"key": "podsettle.dev/policy", "operator": "Exists"}
-                            ]
-                        }
-                    )
-                )
-            },
+            {CONFIGURATION: configuration(webhook(namespaceSelector=OPT_IN))},
             "exclusions: fault: opt-in.podsettle.dev includes podsettle's own namespace system",
         ),
         (
@@ -324,21 +310,15 @@ BAD_POLICY["metadata"]["creationTimestamp"] = NOW.isoformat()
             "opt-in.podsettle.dev",
         ),
         # Counters of the API server.
-        ({"/metrics": METRICS.encode()}, "failed calls: warning: 13 pods were created without"),
+        (MISSED, "failed calls: warning: 13 pods were created without"),
         (
-            {
-                "/metrics": METRICS.encode(),
-                CONFIGURATION: configuration(webhook(failurePolicy="Fail")),
-            },
+            MISSED | {CONFIGURATION: configuration(webhook(failurePolicy="Fail"))},
             "failed calls: warning: 13 pods were created without podsettle and 2 were refused",
         ),
         ({"/metrics": 403}, "failed calls: not_looked_at: needs the right to get /metrics"),
         (
-            {
-                "/metrics": METRICS.encode(),
-                PODS: NONE_READY,
-                CONFIGURATION: configuration(webhook(failurePolicy="Fail")),
-            },
+            MISSED
+            | {PODS: NONE_READY, CONFIGURATION: configuration(webhook(failurePolicy="Fail"))},
             "failed calls: fault: failurePolicy is Fail, and no replica is ready: 13 pods",
         ),
     ],
@@ -408,14 +388,8 @@ async def test_helper_is_new_enough_for_the_policies_that_use_it(
         "/apis/apps/v1/namespaces/system/deployments": items("Deployment", deployment),
         POLICIES: items("SettlePolicy", *policies),
     }
-    report = await diagnose(
-        cast(ApiServer, Server(answers)),
-        namespace="system",
-        chosen_namespace=None,
-        new_image_lookup=lambda _: cast(Any, NoLookup()),
-        flags=ClusterFlags(),
-    )
-    found = [(each.state, each.result) for each in report.checks if each.check == "helper image"]
+    checks = await report(answers, new_image_lookup=lambda _: NoLookup())
+    found = [(each.state, each.result) for each in checks if each.check == "helper image"]
     assert found == [(state, result.format(IMAGE))]
 
 
@@ -429,13 +403,8 @@ async def test_finding_names_a_section_that_exists_and_a_command_for_the_chosen_
     sections = {name.replace(" ", "-") for name in CHECK_NAMES}
     sections |= {"installation", "certificate", "registration", "lease", "crd"}
     assert sections <= anchors
-    found = await findings(
-        {
-            "/metrics": 403,
-            **replica("a", readyz(check("crd", "old"))),
-            **replica("b", readyz(check("nodes", "lost"))),
-        }
-    )
+    of_replicas = replica("a", check("crd", "old")) | replica("b", check("nodes", "lost"))
+    found = await findings({"/metrics": 403, **of_replicas})
     repairs = {each.check: each.repair for each in found}
     assert repairs == {
         "crd": "docs/operations.md#crd",
@@ -446,7 +415,7 @@ async def test_finding_names_a_section_that_exists_and_a_command_for_the_chosen_
     (denied,) = (each for each in found if each.state is State.NOT_LOOKED_AT)
     assert denied.right == "get /metrics"
     assert denied.command == "kubectl --context=c auth can-i get /metrics"
-    missed = {each.check: each.command for each in await findings({"/metrics": METRICS.encode()})}
+    missed = {each.check: each.command for each in await findings(MISSED)}
     assert missed["failed calls"] == "podsettle scan --context=c"
 
 
@@ -458,14 +427,7 @@ async def test_progress_names_the_check_that_takes_long(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
     shown: list[tuple[str, int, int | None]] = []
-    await diagnose(
-        cast(ApiServer, SlowServer({})),
-        namespace="system",
-        chosen_namespace=None,
-        new_image_lookup=lambda _: pytest.fail("no image is named"),
-        flags=ClusterFlags(),
-        on_progress=lambda *work: shown.append(work),
-    )
+    await report({}, server=SlowServer({}), on_progress=lambda *work: shown.append(work))
     assert ("failed calls", len(CHECKS) - 1, len(CHECKS)) in shown
 
 
@@ -485,7 +447,7 @@ async def test_call_of_another_address_is_named(client: Json, address: str) -> N
     wanted = "Service system/settle:443/mutate"
     expected = f"opt-in.podsettle.dev calls {address} instead of {wanted}" if address else ""
     # The certificate is not for another address.
-    distrusted = replica("a", readyz(check("registration", "x", ready=False)))
+    distrusted = replica("a", check("registration", "x", ready=False))
     found = {each.check: each for each in await findings({CONFIGURATION: document, **distrusted})}
     named = found.get("webhook configuration")
     assert (named.result if named else "") == expected
@@ -573,15 +535,9 @@ def test_pod_waits_for_the_helper_only_if_it_has_the_image_of_today(
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
-        (
-            AUTOSCALERS,
-            items("HorizontalPodAutoscaler", {"metadata": {"name": "a"}}),
-        ),
+        (AUTOSCALERS, items("HorizontalPodAutoscaler", {"metadata": {"name": "a"}})),
         (PODS, items("Pod", {"metadata": {"name": "a"}})),
-        (
-            CONFIGURATION,
-            configuration({"name": "opt-in.podsettle.dev"}),
-        ),
+        (CONFIGURATION, configuration({"name": "opt-in.podsettle.dev"})),
     ],
 )
 async def test_malformed_object_is_no_internal_error(path: str, answer: Json) -> None:
