@@ -32,6 +32,13 @@ def need_of(
     return remedy_need(remedy, Nodes(found).pools, defects, description)
 
 
+def need(found: Iterable[Node], defects: Iterable[Defect], description: str = "") -> Need:
+    """Return whether the nodes need postInitSleep."""
+    needed = need_of("postInitSleep", found, defects, description)
+    assert needed is not None
+    return needed
+
+
 def crio(**keys: Any) -> Defect:
     return defect(entry("1.33.13", newest="1.36.0"), runs="an affected CRI-O", **keys)
 
@@ -58,13 +65,11 @@ def test_survey_sorts_nodes_by_what_they_have_of_a_defect() -> None:
 
 def test_nodes_with_a_defect_of_the_kubelet_are_named_with_its_release() -> None:
     old = (*nodes(NEW, kubelet="v1.34.1"), Node.read("n1", {}, NEW, "broken"))
-    needed = need_of("postInitSleep", old, [KUBELET])
-    assert needed is not None
+    needed = need(old, [KUBELET])
     assert needed.message == (
         "2 of 2 nodes still run an affected kubelet: n0 (kubelet 1.34.1), n1 (kubelet ?)"
     )
-    not_needed = need_of("postInitSleep", nodes(LATER, kubelet="v1.37.0"), [crio(), KUBELET])
-    assert not_needed is not None
+    not_needed = need(nodes(LATER, kubelet="v1.37.0"), [crio(), KUBELET])
     assert (not_needed.status, not_needed.reason) == ("False", "NodesAreFixed")
     assert not_needed.message.endswith(
         "; podsettle does not know the releases of n0 (cri-o 1.37.0) and n0 (kubelet 1.37.0) yet"
@@ -73,44 +78,38 @@ def test_nodes_with_a_defect_of_the_kubelet_are_named_with_its_release() -> None
 
 def test_nodes_with_windows_do_not_count() -> None:
     windows = Node.read("w", {"kubernetes.io/os": "windows"}, "containerd://2.0.0", "v1.34.0")
-    need = need_of("postInitSleep", (*nodes(NEW), windows), [crio(), CONTAINERD])
+    windows_need = need((*nodes(NEW), windows), [crio(), CONTAINERD])
     message = "none of 1 nodes runs an affected CRI-O or an affected containerd"
-    assert need == Need("False", "NodesAreFixed", message)
-    need = need_of("postInitSleep", [windows], [crio()], " of RuntimeClass fast")
+    assert windows_need == Need("False", "NodesAreFixed", message)
+    windows_need = need([windows], [crio()], " of RuntimeClass fast")
     message = "no node of RuntimeClass fast with Linux is known"
-    assert need == Need("Unknown", "NoNodes", message)
+    assert windows_need == Need("Unknown", "NoNodes", message)
 
 
 def test_need_is_unknown_while_a_node_reports_no_runtime() -> None:
-    assert need_of("postInitSleep", nodes(NEW, ""), [crio()], " of RuntimeClass x") == (
+    assert need(nodes(NEW, ""), [crio()], " of RuntimeClass x") == (
         "Unknown",
         "RuntimeNotReported",
         "1 of 2 nodes of RuntimeClass x reports no runtime: n1",
     )
-    many = need_of("postInitSleep", nodes(NEW, *[""] * 7), [crio()])
-    assert many is not None
+    many = need(nodes(NEW, *[""] * 7), [crio()])
     assert many.message == "7 of 8 nodes report no runtime: n1, n2, n3, n4, n5 and 2 more"
-    affected = need_of("postInitSleep", nodes(OLD, ""), [crio()])
-    assert affected is not None
-    assert affected.status == "True"
+    assert need(nodes(OLD, ""), [crio()]).status == "True"
     # The kubelet's defects do not depend on the runtime.
-    fixed = need_of("postInitSleep", nodes("", kubelet="v1.34.2"), [KUBELET])
-    assert fixed is not None
-    assert fixed.status == "False"
+    assert need(nodes("", kubelet="v1.34.2"), [KUBELET]).status == "False"
 
 
 def test_remedy_for_two_defects_is_needed_while_nodes_have_one_of_them() -> None:
     both = [crio(), CONTAINERD]
-    assert need_of("postInitSleep", nodes(OLD, "containerd://2.0.0", NEW), both) == (
+    assert need(nodes(OLD, "containerd://2.0.0", NEW), both) == (
         "True",
         "NodesAreAffected",
         "1 of 3 nodes still runs an affected CRI-O: n0 (cri-o 1.33.12); "
         "1 of 3 nodes still runs an affected containerd: n1 (containerd 2.0.0)",
     )
-    one = need_of("postInitSleep", nodes(NEW, "containerd://2.0.0"), both)
-    assert one is not None
+    one = need(nodes(NEW, "containerd://2.0.0"), both)
     assert one.message == "1 of 2 nodes still runs an affected containerd: n1 (containerd 2.0.0)"
-    assert need_of("postInitSleep", nodes(NEW, "containerd://2.1.0"), both) == (
+    assert need(nodes(NEW, "containerd://2.1.0"), both) == (
         "False",
         "NodesAreFixed",
         "none of 2 nodes runs an affected CRI-O or an affected containerd",
@@ -120,13 +119,12 @@ def test_remedy_for_two_defects_is_needed_while_nodes_have_one_of_them() -> None
 def test_partly_affected_nodes_leave_the_need_unknown() -> None:
     partly = [crio(partly=PARTLY)]
     fast = nodes(OLD, NEW, kubelet="v1.37.0")
-    assert need_of("postInitSleep", fast, partly, " of RuntimeClass x") == (
+    assert need(fast, partly, " of RuntimeClass x") == (
         "Unknown",
         "VolumesNotSeen",
         "on 1 of 2 nodes of RuntimeClass x, some volumes are slow",
     )
-    found = need_of("postInitSleep", nodes(OLD), partly)
-    assert found is not None
+    found = need(nodes(OLD), partly)
     assert found.message == (
         "1 of 1 nodes still runs an affected CRI-O below Kubernetes 1.37: n0 (cri-o 1.33.12)"
     )

@@ -239,21 +239,18 @@ def test_guard_reports_each_mutating_policy_and_changes_nothing() -> None:
 
 
 def test_bindings_select_the_namespaces_that_a_policy_covers() -> None:
+    name = "kubernetes.io/metadata.name"
     cases: list[tuple[Json | None, Json]] = [
         (None, {"p.podsettle.dev.opt-in": {"matchLabels": {"podsettle.dev/policy": "p"}}}),
         ({}, {"p.podsettle.dev": {}}),
         (
-            {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+            {"matchLabels": {name: "kube-system"}},
             {
-                "p.podsettle.dev": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "p.podsettle.dev": {"matchLabels": {name: "kube-system"}},
                 "p.podsettle.dev.opt-in": {
                     "matchLabels": {"podsettle.dev/policy": "p"},
                     "matchExpressions": [
-                        {
-                            "key": "kubernetes.io/metadata.name",
-                            "operator": "NotIn",
-                            "values": ["kube-system"],
-                        }
+                        {"key": name, "operator": "NotIn", "values": ["kube-system"]}
                     ],
                 },
             },

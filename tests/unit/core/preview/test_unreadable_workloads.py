@@ -54,6 +54,7 @@ def test_unreadable_object_is_reported_with_its_path(document: Any, message: str
     assert (found.shown.message, found.malformed) == (message, True)
 
 
+OF_ARGO = "workflows.argoproj.io/workflow"
 UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the template path, "
 
 
@@ -62,25 +63,18 @@ UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the t
     [
         (workload("Service"), "a Service holds no pod"),
         (custom("networking.k8s.io/v1", "Ingress"), "an Ingress holds no pod"),
-        (
-            custom("tekton.dev/v1", "TaskRun"),
-            "Tekton creates the pods of a TaskRun; preview one of them: "
-            "kubectl get pod -n ns -l tekton.dev/taskRun=w -o yaml",
-        ),
-        (
-            custom("tekton.dev/v1beta1", "PipelineRun"),
-            "Tekton creates the pods of a PipelineRun; preview one of them: "
-            "kubectl get pod -n ns -l tekton.dev/pipelineRun=w -o yaml",
-        ),
-        (
-            custom("argoproj.io/v1alpha1", "Workflow"),
-            "Argo creates the pods of a Workflow; preview one of them: "
-            "kubectl get pod -n ns -l workflows.argoproj.io/workflow=w -o yaml",
-        ),
-        (
-            custom("argoproj.io/v1alpha1", "CronWorkflow"),
-            "Argo creates the pods of a CronWorkflow; preview one of them: "
-            "kubectl get pod -n ns -l workflows.argoproj.io/workflow=WORKFLOW -o yaml",
+        *(
+            (
+                custom(version, kind),
+                f"{tool} creates the pods of a {kind}; preview one of them: "
+                f"kubectl get pod -n ns -l {label} -o yaml",
+            )
+            for tool, version, kind, label in (
+                ("Tekton", "tekton.dev/v1", "TaskRun", "tekton.dev/taskRun=w"),
+                ("Tekton", "tekton.dev/v1beta1", "PipelineRun", "tekton.dev/pipelineRun=w"),
+                ("Argo", "argoproj.io/v1alpha1", "Workflow", f"{OF_ARGO}=w"),
+                ("Argo", "argoproj.io/v1alpha1", "CronWorkflow", f"{OF_ARGO}=WORKFLOW"),
+            )
         ),
         (
             custom("v1", "Template"),

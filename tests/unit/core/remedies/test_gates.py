@@ -59,45 +59,22 @@ TARGETS: list[Json] = [
 
 @pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
 @pytest.mark.parametrize(
-    ("seen", "expected"),
+    ("seen", "name", "command", "args"),
     [
-        (
-            kubelet_view(MODERN),
-            {
-                "name": GATE,
-                "command": ["/linger"],
-                "args": ["wait-kubelet", "--timeout", "30s"],
-                "env": [HOST_IP],
-            },
-        ),
+        (kubelet_view(MODERN), GATE, "/linger", "wait-kubelet --timeout 30s"),
         (
             start_view(*TARGETS, timeout="1500ms"),
-            {
-                "name": START,
-                "command": ["/linger", "wait"],
-                "args": [
-                    *("--timeout", "1500ms", "--dns", "sts.example.com"),
-                    *("--tcp", "169.254.170.23:80", "--http", "http://169.254.169.254/"),
-                ],
-            },
+            START,
+            "/linger wait",
+            "--timeout 1500ms --dns sts.example.com --tcp 169.254.170.23:80 "
+            "--http http://169.254.169.254/",
         ),
-        (
-            BOTH,
-            {
-                "name": GATE,
-                "command": ["/linger", "wait"],
-                "args": [
-                    *("--timeout", "15s", "--tcp", "169.254.170.23:80"),
-                    *("--kubelet", "30s"),
-                ],
-                "env": [HOST_IP],
-            },
-        ),
+        (BOTH, GATE, "/linger wait", "--timeout 15s --tcp 169.254.170.23:80 --kubelet 30s"),
     ],
     ids=["kubeletGate", "startGate", "both"],
 )
 def test_gate_runs_the_helper_and_passes_pod_security_restricted(
-    seen: Snapshot, expected: Json, fields: Json
+    seen: Snapshot, name: str, command: str, args: str, fields: Json
 ) -> None:
     before = pod(**fields)
     decision = decide_pod(before, seen)
@@ -111,8 +88,16 @@ def test_gate_runs_the_helper_and_passes_pod_security_restricted(
         "readOnlyRootFilesystem": True,
         "runAsNonRoot": True,
     }
-    made = {"image": IMAGE, "imagePullPolicy": "IfNotPresent", "securityContext": security}
-    assert after["spec"].pop("initContainers") == [made | expected]
+    (made,) = after["spec"].pop("initContainers")
+    assert made == {
+        "name": name,
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "securityContext": security,
+        "command": command.split(),
+        "args": args.split(),
+        **({"env": [HOST_IP]} if name == GATE else {}),
+    }
     before["spec"].pop("initContainers", None)
     assert after == before
 

@@ -351,6 +351,8 @@ def test_pod_has_its_symptom_alone_with_its_certainty_or_none(plant: Plant) -> N
     assert all(each.evidence and each.sentence for each in found)
 
 
+HELPER = "/podsettle/linger"
+COPYING = {"name": "podsettle-linger"}
 SHORT_CONTAINER = ["/linger", "--min-lifetime", "500ms", "--"]
 HELPER_OPTIONS = PostInitSleep.model_validate({"minLifetime": "2s"}).wrapper.helper_command[1:]
 
@@ -360,26 +362,17 @@ HELPER_OPTIONS = PostInitSleep.model_validate({"minLifetime": "2s"}).wrapper.hel
     [
         ({"command": ["/podsettle/linger", *HELPER_OPTIONS, "init"]}, " for at least 2 s"),
         ({"command": [*PostInitSleep().wrapper.in_shell["sh"], "sh"]}, " for at least 500 ms"),
+        (COPYING | {"command": ["/linger", *HELPER_OPTIONS, "/linger"]}, " for at least 2 s"),
+        (COPYING | {"command": [*SHORT_CONTAINER, "/linger"]}, " for at least 500 ms"),
         (
-            {"name": "podsettle-linger", "command": ["/linger", *HELPER_OPTIONS, "/linger"]},
-            " for at least 2 s",
-        ),
-        (
-            {"name": "podsettle-linger", "command": [*SHORT_CONTAINER, "/linger"]},
-            " for at least 500 ms",
-        ),
-        (
-            {"command": ["/podsettle/linger", "--open-files", "9", "--sleep=2s", "--", "init"]},
+            {"command": [HELPER, "--open-files", "9", "--sleep=2s", "--", "init"]},
             " for at least 2 s",
         ),
         ({"command": ["/podsettle/linger", "--", "init"]}, ""),
         ({"command": ["/podsettle/linger", "--sleep", "\x1b", "--min-lifetime", "1s"]}, ""),
         ({"command": ["sh", "-c", ": podsettle; script", "podsettle"]}, ""),
         (
-            {
-                "command": ["/vault/vault-env"],
-                "args": ["/podsettle/linger", "--sleep", "2s", "--", "init"],
-            },
+            {"command": ["/vault/vault-env"], "args": [HELPER, "--sleep", "2s", "--", "init"]},
             " for at least 2 s",
         ),
     ],
