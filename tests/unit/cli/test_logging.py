@@ -45,17 +45,13 @@ def formatted(entry: logging.LogRecord) -> dict[str, Any]:
 
 
 def test_json_line_has_time_level_logger_and_message() -> None:
-    found = formatted(record("%s failed", "x", created=1_700_000_000.25))
-    assert found == {
-        "time": "2023-11-14T22:13:20.250Z",
-        "level": "warning",
-        "logger": "webhook.x",
-        "message": "x failed",
-    }
-
-
-def test_json_time_has_milliseconds_even_at_a_full_second() -> None:
-    assert RFC_3339.fullmatch(formatted(record("x", created=1_700_000_000.0))["time"])
+    for created, milliseconds in ((1_700_000_000.25, "250"), (1_700_000_000.0, "000")):
+        assert formatted(record("%s failed", "x", created=created)) == {
+            "time": f"2023-11-14T22:13:20.{milliseconds}Z",
+            "level": "warning",
+            "logger": "webhook.x",
+            "message": "x failed",
+        }
 
 
 def test_message_of_several_lines_is_as_many_lines_of_json() -> None:
@@ -73,11 +69,16 @@ def test_json_line_of_any_text_is_one_line_of_ascii(message: str, name: str) -> 
     assert (found["message"], found["pod"]) == (message, name)
 
 
-def test_json_line_has_the_traceback_of_an_exception() -> None:
+def failed(text: str, message: str = "failed") -> logging.LogRecord:
+    """Return the record of a message with an exception."""
     try:
-        raise ValueError("no\nvalue")
+        raise ValueError(text)
     except ValueError:
-        found = formatted(record("failed", exc_info=sys.exc_info()))
+        return record(message, exc_info=sys.exc_info())
+
+
+def test_json_line_has_the_traceback_of_an_exception() -> None:
+    found = formatted(failed("no\nvalue"))
     assert found["message"] == "failed"
     assert found["exception"].startswith("Traceback (most recent call last):\n")
     assert found["exception"].endswith("ValueError: no\nvalue")
@@ -93,22 +94,15 @@ def test_text_format_prefixes_each_line_and_leaves_fields_out() -> None:
 
 
 def test_text_format_escapes_characters_that_control_a_terminal() -> None:
-    try:
-        raise ValueError("\x1b]0;x\x07")
-    except ValueError:
-        entry = record("a\x1b[2J\u202e\rb", exc_info=sys.exc_info())
-    text = PrefixEachLineFormatter().format(entry)
+    text = PrefixEachLineFormatter().format(failed("\x1b]0;x\x07", "a\x1b[2J\u202e\rb"))
     assert all(line.isprintable() for line in text.split("\n"))
     assert "a\\x1b[2J\\u202e\\rb" in text
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
 def test_text_of_an_exception_cannot_forge_a_line(end: str) -> None:
-    try:
-        raise ValueError(f"x{end}2026-01-01 00:00:00,000 INFO forged")
-    except ValueError:
-        entry = record("failed", exc_info=sys.exc_info())
-    first, *others = PrefixEachLineFormatter().format(entry).splitlines()
+    forged = failed(f"x{end}2026-01-01 00:00:00,000 INFO forged")
+    first, *others = PrefixEachLineFormatter().format(forged).splitlines()
     assert first.endswith(" WARNING failed")
     assert others[0] == "  Traceback (most recent call last):"
     assert others[-1].endswith("INFO forged")

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.factories import container, policy
 from tests.support.remedy_settings import FULL_POD, SETTINGS_OF_A_CHANGE
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.nodes import Node, Nodes
@@ -20,7 +21,6 @@ from webhook.core.constants import (
 from webhook.core.decision_input import facts_of
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.model import parse_policy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.document import Document
 from webhook.core.preview.preview import Preview, preview_all
@@ -45,15 +45,10 @@ POD: Json = {
         "securityContext": {"fsGroup": 1000},
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
         "initContainers": [
-            {
-                "name": "prepare",
-                "image": "i",
-                "command": ["/prepare"],
-                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-            },
-            {"name": "script", "image": "i", "command": ["sh", "-c", "true"]},
+            container("prepare", "/prepare", volumeMounts=[{"name": "data", "mountPath": "/data"}]),
+            container("script", "sh", "-c", "true"),
         ],
-        "containers": [{"name": "main", "image": "i", "command": ["/main"]}],
+        "containers": [container("main", "/main")],
     },
 }
 
@@ -64,19 +59,9 @@ def live(document: Json) -> LivePod:
 
 @pytest.mark.parametrize("remedies", [*([name] for name in REMEDIES), [*REMEDIES]], ids="+".join)
 def test_next_pod_of_a_settled_pod_is_the_pod_before_it_was_settled(remedies: list[str]) -> None:
-    policy = parse_policy(
-        {
-            "apiVersion": "podsettle.dev/v1alpha1",
-            "kind": "SettlePolicy",
-            "metadata": {"name": "all"},
-            "spec": {
-                "namespaceSelector": {},
-                "remedies": {name: SETTINGS_OF_A_CHANGE[name] for name in remedies},
-            },
-        }
-    )
+    chosen = policy(remedies={name: SETTINGS_OF_A_CHANGE[name] for name in remedies})
     settings = OperatorSettings(linger_image="registry.example/linger:0.2.0")
-    seen = dataclasses.replace(VIEW, policies=PolicySet([policy]))
+    seen = dataclasses.replace(VIEW, policies=PolicySet([chosen]))
     (preview,) = preview_all(Document(FULL_POD), seen, settings)
     assert isinstance(preview, Preview)
     changed = {outcome.remedy for outcome in preview.decided.decision.outcomes if outcome.changed}

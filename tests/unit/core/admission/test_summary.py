@@ -37,6 +37,10 @@ def left(
     return [Outcome(reason, remedy, "tekton", name) for name in names]
 
 
+NO_CLASS = left("", reason=Reason.RUNTIME_CLASS_MISSING, remedy="runtimeClass")
+OLD_SERVER = left("a", reason=Reason.SERVER_TOO_OLD, remedy="retryInitExit255")
+
+
 def relabelled(reason: Reason = Reason.APPLIED) -> list[Outcome]:
     effect = "started without relabelling volumes that have the right label"
     return [Outcome(reason, "skipSELinuxRelabel", "large", "", True, effect=effect)]
@@ -74,27 +78,14 @@ def skipped(outcomes: Iterable[Outcome]) -> str:
             "The pod is started without relabelling volumes that have the right label, by policy "
             "large, without effect: UnstableSELinuxLevel.",
         ),
-        (
-            left("", reason=Reason.RUNTIME_CLASS_MISSING, remedy="runtimeClass"),
-            "The pod was left as it is: RuntimeClassMissing.",
-        ),
-        (
-            [*left("", reason=Reason.RUNTIME_CLASS_MISSING, remedy="runtimeClass"),
-             *left("", reason=Reason.MESH_TRAFFIC, remedy="kubeletGate")],
-            "The pod was left as it is: RuntimeClassMissing, MeshTraffic.",
-        ),
-        (
-            [*slept("a"), *left("", reason=Reason.RUNTIME_CLASS_MISSING, remedy="runtimeClass")],
-            f"a is {ALIVE}, by policy tekton; runtimeClass was left out: RuntimeClassMissing.",
-        ),
-        (
-            [*slept("a"), *left("a", reason=Reason.SERVER_TOO_OLD, remedy="retryInitExit255")],
-            f"a is {ALIVE}, by policy tekton; retryInitExit255 was left out for a: ServerTooOld.",
-        ),
-        (
-            [*left("a"), *left("a", reason=Reason.SERVER_TOO_OLD, remedy="retryInitExit255")],
-            "a was left as it is: NoCommand, ServerTooOld.",
-        ),
+        (NO_CLASS, "The pod was left as it is: RuntimeClassMissing."),
+        ([*NO_CLASS, *left("", reason=Reason.MESH_TRAFFIC, remedy="kubeletGate")],
+         "The pod was left as it is: RuntimeClassMissing, MeshTraffic."),
+        ([*slept("a"), *NO_CLASS],
+         f"a is {ALIVE}, by policy tekton; runtimeClass was left out: RuntimeClassMissing."),
+        ([*slept("a"), *OLD_SERVER],
+         f"a is {ALIVE}, by policy tekton; retryInitExit255 was left out for a: ServerTooOld."),
+        ([*left("a"), *OLD_SERVER], "a was left as it is: NoCommand, ServerTooOld."),
         ([*slept("a"), *slept("b", policy="other")],
          f"a is {ALIVE}, by policy tekton; b is {ALIVE}, by policy other."),
         (left("a", reason=Reason.NOT_NEEDED), ""),
@@ -164,7 +155,7 @@ def test_skipped_has_only_what_warns_and_was_not_applied() -> None:
         *left("b"),
         *left("c", reason=Reason.NOT_NEEDED),
         *relabelled(Reason.UNSTABLE_SELINUX_LEVEL),
-        *left("", reason=Reason.RUNTIME_CLASS_MISSING, remedy="runtimeClass"),
+        *NO_CLASS,
     ]
     text = "b/postInitSleep=NoCommand,runtimeClass=RuntimeClassMissing"
     assert skipped(outcomes) == text

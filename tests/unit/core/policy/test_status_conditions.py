@@ -106,13 +106,14 @@ AFFECTED, CURED, OTHER = "cri-o://1.33.12", "cri-o://1.36.0", "containerd://2.1.
 RETRY = {"initContainers": ["prepare"]}
 
 
+def needed(message: str) -> Condition:
+    return Condition("StillNeeded", "True", "NodesAreAffected", message)
+
+
 def test_affected_nodes_are_named() -> None:
     both = policy(postInitSleep={"when": "Always"}, retryInitExit255=RETRY)
-    assert still_needed(both, nodes(AFFECTED, OTHER, "cri-o://1.34.8", CURED)) == Condition(
-        "StillNeeded",
-        "True",
-        "NodesAreAffected",
-        "2 of 4 nodes still run an affected CRI-O: n0 (cri-o 1.33.12), n2 (cri-o 1.34.8).",
+    assert still_needed(both, nodes(AFFECTED, OTHER, "cri-o://1.34.8", CURED)) == needed(
+        "2 of 4 nodes still run an affected CRI-O: n0 (cri-o 1.33.12), n2 (cri-o 1.34.8)."
     )
 
 
@@ -128,14 +129,11 @@ def test_remedy_that_no_release_fixes_keeps_the_policy_needed() -> None:
 
 def test_each_remedy_is_listed_and_one_needed_remedy_suffices() -> None:
     several = policy(postInitSleep={}, retryInitExit255=RETRY, skipSELinuxRelabel={})
-    assert still_needed(several, nodes(AFFECTED, CURED, kubelet="v1.37.0")) == Condition(
-        "StillNeeded",
-        "True",
-        "NodesAreAffected",
+    assert still_needed(several, nodes(AFFECTED, CURED, kubelet="v1.37.0")) == needed(
         "postInitSleep, retryInitExit255: 1 of 2 nodes still runs an affected CRI-O: "
         "n0 (cri-o 1.33.12). skipSELinuxRelabel: on 2 of 2 nodes, CRI-O relabels only volumes "
         "that SELinuxMount of Kubernetes 1.37 does not mount with a label, such as those whose "
-        "CSIDriver lacks seLinuxMount: true; podsettle does not know whether such volumes exist.",
+        "CSIDriver lacks seLinuxMount: true; podsettle does not know whether such volumes exist."
     )
     assert still_needed(several, nodes(OTHER)).message == (
         "postInitSleep, retryInitExit255: none of 1 nodes runs an affected CRI-O. "
@@ -184,9 +182,7 @@ def test_answers_are_kept_while_nodes_and_classes_are_the_same() -> None:
 def test_class_with_when_always_limits_the_nodes_of_other_remedies() -> None:
     chosen: dict[str, Any] = {"postInitSleep": {}, "skipSELinuxRelabel": {}}
     found = still_needed(policy(runtimeClass={"name": "ci"}, **chosen), pool({"pool": "ci"}))
-    assert found[1:] == (
-        "True",
-        "NodesAreAffected",
+    assert found == needed(
         "postInitSleep: none of 2 nodes of RuntimeClass ci runs an affected CRI-O. "
         "skipSELinuxRelabel: 1 of 2 nodes of RuntimeClass ci still runs CRI-O below Kubernetes "
         "1.37: ci-1 (cri-o 1.36.0). No release that podsettle knows makes runtimeClass "

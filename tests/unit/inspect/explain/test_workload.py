@@ -58,9 +58,10 @@ def explain(
     return explained(f"{kind.lower()}/web", known, workload, *owned, *others)
 
 
-def unsettled(found: Explanation) -> FoundSymptom | None:
+def lacking(found: Explanation) -> FoundSymptom:
     """Return the symptom of pods that lack a remedy."""
-    return next((each for each in found.symptoms if each.symptom == "not-settled"), None)
+    (symptom,) = (each for each in found.symptoms if each.symptom == "not-settled")
+    return symptom
 
 
 def test_pods_that_a_deployment_owns_without_a_replica_set_are_not_of_its_template() -> None:
@@ -110,16 +111,13 @@ def test_pods_of_a_workload_of_another_group_are_not_counted() -> None:
 
 def test_pods_that_lack_remedies_are_counted_with_the_command_that_replaces_them() -> None:
     gate = policy("gate", remedies={"kubeletGate": {}})
-    found = unsettled(explain(SETTLED, WRITTEN, WRITTEN, known=cluster()))
-    assert found is not None
+    found = lacking(explain(SETTLED, WRITTEN, WRITTEN, known=cluster()))
     assert (found.pods, found.certainty) == (2, "likely")  # The manifests have no node.
     assert found.advice == "kubectl -n ci rollout restart statefulset/web"
-    more = unsettled(explain(SETTLED, WRITTEN, WRITTEN, known=cluster(TEKTON, gate)))
-    assert more is not None
-    assert more.pods == 3
-    assert unsettled(explain(SETTLED, known=cluster())) is None
-    of_job = unsettled(explain(WRITTEN, known=cluster(), kind="Job"))
-    assert of_job is not None
+    assert lacking(explain(SETTLED, WRITTEN, WRITTEN, known=cluster(TEKTON, gate))).pods == 3
+    settled = explain(SETTLED, known=cluster())
+    assert "not-settled" not in [each.symptom for each in settled.symptoms]
+    of_job = lacking(explain(WRITTEN, known=cluster(), kind="Job"))
     assert of_job.advice == "The next pod of Job/web is settled when it is created."
 
 
@@ -129,9 +127,7 @@ def test_commands_use_the_cluster_that_the_flags_choose() -> None:
     found = explain(WRITTEN, known=cluster(flags=flags, calls=WebhookCalls()))
     assert f"`podsettle doctor {chosen}` checks the installation." in found.notes[0]
     found = explain(WRITTEN, known=cluster(flags=flags, calls=WebhookCalls(readable=False)))
-    symptom = unsettled(found)
-    assert symptom is not None
-    assert symptom.advice == f"kubectl {chosen} -n ci rollout restart statefulset/web"
+    assert lacking(found).advice == f"kubectl {chosen} -n ci rollout restart statefulset/web"
     (unknown,) = (each for each in found.unknown if each.right)
     assert unknown.command.startswith(f"kubectl {chosen} auth can-i list ")
 
@@ -159,11 +155,7 @@ def test_number_of_groups_is_bounded() -> None:
             "podsettle would change the next pod of this workload if the API server calls "
             "podsettle for it.",
         ),
-        (
-            {"calls": CALLING},
-            "True",
-            "podsettle would change the next pod of this workload.",
-        ),
+        ({"calls": CALLING}, "True", "podsettle would change the next pod of this workload."),
         (
             {"settings": OperatorSettings(None, IMAGE, "https://e/\x1b[31m")},
             None,
