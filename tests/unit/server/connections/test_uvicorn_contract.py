@@ -2,7 +2,7 @@
 
 `make test-lowest` runs these tests with the lowest permitted release, and all other targets with
 the highest one. If one of them fails, uvicorn has changed something that podsettle relies on.
-`test_web.py` and `test_forced_exit.py` test the rest with podsettle's own classes.
+`test_web.py` and `server/test_run.py` test the rest with podsettle's own classes.
 """
 
 from __future__ import annotations

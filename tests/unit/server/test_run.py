@@ -1,11 +1,14 @@
-"""The server of both ports: its end by one signal or several, and the memory it gives back."""
+"""The server of both ports: its sockets, its limit on open files, its memory, and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
+import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +21,7 @@ from tests.support.waiting import TIMEOUT_SECONDS
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.server import run
 from webhook.server.drain import Drain
-from webhook.server.run import listen
+from webhook.server.run import AddressError, listen
 
 
 def server_of(source: ManifestsSource, *listeners: Any, **options: Any) -> run.Server:
@@ -96,3 +99,60 @@ async def test_memory_is_returned_after_many_new_connections_only(
         await trimmed.wait()
     trimming.cancel()
     assert set(waits) == {60}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_wildcard_address_includes_ipv4_and_ipv6(address: str) -> None:
+    with listen("::", 0, "") as listener:
+        socket.create_connection((address, listener.getsockname()[1])).close()
+
+
+def test_wildcard_address_without_ipv6_includes_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on a kernel without IPv6.
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with listen("::", 0, "") as listener:
+        assert listener.family is socket.AF_INET
+        socket.create_connection(("127.0.0.1", listener.getsockname()[1])).close()
+
+
+def test_address_of_another_machine_is_an_error() -> None:
+    with pytest.raises(AddressError, match=r"cannot listen on 192\.0\.2\.1 port 0: Cannot assign"):
+        listen("192.0.2.1", 0, "")
+
+
+def test_host_that_cannot_be_resolved_is_an_error_with_its_cause() -> None:
+    with pytest.raises(AddressError, match=r"^cannot listen on no host port 0: .*[Nn]ame") as error:
+        listen("no host", 0, "")
+    assert "Unknown" not in str(error.value)
+
+
+_CODE = """
+import logging, resource, sys
+from webhook.server.limits import Limits
+from webhook.server.run import raise_open_file_limit
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+soft, hard, count = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+none = dict.fromkeys(("max_web_connections", "max_handshakes", "max_web_handshakes"), 0)
+raise_open_file_limit(Limits(max_connections=count, **none))
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("soft", "limits"), [(512, "1256 2048"), (1256, "1256 2048"), (1800, "1800 2048")]
+)
+def test_soft_limit_is_raised_if_it_is_too_low(soft: int, limits: str) -> None:
+    assert _run(soft, 2048, 1000) == [limits]
+
+
+def test_hard_limit_that_is_too_low_is_a_warning() -> None:
+    warning, limits = _run(512, 1255, 1000)
+    assert limits == "1255 1255"
+    assert warning.startswith("open files: the hard limit of 1255 is too low for many clients")
+    assert "raise it to 1256" in warning
+
+
+def _run(*arguments: int) -> list[str]:
+    command = [sys.executable, "-c", _CODE, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
