@@ -92,44 +92,37 @@ def test_injected_container_drops_what_its_template_drops_and_all(
 
 @pytest.mark.parametrize("name", REMEDIES)
 @pytest.mark.parametrize(
-    ("of_container", "of_pod", "user", "group"),
+    ("of_container", "of_pod", "user", "group", "non_root"),
     [
-        ({"runAsUser": 5, "runAsGroup": 6}, None, 5, 6),
-        ({"runAsUser": 5, "runAsGroup": 6}, {"fsGroup": 9}, 5, 6),
-        ({"runAsUser": 5, "runAsGroup": 6}, {"runAsUser": 7}, None, 6),
-        ({"runAsUser": 5, "runAsGroup": 6}, {"runAsUser": 7, "runAsGroup": 8}, None, None),
-        ({"runAsGroup": 6}, {"runAsGroup": 0}, None, 6),
-        ({"runAsUser": 0, "runAsGroup": 0}, None, None, None),
-        ({}, {"runAsUser": 7, "runAsGroup": 8}, None, None),
-        (None, None, None, None),
+        ({"runAsUser": 5, "runAsGroup": 6}, None, 5, 6, True),
+        ({"runAsUser": 5, "runAsGroup": 6}, {"fsGroup": 9}, 5, 6, True),
+        ({"runAsUser": 5, "runAsGroup": 6}, {"runAsUser": 7}, None, 6, True),
+        ({"runAsUser": 5, "runAsGroup": 6}, {"runAsUser": 7, "runAsGroup": 8}, None, None, True),
+        ({"runAsGroup": 6}, {"runAsGroup": 0}, None, 6, True),
+        ({"runAsUser": 0, "runAsGroup": 0}, None, None, None, True),
+        ({}, {"runAsUser": 7, "runAsGroup": 8}, None, None, True),
+        (None, None, None, None, True),
+        # The kubelet does not start a container with runAsNonRoot whose user is root.
+        (None, {"runAsUser": 0}, None, None, None),
+        ({"runAsUser": 5}, {"runAsUser": 0}, 5, None, True),
+        ({"runAsUser": 5, "runAsNonRoot": True}, {"runAsUser": 0}, 5, None, True),
+        ({"runAsUser": 5}, {"runAsUser": 0, "runAsNonRoot": True}, 5, None, True),
+        ({"runAsNonRoot": False}, {"runAsUser": 0, "runAsNonRoot": True}, None, None, False),
+        (None, {"runAsUser": 1}, None, None, True),
     ],
 )
-def test_injected_container_has_the_user_and_group_of_its_template_if_the_pod_has_none(
-    name: str, of_container: Any, of_pod: Any, user: int | None, group: int | None
+def test_injected_container_has_the_user_and_group_of_its_template_and_is_not_root(
+    name: str,
+    of_container: Any,
+    of_pod: Any,
+    user: int | None,
+    group: int | None,
+    non_root: bool | None,
 ) -> None:
     (found,) = injected(with_security(of_container, of_pod), name)
-    assert (found.get("runAsUser"), found.get("runAsGroup")) == (user, group)
-    assert found["runAsNonRoot"] is True
-
-
-@pytest.mark.parametrize("name", REMEDIES)
-@pytest.mark.parametrize(
-    ("of_container", "of_pod", "user", "non_root"),
-    [
-        (None, {"runAsUser": 0}, None, None),
-        ({"runAsUser": 5}, {"runAsUser": 0}, 5, True),
-        ({"runAsUser": 5, "runAsNonRoot": True}, {"runAsUser": 0}, 5, True),
-        ({"runAsUser": 5}, {"runAsUser": 0, "runAsNonRoot": True}, 5, True),
-        ({"runAsNonRoot": False}, {"runAsUser": 0, "runAsNonRoot": True}, None, False),
-        (None, {"runAsUser": 1}, None, True),
-    ],
-)
-def test_injected_container_is_non_root_unless_the_pod_and_its_container_are_root(
-    name: str, of_container: Any, of_pod: Any, user: int | None, non_root: bool | None
-) -> None:
-    """The kubelet does not start a container with runAsNonRoot whose user is root."""
-    (found,) = injected(with_security(of_container, of_pod), name)
-    assert (found.get("runAsUser"), found.get("runAsNonRoot")) == (user, non_root)
+    assert [found.get(key) for key in ("runAsUser", "runAsGroup", "runAsNonRoot")] == [
+        *(user, group, non_root)
+    ]
 
 
 CPU = {"limits": {"cpu": "1"}}
@@ -324,25 +317,23 @@ def settle(remedies: Json, image: str, version: Version | None) -> tuple[Json, l
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_remedy_breaks_the_rules_that_the_page_names_and_no_other(case: str) -> None:
+def test_remedy_breaks_the_rules_that_the_page_names_and_none_of_images_with_its_advice(
+    case: str,
+) -> None:
     remedies, expected = CASES[case]
-    assert broken(STRICT_POD) == set()
-    after, found = settle(remedies, "elsewhere.example/linger:latest", Version(0, 2, 0))
-    assert {reason.rpartition(": ")[2] for reason in found} == {"Applied"}
-    assert broken(after) == expected
-    page = (DOCS / "why-not.md").read_text().partition("### Rules of your own")[2]
-    assert all(f"`{name}`" in page for name in expected)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_image_that_the_page_advises_breaks_no_rule_and_is_used_by_all_remedies(case: str) -> None:
-    remedies, expected = CASES[case]
-    advised = re.search(r"`lingerImage: IMAGE(\S+@sha256:)…`", (DOCS / "why-not.md").read_text())
+    page = (DOCS / "why-not.md").read_text()
+    section = page.partition("### Rules of your own")[2]
+    assert all(f"`{name}`" in section for name in expected)
+    advised = re.search(r"`lingerImage: IMAGE(\S+@sha256:)…`", page)
     assert advised
-    image = f"allowed.example/linger{advised[1]}{'0' * 64}"
-    after, found = settle(remedies, image, None)
-    assert {reason.rpartition(": ")[2] for reason in found} == {"Applied"}
-    assert broken(after) == expected - ABOUT_IMAGES
+    assert broken(STRICT_POD) == set()
+    for image, version, breaks in (
+        ("elsewhere.example/linger:latest", Version(0, 2, 0), expected),
+        (f"allowed.example/linger{advised[1]}{'0' * 64}", None, expected - ABOUT_IMAGES),
+    ):
+        after, found = settle(remedies, image, version)
+        assert {reason.rpartition(": ")[2] for reason in found} == {"Applied"}
+        assert broken(after) == breaks
 
 
 def test_digest_alone_leaves_out_what_only_newer_helpers_have() -> None:
