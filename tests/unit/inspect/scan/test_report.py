@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from html.parser import HTMLParser
 from io import BytesIO
@@ -43,6 +43,7 @@ from webhook.inspect.scan.html import render_html
 from webhook.inspect.scan.model import PolicyPreview, ScanReport, SymptomReport
 from webhook.inspect.scan.summary import symptom_line
 from webhook.inspect.scan.text import render_names, render_text
+from webhook.inspect.scan.unsettled import age_clause
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 Json = dict[str, Any]
@@ -785,3 +786,33 @@ def test_events_beyond_the_limit_of_memory_are_not_looked_at(
 
 def findings(report: ScanReport) -> list[Finding]:
     return [finding for symptom in report.symptoms for finding in symptom.findings]
+
+
+CREATED = datetime(2026, 11, 20, 10, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+TIMES = {
+    "early": CREATED - SECOND,
+    "earlier": CREATED - 2 * SECOND,
+    "same": CREATED,
+    "late": CREATED + SECOND,
+}
+MISSED = "; podsettle was not called, or the policy has been changed since"
+
+
+def test_pod_is_compared_with_each_policy() -> None:
+    cases: list[tuple[list[str], str]] = [
+        (["early"], f"missed: the pod is younger than policy early{MISSED}"),
+        (["earlier", "early"], f"missed: the pod is younger than policy earlier, early{MISSED}"),
+        (["late"], "the pod is older than policy late"),
+        (["same"], "the pod was created in the same second as policy same"),
+        (
+            ["late", "early"],
+            f"missed: the pod is older than policy late and is younger than policy early{MISSED}",
+        ),
+    ]
+    assert [(policies, age_clause(CREATED, policies, TIMES)) for policies, _ in cases] == cases
+
+
+def test_nothing_is_said_if_one_age_is_not_known() -> None:
+    assert age_clause(None, ["early"], TIMES) == ""
+    assert age_clause(CREATED, ["early", "unseen"], TIMES) == ""
