@@ -9,10 +9,14 @@ import pytest
 from tests.support.helm import NAMESPACE, VALUES, named, objects, only, rendered, template
 
 
-def test_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> None:
+def test_service_monitor_selects_the_service_and_reads_its_token_from_a_secret() -> None:
     """OpenShift's user workload monitoring rejects paths in the Prometheus pod."""
     for values in ("openshift", "everything"):
         monitor = only("ServiceMonitor", objects(values))
+        # Argo CD's label tracking rewrites app.kubernetes.io/instance.
+        selector = monitor["spec"]["selector"]["matchLabels"]
+        assert selector.keys() == {"podsettle.dev/service"}
+        assert selector.items() <= only("Service", objects(values))["metadata"]["labels"].items()
         (endpoint,) = monitor["spec"]["endpoints"]
         assert endpoint["port"] == "web"
         assert "bearerTokenFile" not in endpoint

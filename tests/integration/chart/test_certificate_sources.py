@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 
 import pytest
 import yaml
@@ -51,6 +52,8 @@ def test_each_certificate_source_renders_its_objects() -> None:
 
     bundled = [v for v in VALUES if v != "everything" and _bundle(webhook(v))]
     assert bundled == ["files"]
+    given = yaml.safe_load(VALUES["files"].read_text())["webhook"]["caBundle"]
+    assert b64decode(_bundle(webhook("files")) or "").decode() == given
 
 
 def test_durations_are_in_the_form_that_cert_manager_writes() -> None:

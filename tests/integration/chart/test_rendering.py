@@ -52,12 +52,6 @@ def test_chart_has_the_version_and_description_of_the_project() -> None:
     assert chart["description"] == project["description"]
 
 
-@pytest.mark.parametrize("values", VALUES)
-def test_rendering_twice_gives_the_same_bytes(values: str) -> None:
-    once = template("--values", VALUES[values])
-    assert template("--values", VALUES[values]) == once
-
-
 def test_templates_use_no_random_values_and_no_lookups() -> None:
     forbidden = re.compile(
         r"\b(rand\w*|genCA\w*|genSelfSigned\w*|genSigned\w*|genPrivateKey|uuidv4|now|lookup|bcrypt"
