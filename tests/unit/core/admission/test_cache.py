@@ -40,6 +40,7 @@ from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.decision_input import ContainerFacts, DecisionInput, NamespaceFacts, PodFacts
 from webhook.core.defects.versions import Version
+from webhook.core.images import Images
 from webhook.core.policy.plan import Plan
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
@@ -206,7 +207,7 @@ def test_every_fact_is_a_part_of_the_cache_key() -> None:
     structs = (PodFacts, NamespaceFacts, ContainerFacts)
     assert len(inputs) == 1 + sum(len(each.__struct_fields__) for each in structs)
     for each in (*inputs, *inputs):
-        cache.get_or_decide(request(TASK).pod, each, plan, cluster)
+        cache.get_or_decide(request(TASK).pod, each, plan, cluster, Images())
     assert len(cache) == len(inputs)
 
 

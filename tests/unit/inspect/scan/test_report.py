@@ -22,14 +22,14 @@ import msgspec
 import pytest
 import yaml
 
-from tests.support.planted_symptoms import PLANTS, dump
+from tests.support.planted_symptoms import PLANTS, dump, owned_by
 from webhook.cluster.manifests import Manifests, read_manifests
-from webhook.cluster.rights import Right
-from webhook.cluster.unread import Unread
+from webhook.cluster.rights import Right, Unread
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.preview.document import Document
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.explain.target import ObjectTarget, parse_target
@@ -144,7 +144,7 @@ def test_proposed_policies_change_the_pods_that_they_claim_and_only_without_thei
             plant.name
             for plant in plants
             for preview in preview_all(
-                plant.pod("ci"),
+                Document(plant.pod("ci")),
                 dataclasses.replace(view, policies=PolicySet([acting])),
                 OperatorSettings(linger_image="registry.example/linger:1"),
             )
@@ -417,6 +417,15 @@ def test_mirror_pods_are_in_no_proposed_policy_in_any_namespace() -> None:
     assert "in a namespace of the cluster itself" not in found.advice
     found = exit_255("ci", "init-255")
     assert "It leaves 1 pod unchanged: MirrorPod: " in found.advice
+    (remedy,) = yaml.safe_load(found.policy)["spec"]["remedies"].values()
+    assert remedy == {"initContainers": [], "containers": ["main"]}
+
+
+def test_no_policy_is_proposed_for_pods_whose_operator_deletes_changed_ones() -> None:
+    planted = Dump()
+    planted.pod("init-255")["metadata"] |= owned_by("KafkaCluster", "events")
+    found = planted.exit_255()
+    assert "It leaves 1 pod unchanged: releases of their operator delete a pod" in found.advice
     (remedy,) = yaml.safe_load(found.policy)["spec"]["remedies"].values()
     assert remedy == {"initContainers": [], "containers": ["main"]}
 
