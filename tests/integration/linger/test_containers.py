@@ -37,55 +37,36 @@ def test_orphans_do_not_keep_the_container_alive(machine: Machine, wrapper: Wrap
         assert machine.run(command) == (7, "", "")
 
 
-@pytest.mark.parametrize("code", [0, 42, 255])
-def test_exit_code_is_that_of_the_command(machine: Machine, wrapper: Wrapper, code: int) -> None:
-    command = wrapper.script(f"echo out; echo err >&2; exit {code}", min_lifetime_ms=20)
-    assert machine.run(command) == (code, "out\n", "err\n")
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_command_killed_by_a_signal_gives_128_plus_n_without_output(
-    machine: Machine, wrapper: Wrapper, number: signal.Signals
-) -> None:
-    command = wrapper.script(f"kill -{int(number)} $$")
-    assert machine.run(command) == (128 + number, "", "")
-
-
-def test_missing_command_gives_127_after_the_minimum_lifetime(
-    machine: Machine, wrapper: Wrapper
-) -> None:
-    started = time.monotonic()
-    code, out, err = machine.run(wrapper.around(["/bin/missing", "x"], min_lifetime_ms=1_000))
-    assert time.monotonic() - started >= 1
-    assert (code, out) == (127, "")
-    assert "/bin/missing" in err
-    assert "not found" in err or "No such file" in err
-
-
-def test_command_that_is_not_executable_gives_126_after_the_minimum_lifetime(
-    machine: Machine, wrapper: Wrapper
+@pytest.mark.parametrize(
+    ("command", "code", "out", "err"),
+    [
+        ("echo out; echo err >&2", 0, "out\n", "err\n"),
+        ("exit 255", 255, "", ""),
+        ("kill -9 $$", 137, "", ""),
+        ("kill -11 $$", 139, "", ""),
+        ("kill -15 $$", 143, "", ""),
+        (["/bin/missing", "x"], 127, "", "/bin/missing"),
+        (["/tmp"], 126, "", "/tmp"),
+    ],
+)
+@pytest.mark.parametrize("delay", ["sleep_ms", "min_lifetime_ms"])
+def test_container_ends_after_its_delay_with_the_exit_code_and_the_output_of_its_command(
+    machine: Machine,
+    wrapper: Wrapper,
+    delay: str,
+    command: str | list[str],
+    code: int,
+    out: str,
+    err: str,
 ) -> None:
     started = time.monotonic()
-    code, out, err = machine.run(wrapper.around(["/tmp"], min_lifetime_ms=1_000))
-    assert time.monotonic() - started >= 1
-    assert (code, out) == (126, "")
-    assert "/tmp" in err
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
-def test_signal_is_forwarded_to_the_trap_of_the_command(
-    machine: Machine, wrapper: Wrapper, number: signal.Signals
-) -> None:
-    handled = _as_delivered(wrapper, number)
-    # The exit code shows which signal reached the command.
-    script = (
-        'for n in 1 2 3 10 12 15; do trap "exit $((n + 40))" $n; done; echo ready;'
-        "while :; do sleep 1000 & wait; done"
-    )
-    with machine.start(wrapper.script(script)) as container:
-        await_ready(container)
-        container.signal(number)
-        assert container.finish() == (40 + handled, "", "")
+    if isinstance(command, str):
+        command = [wrapper.shell, "-c", command]
+    found = machine.run(wrapper.around(command, **{delay: 600}))
+    assert time.monotonic() - started >= 0.6
+    assert found[:2] == (code, out)
+    assert err in found[2]
+    assert bool(found[2]) is bool(err)
 
 
 def test_airflows_xcom_sidecar_ends_without_an_error_unless_its_shell_ignores_interrupts(
@@ -99,16 +80,6 @@ def test_airflows_xcom_sidecar_ends_without_an_error_unless_its_shell_ignores_in
         is_ignored = shell_wrapper.is_shell_that_ignores_interrupts([wrapper.shell])
         works = wrapper.name == "linger" or not is_ignored
         assert container.finish() == (0 if works else 130, "", "")
-
-
-def _as_delivered(wrapper: Wrapper, number: signal.Signals) -> signal.Signals:
-    """Return the signal that the command receives.
-
-    dash and BusyBox start the command with INT and QUIT ignored, which a shell cannot undo.
-    """
-    if wrapper.name in ("ash", "dash") and number in (signal.SIGINT, signal.SIGQUIT):
-        return signal.SIGTERM
-    return number
 
 
 FORWARDED_BY_BOTH = [
@@ -236,12 +207,6 @@ def test_termination_signal_during_the_command_prevents_the_delay(
         await_ready(container)
         container.signal(signal.SIGTERM)
         assert container.finish() == (9, "", "")
-
-
-def test_container_lives_for_the_minimum_lifetime(machine: Machine, wrapper: Wrapper) -> None:
-    started = time.monotonic()
-    assert machine.run(wrapper.script("exit 4", min_lifetime_ms=1_000)) == (4, "", "")
-    assert time.monotonic() - started >= 1
 
 
 def test_orphans_are_reaped_while_the_command_runs(machine: Machine, wrapper: Wrapper) -> None:

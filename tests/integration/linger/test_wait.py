@@ -173,7 +173,8 @@ def test_targets_that_hang_delay_no_other_target(linger: Path) -> None:
         hanging = [stack.enter_context(listening(stay_silent)) for _ in range(7)]
         ready = stack.enter_context(listening(stay_silent))
         arguments = [part for each in hanging for part in ("--http", f"http://{address(each)}/")]
-        command = [str(linger), "wait", "--timeout", AN_HOUR, *arguments, "--tcp", address(ready)]
+        # If one had to wait for another, the first line would be that of a timeout.
+        command = [str(linger), "wait", "--timeout=1m", *arguments, "--tcp", address(ready)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             assert process.stderr.readline().startswith(f"linger: tcp {address(ready)} answers")
