@@ -146,30 +146,6 @@ def test_death_by_signal_causes_no_output(
         assert run(command) == (128 + number, "", "")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
-@pytest.mark.parametrize("shell", ["bash", "bash-as-sh"], indirect=True)
-def test_command_in_bash_dies_of_int_and_quit(shell: list[str], number: signal.Signals) -> None:
-    command = wrapped(shell, "sh", "-c", f"kill -{int(number)} $$")
-    assert run(command) == (128 + number, "", "")
-
-
-@pytest.mark.parametrize("shell", ["bash", "bash-as-sh"], indirect=True)
-def test_output_to_the_standard_error_of_the_shell_is_kept(shell: list[str]) -> None:
-    """Writes before, while and after the timer runs. In a container the shell is process 1."""
-    script = 'for n in 1 2 3; do echo $n > "/proc/$PPID/fd/2"; sleep 0.1; done; kill -9 $$'
-    command = wrapped(shell, "sh", "-c", script, min_lifetime_ms=150)
-    assert run(command) == (137, "", "1\n2\n3\n")
-
-
-@pytest.mark.parametrize("durations", [{"sleep_ms": 300}, {"min_lifetime_ms": 300}])
-def test_wrapper_delays_the_exit_by_the_given_durations(
-    shell: list[str], durations: dict[str, int]
-) -> None:
-    started = time.monotonic()
-    assert run(wrapped(shell, "sh", "-c", "exit 3", **durations)) == (3, "", "")
-    assert time.monotonic() - started >= 0.3
-
-
 def test_arguments_and_environment_of_the_command_are_unchanged(shell: list[str]) -> None:
     odd = ["", " ", "two\nlines", "'\"$(x)`y`$$", "\\", "*", "-c", "--"]
     # Variables with the names that the script uses.
