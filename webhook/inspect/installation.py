@@ -289,9 +289,7 @@ def _is_for_new_pods(webhook: Json) -> bool:
 def selector_matches(selector: Mapping[str, Any] | None, labels: Labels) -> bool:
     """Return whether a LabelSelector matches. An empty one matches everything."""
     selector = selector or {}
-    return all(
-        labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()
-    ) and all(
+    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(
         compile_requirement(each["operator"], each["key"], tuple(each.get("values") or ()))(labels)
         for each in selector.get("matchExpressions") or ()
     )

@@ -152,15 +152,11 @@ class FoundPods:
     def add(self, pod: LivePod, findings: Sequence[Finding]) -> None:
         """Add a pod and what was found at it."""
         self.count += 1
-        if ANNOTATION_MIRROR in (pod.annotations or {}):
-            self.apart[_MIRROR] += 1
-            return
-        if pod.metadata.workload.kind in _RECREATING:
-            self.apart[_RECREATED] += 1
-            return
         found = [each.container for each in findings]
-        if all(each is not None and each.kept_alive for each in found):
-            self.apart[_KEPT_ALIVE] += 1
+        is_mirror = ANNOTATION_MIRROR in (pod.annotations or {})
+        is_recreated = pod.metadata.workload.kind in _RECREATING
+        if is_mirror or is_recreated or all(each and each.kept_alive for each in found):
+            self.apart[_MIRROR if is_mirror else _RECREATED if is_recreated else _KEPT_ALIVE] += 1
             return
         containers = [each for each in found if each is not None and not each.kept_alive]
         for container in containers:

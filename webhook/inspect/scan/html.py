@@ -62,5 +62,4 @@ def render_html(report: ScanReport) -> str:
 def _code(text: str) -> Markup:
     """Return a sentence with the texts between backquotes as code."""
     # `str`, because a Markup would escape what is put into it.
-    escaped = _CODE.sub(r"<code>\1</code>", str(escape(printable(text))))
-    return Markup(escaped)  # noqa: S704
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(printable(text)))))  # noqa: S704
