@@ -65,13 +65,17 @@ _find_trap, _find_name, _find_signal = (
 )
 _takes_variable = re.compile(r"[^;&|]*\$[\w@*{]", re.ASCII).match
 
-INIT = "/init"
-"""The path of s6-overlay, which works only as process 1. Paths of systemd end with it too."""
-_INITS = frozenset({INIT, "/sbin/init", "/usr/sbin/init"})
+INIT, SYSTEMD = "/init", "/systemd"
+"""What the paths of programs end with that work only as process 1: s6-overlay and systemd."""
+_INITS = frozenset(
+    {INIT, "/sbin/init", "/usr/sbin/init", "/lib/systemd/systemd", "/usr/lib/systemd/systemd"}
+)
 _FILE_TOOLS = frozenset({"cat", "chmod", "chown", "cp", "install", "ln", "ls", "mkdir", "mv", "rm"})
 """Programs that execute none of their arguments. INIT can be a directory or a copy there."""
 _find_exec_init = re.compile(
-    rf"""(?:^|[\s;&|({{])exec\s+(?:-\w+\s+)?["']?((/usr)?/sbin)?{INIT}(?![\w./-])""", re.ASCII
+    r"(?:^|[\s;&|({])exec\s++(?:-\w++\s++)?[\"']?"
+    rf"(?:{'|'.join(sorted(_INITS))})(?![\w./-])",
+    re.ASCII,
 ).search
 
 _MAX_SCRIPTS, _MAX_SCRIPT_CHARACTERS = 8, 32 * 1024
@@ -229,7 +233,7 @@ def starts_init(strings: Sequence[str]) -> bool:
     """
     if strings and strings[0].rpartition("/")[2] in _FILE_TOOLS:
         return False
-    named = [text for text in strings if INIT in text]
+    named = [text for text in strings if INIT in text or SYSTEMD in text]
     return not _INITS.isdisjoint(named) or any(
         _find_exec_init(text[:_MAX_SCRIPT_CHARACTERS]) for text in named[:_MAX_SCRIPTS]
     )

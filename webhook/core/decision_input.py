@@ -21,6 +21,7 @@ from msgspec.structs import astuple, replace
 
 from webhook.core.command_line import (
     INIT,
+    SYSTEMD,
     helper_index,
     own_strings,
     starts_init,
@@ -62,7 +63,7 @@ from webhook.core.pod import (
 _HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/")
 _HELPER_MOUNT_NAME_BYTES = _HELPER_MOUNT_NAME.encode()
 _BRACKET, _BACKSLASH = b"[\\"
-_INIT = INIT.encode()
+_INIT, _SYSTEMD = INIT.encode(), SYSTEMD.encode()
 _OWN_NAME = SCRIPT_NAME.encode()
 """A part of every wrapper."""
 MAX_WRAPPER_STRINGS = 72
@@ -145,7 +146,7 @@ class ContainerFacts(ContainerFields):
     """Whether a string of the command or an argument looks like a script that traps INT or QUIT.
     False if the command is no shell."""
     starts_init: bool = False
-    """Whether the command or an argument starts `/init` or `/sbin/init`: only as process 1."""
+    """Whether the command or an argument starts what works only as process 1, such as `/init`."""
     gate_args: tuple[str, ...] = ()
     """What follows the helper in a container with the name of a gate: its command, such as `wait`,
     and its options. Empty if the helper is not started, or if the arguments are too long."""
@@ -351,7 +352,8 @@ def _container_facts(container: Container, is_regular: bool) -> ContainerFacts:
     may_trap = not command or command[0][-2:] == "sh"
     if command and len(command) > 1:
         joined = "".join(command)
-        may_be_inside, is_init = SCRIPT_NAME in joined, INIT in joined and starts_init(command)
+        may_be_inside = SCRIPT_NAME in joined
+        is_init = (INIT in joined or SYSTEMD in joined) and starts_init(command)
         if may_trap:
             traps = traps_interrupt(command)
     if raw_args:
@@ -359,7 +361,7 @@ def _container_facts(container: Container, is_regular: bool) -> ContainerFacts:
         may_be_inside = may_be_inside or args.find(_OWN_NAME) >= 0
         if may_trap and not traps and args.find(b"trap") >= 0:
             traps = traps_interrupt(container.decoded_args)
-        if not is_init and args.find(_INIT) >= 0:
+        if not is_init and (args.find(_INIT) >= 0 or args.find(_SYSTEMD) >= 0):
             is_init = starts_init([*(command or ()), *container.decoded_args])
     inner_wrapper: tuple[str, ...] = ()
     if may_be_inside or starts_helper:

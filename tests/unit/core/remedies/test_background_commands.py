@@ -194,6 +194,8 @@ def test_program_that_has_to_be_process_one_is_left(command: str) -> None:
         {"command": ["/vault/vault-env", "/init"]},
         {"command": ["sh", "-c", "exec /init"]},
         {"command": ["/usr/local/bin/entrypoint", "/sbin/init"]},
+        {"command": ["/usr/local/bin/entrypoint"], "args": ["/lib/systemd/systemd"]},
+        {"command": ["sh", "-c", "exec /usr/lib/systemd/systemd --system"]},
         {"command": ["bash", "-c", "mount -a; exec /usr/sbin/init"]},
         {"command": ["/bin/bash", "-c"], "args": ["set -e; chown a /b && exec '/init' /app"]},
         {"command": ["sh", "-ec"], "args": ["cd /app\n\texec -c /init\n"]},
