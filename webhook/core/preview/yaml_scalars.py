@@ -79,7 +79,9 @@ def resolve_tagged(event: yaml.ScalarEvent) -> Any:
     if tag not in types_by_tag:
         raise ValueError(unknown_tag_message(event.tag))
     is_bool = isinstance(resolved, bool)
-    if not isinstance(resolved, types_by_tag[tag]) or is_bool is not (tag == "bool"):
+    # kubectl takes 1e3 without a tag alone.
+    is_float = tag == "int" and not _INTEGER.fullmatch(text.replace("_", ""))
+    if is_float or not isinstance(resolved, types_by_tag[tag]) or is_bool is not (tag == "bool"):
         raise ValueError(f"{text!r} is not a valid {tag}")
     return resolved
 

@@ -203,6 +203,7 @@ def test_invalid_text_is_an_error(text: bytes) -> None:
     "text",
     [
         "a: !!int abc", "a: !!float x", "a: !!bool maybe", "a: !!timestamp soon", "a: !!int ''",
+        "a: !!int 1e3", "a: !!int 08",
         "a: " + "1" * 5000,
     ],
     ids=lambda text: text[:20],
