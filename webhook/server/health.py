@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from fastapi import APIRouter
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
 """A state that changes back within this time is usually not logged."""
+_POLLS_BETWEEN_LINES = 30
+"""The minimum number of polls between two lines about one problem. Its text can change at each
+attempt: an error may name a port."""
 
 
 def health_router(
@@ -63,20 +67,25 @@ def health_router(
 async def log_check_changes(
     checks: Callable[[], Iterable[Check]], poll_seconds: float = _POLL_SECONDS
 ) -> None:
-    """Log each change of a readiness check, until cancelled.
+    """Log when a problem of a readiness check begins, changes and ends, until cancelled.
 
     The log shows why a replica was not ready even after its pod has been deleted. A check that is
     ready without a note from the start is not logged. A problem that its component logs is not
     logged again.
     """
     last_results: dict[str, Check] = {}
+    polls_left = Counter[str]()
     while True:
         await asyncio.sleep(poll_seconds)
         for check in checks():
             previous = last_results.get(check.name, Check(check.name, ready=True))
-            if check != previous:
-                _log_check(check, previous)
+            polls_left[check.name] -= 1
+            goes_on = check.ready is previous.ready and check.note and previous.note
+            if check == previous or (goes_on and polls_left[check.name] > 0):
+                continue
+            _log_check(check, previous)
             last_results[check.name] = check
+            polls_left[check.name] = 0 if check.logged else _POLLS_BETWEEN_LINES
 
 
 def _log_check(check: Check, previous: Check) -> None:

@@ -158,6 +158,22 @@ async def test_unlogged_problem_after_a_logged_one_is_logged(
     assert said == ["not ready: a: expired", "a: ok again"]
 
 
+async def test_problem_whose_text_changes_is_logged_at_every_thirtieth_poll(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    polls = [[Check("a", True, f"reset from port {number}")] for number in range(40)]
+    said = await log_of(caplog, *polls, [Check("a", True)])
+    assert said == ["a: reset from port 0", "a: reset from port 30", "a: ok again"]
+
+
+async def test_end_of_a_problem_is_logged_although_its_component_logs_another_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    polls = Check("a", True, "old"), Check("a", True, "404", logged=True), Check("a", True)
+    said = await log_of(caplog, *([each] for each in polls))
+    assert said == ["a: old", "a: ok again"]
+
+
 async def test_problem_of_a_manifest_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
