@@ -124,5 +124,5 @@ def _registration_check(configuration: WebhookConfiguration, trust_check: TrustC
         note = f"{configuration.title} does not exist: the API server does not call podsettle"
         return Check(name, True, note)
     errors = trust_check.errors(configuration.webhooks)
-    note = "; ".join((*errors, *filter(None, (configuration.problem,))))
-    return Check(name, not errors, note)
+    problem = configuration.problem and f"{configuration.title}: {configuration.problem}"
+    return Check(name, not errors, "; ".join(filter(None, (*errors, problem))))

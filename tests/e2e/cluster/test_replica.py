@@ -113,6 +113,19 @@ async def test_replica_is_unready_while_the_api_server_trusts_another_ca(
         await eventually(lambda: not unready(replica))
 
 
+async def test_problem_of_the_registration_names_the_webhook_configuration(
+    own_cluster: KubeCluster, installed: str
+) -> None:
+    changed = configuration(installed)
+    changed["webhooks"][0]["name"] = "another.podsettle.dev"
+    overwrite(own_cluster, changed)
+    async with started(installed) as replica:
+        await eventually(lambda: "has no webhook" in notes(replica).get("registration", ""))
+        title = "MutatingWebhookConfiguration podsettle: has no webhook opt-in.podsettle.dev"
+        assert title in notes(replica)["registration"]
+    overwrite(own_cluster, configuration(installed))
+
+
 async def test_missing_webhook_configuration_is_a_note_and_replica_is_ready(
     own_cluster: KubeCluster, installed: str
 ) -> None:
