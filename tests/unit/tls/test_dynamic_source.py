@@ -133,6 +133,13 @@ async def test_handshakes_succeed_before_the_store_was_read() -> None:
     assert "certificate" in said
 
 
+@pytest.mark.parametrize("host", ["", "a..b", f"{'a' * 64}.b", ".b"])
+def test_text_that_is_no_name_of_a_host_is_an_error_of_trust(host: str) -> None:
+    cluster = Cluster(LIFE)
+    said = verify_error(cluster.replica().context, host, cluster.first.bundle)
+    assert f"{host!r} is not the name of a host" in said
+
+
 async def test_the_store_is_not_written_while_nothing_is_due() -> None:
     cluster = Cluster(LIFE)
     writer = cluster.replica(writes=True)
