@@ -26,7 +26,7 @@ def verify_error(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:
         connecting = client.wrap_bio(to_client, to_server, server_hostname=host)
-    except ValueError as error:  # Of a webhook with a URL of another's choice.
+    except ValueError as error:  # The URL of a webhook can have any text as its host.
         return f"{host!r} is not the name of a host: {error}"
     serving = context.wrap_bio(to_server, to_client, server_side=True)
     # TLS 1.2 has at most two flights of messages in each direction. The client's third step reads

@@ -265,7 +265,7 @@ async def test_merge_of_all_webhooks_is_logged_once(
     await eventually(lambda: selected(own_cluster) == {"": set()})
     merges = [each.message for each in caplog.records if "more than 20 pairs" in each.message]
     assert len(merges) == 1, merges
-    # It may have seen the configuration without webhooks, and then tries again later.
+    # podsettle may have seen the configuration without webhooks, and then tries again later.
     await eventually(lambda: not configuration.problem)
 
 
