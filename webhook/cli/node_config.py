@@ -75,8 +75,7 @@ def _options(
                 "--open-files",
                 type=Parsed("limits", open_files_of_nodes.parse_limits),
                 metavar="SOFT:HARD",
-                help="Print a drop-in for the systemd unit of the runtime, which gives containers "
-                "these limits on open files. There is no RuntimeClass.",
+                help="Print a drop-in that gives every container these limits on open files.",
             ),
         ):
             command = option(command)
@@ -85,9 +84,9 @@ def _options(
     return add
 
 
+_NO_OTHER_OPTION = "--open-files takes no other option"
 _OPEN_FILES_CHOICE = """
-Give every container these limits on open files. The output is a drop-in for
-the systemd unit of the runtime.
+Give every container these limits on open files. There is no RuntimeClass.
   {path} --open-files 65536:524288
 """
 _CRIO_CHOICES = """\
@@ -203,8 +202,20 @@ def crio(
     if volatile:
         raise InputError("--volatile is not needed: CRI-O uses volatile mounts since 1.22")
     given = _options_of_user(context)
-    if not given or open_files is not None:
-        _print_choices_or_limits(context, _CRIO_CHOICES, "crio.service", open_files)
+    if not given:
+        _print_choices(context, _CRIO_CHOICES)
+        return
+    if open_files is not None:
+        if not given <= {"open_files", "output", "role"}:
+            raise InputError(_NO_OTHER_OPTION)
+        drop_in = open_files_of_nodes.crio_drop_in(*open_files)
+        if output == "machineconfig":
+            _print((), [crio_nodes.machine_config(role, drop_in, open_files_of_nodes.CRIO_DROP_IN)])
+        elif output == "runtimeclass":
+            raise InputError("--open-files needs no RuntimeClass")
+        else:
+            notes = open_files_of_nodes.CRIO_CAVEATS if output == "all" else ()
+            echo_text(as_comment(notes) + drop_in)
         return
     if not selinux:
         raise InputError(_missing_option(context, "--selinux"))
@@ -301,10 +312,18 @@ def containerd(
 
     Without options, it lists what you can choose, with the command for each.
     """
-    if not _options_of_user(context) or open_files is not None:
-        _print_choices_or_limits(
-            context, _CONTAINERD_CHOICES, "containerd.service", open_files, distribution
-        )
+    given = _options_of_user(context)
+    if not given:
+        _print_choices(context, _CONTAINERD_CHOICES)
+        return
+    if open_files is not None:
+        if not given <= {"open_files", "distribution"}:
+            raise InputError(_NO_OTHER_OPTION)
+        if distribution is not None:
+            echo_text(open_files_document(Distribution(distribution), *open_files))
+            return
+        notes = as_comment(open_files_of_nodes.CONTAINERD_CAVEATS)
+        echo_text(notes + open_files_of_nodes.containerd_drop_in(*open_files))
         return
     if not volatile:
         raise InputError(_missing_option(context, "--volatile"))
@@ -342,28 +361,9 @@ def _print(comments: Collection[str], objects: Iterable[Json]) -> None:
     echo_text(as_comment(comments), objects_yaml(objects, explicit_start=bool(comments)))
 
 
-def _print_choices_or_limits(
-    context: click.Context,
-    choices: str,
-    unit: str,
-    limits: tuple[int, int] | None,
-    distribution: str | None = None,
-) -> None:
-    """Print the choices if there are no limits, else what gives containers limits on open files.
-
-    `unit` is that of the runtime. Raises InputError if the user gave another option.
-    """
-    if limits is None:
-        text = f"{choices}{_OPEN_FILES_CHOICE}\n{{path}} --help describes all options.\n"
-        echo_text(text.format(path=context.command_path))
-        return
-    if not _options_of_user(context) <= {"open_files", "distribution"}:
-        raise InputError("--open-files takes no other option")
-    if distribution is not None:
-        echo_text(open_files_document(Distribution(distribution), *limits))
-        return
-    comment = as_comment(open_files_of_nodes.caveats(unit))
-    echo_text(comment + open_files_of_nodes.unit_drop_in(*limits))
+def _print_choices(context: click.Context, choices: str) -> None:
+    text = f"{choices}{_OPEN_FILES_CHOICE}\n{{path}} --help describes all options.\n"
+    echo_text(text.format(path=context.command_path))
 
 
 def _options_of_user(context: click.Context) -> set[str]:

@@ -126,8 +126,8 @@ def choose_config_version(oldest: Version | None, requested: int | None = None) 
             first_patch is not None and oldest.patch < first_patch
         ):
             raise UnsupportedError(
-                f"containerd {'.'.join(map(str, oldest[:3]))} does not have the option "
-                "mount_options: the first releases with it are 1.6.24, 1.7.4 and 2.0"
+                f"containerd {oldest} does not have the option mount_options: the first releases "
+                "with it are 1.6.24, 1.7.4 and 2.0"
             )
     first = _FIRST_RELEASE_BY_CONFIG_VERSION.get(version)
     if first is not None and oldest < first:

@@ -154,8 +154,8 @@ def selinux_drop_in(mode: Mode, name: str, node: NodeHandler) -> str:
         )
     if oldest is not None and oldest < _LEVEL_COMPARISON_SINCE:
         raise UnsupportedError(
-            f"CRI-O {_format_version(oldest)} relabels volumes on OpenShift even with "
-            "this configuration; 1.24 is the first release that compares SELinux levels correctly"
+            f"CRI-O {oldest} relabels volumes on OpenShift even with this configuration; 1.24 is "
+            "the first release that compares SELinux levels correctly"
         )
     spellings = (
         [_NEW_SPELLING, _OLD_SPELLING]
@@ -198,11 +198,12 @@ def class_annotations(node: NodeHandler) -> dict[str, str]:
     }
 
 
-def machine_config(role: str, drop_in: str) -> Json:
+def machine_config(role: str, drop_in: str, path: str = DROP_IN) -> Json:
     """Return the MachineConfig that installs a drop-in on the nodes of a role (Ignition 3.2)."""
+    name = path.rpartition("/99-")[2].removesuffix(".conf")
     content = base64.b64encode(drop_in.encode()).decode()
     file = {
-        "path": DROP_IN,
+        "path": path,
         "mode": 0o644,
         "overwrite": True,
         "contents": {"source": f"data:text/plain;charset=utf-8;base64,{content}"},
@@ -211,7 +212,7 @@ def machine_config(role: str, drop_in: str) -> Json:
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfig",
         "metadata": {
-            "name": f"99-{role}-podsettle-selinux",
+            "name": f"99-{role}-{name}",
             "labels": {"machineconfiguration.openshift.io/role": role},
         },
         "spec": {"config": {"ignition": {"version": "3.2.0"}, "storage": {"files": [file]}}},
@@ -257,7 +258,3 @@ def _supports(
         return False
     patch = backports.get(oldest.minor) if oldest.major == 1 else None
     return oldest >= since or (patch is not None and oldest.patch >= patch)
-
-
-def _format_version(version: Version) -> str:
-    return ".".join(map(str, version[:3]))

@@ -334,7 +334,8 @@ REFUSED: list[tuple[Arguments, str]] = [
         )
     ),
     (("containerd", "--open-files", "1:1", "--volatile"), "takes no other option"),
-    (("crio", "--open-files", "1:1", "-o", "dropin"), "takes no other option"),
+    (("crio", "--open-files", "1:1", "--selinux"), "takes no other option"),
+    (("crio", "--open-files", "1:1", "-o", "runtimeclass"), "needs no RuntimeClass"),
     # The missing or unsupported option is named.
     (("crio", "--volatile"), "since 1.22"),
     (("crio", "--oldest", "1.33.0"), "--selinux"),
@@ -413,25 +414,35 @@ def test_node_selector_may_have_an_empty_value() -> None:
     assert made["scheduling"] == {"nodeSelector": {"node-role.kubernetes.io/worker": ""}}
 
 
-@pytest.mark.parametrize(
-    ("runtime", "precedence"), [("crio", "default_ulimits"), ("containerd", "base_runtime_spec")]
-)
-def test_open_files_are_limited_by_a_drop_in_for_the_unit_of_the_runtime(
-    runtime: str, precedence: str
-) -> None:
-    text = printed(runtime, "--open-files", "1024:524288")
+def test_open_files_are_limited_by_a_drop_in_for_the_unit_of_containerd() -> None:
+    text = printed("containerd", "--open-files", "1024:524288")
     path, _, rest = text.partition(", on each node:\n")
     directory, _, name = path.rpartition("/")
-    assert directory == f"# /etc/systemd/system/{runtime}.service.d"
+    assert directory == "# /etc/systemd/system/containerd.service.d"
     # Drop-ins of `systemctl edit` and AKS, which systemd has to apply before this one.
     assert name > max("override.conf", "set_ulimits.conf")
-    assert f"systemctl restart {runtime}.service" in rest
-    assert precedence in rest
+    assert "systemctl restart containerd.service" in rest
+    assert "base_runtime_spec" in rest
     parser = ConfigParser()
     parser.read_string(text)
     assert {name: dict(parser[name]) for name in parser.sections()} == {
         "Service": {"limitnofile": "1024:524288"}
     }
+
+
+@pytest.mark.parametrize("output", ["all", "dropin", "machineconfig"])
+def test_open_files_are_limited_also_if_crio_has_default_ulimits(output: str) -> None:
+    arguments = ("crio", "--open-files", "1024:524288", "-o", output)
+    if output == "machineconfig":
+        (file,) = yaml.safe_load(printed(*arguments))["spec"]["config"]["storage"]["files"]
+        path, text = file["path"], machine_config_of(*arguments[:3])
+    else:
+        text = printed(*arguments)
+        path = text.partition(",")[0].removeprefix("# ") if output == "all" else ""
+    # CRI-O takes the list of the last file (00-default and 01-ctrcfg-* of OpenShift 4.20).
+    assert path in ("/etc/crio/crio.conf.d/99-podsettle-open-files.conf", "")
+    assert tomllib.loads(text) == {"crio": {"runtime": {"default_ulimits": ["nofile=1024:524288"]}}}
+    assert ("grep default_ulimits" in text) == (output == "all")
 
 
 def test_label_that_kubectl_reads_as_a_boolean_is_quoted() -> None:
