@@ -166,24 +166,22 @@ def _url(entry: Entry[Cluster]) -> str:
 
 
 def _proxy(entry: Entry[Cluster], url: str) -> str:
-    key, proxy = "proxy-url", entry.value.proxy_url
+    proxy = entry.value.proxy_url or _environment_proxy(url)
     try:
-        if not proxy:
-            key, proxy = "server", _environment_proxy(url)
-        # aiohttp would speak HTTP to other proxies.
         parts = urlsplit(proxy)
-        if proxy and (parts.scheme not in ("http", "https") or parts.port == 0):
-            raise ValueError
+        is_supported = not proxy or (parts.scheme in ("http", "https") and parts.port != 0)
     except ValueError:
-        where = "the proxy of the environment: " if key == "server" else ""
+        is_supported = False
+    if not is_supported:  # aiohttp would speak HTTP to other proxies.
+        key = "proxy-url" if entry.value.proxy_url else "server: the proxy of the environment"
         # The message does not repeat the value, because that may contain a password.
         text = "only the URL of an http:// or https:// proxy is supported, and not socks5://"
-        raise entry.error(key, f"{where}{text}") from None
+        raise entry.error(key, text)
     return proxy
 
 
 def _environment_proxy(url: str) -> str:
-    """Return the proxy of the environment for a URL. Empty for none. Raises ValueError."""
+    """Return the proxy of the environment for a URL. Empty for none."""
     target = urlsplit(url)
     value = proxy_variable(os.environ, f"{target.scheme.upper()}_PROXY")
     port = target.port or (443 if target.scheme == "https" else 80)

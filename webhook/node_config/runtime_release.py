@@ -7,7 +7,8 @@ from collections.abc import Collection
 
 from webhook.core.defects.versions import Version, parse_version
 
-_RELEASE = re.compile(r"v?\d+\.\d+(\.\d+)?([-+~].*)?", re.ASCII)
+# containerd's Makefile adds `.m` to the version of sources with changes.
+_RELEASE = re.compile(r"v?\d+\.\d+(\.\d+)?([-+~].*|\.m)?", re.ASCII)
 
 
 class UnsupportedError(ValueError):

@@ -369,7 +369,7 @@ def test_default_handler_of_the_given_node_is_not_replaced(tmp_path: Path) -> No
 def test_release_is_accepted_in_the_form_of_the_node_status() -> None:
     as_stated = printed(*CRIO, "--oldest", "cri-o://1.33.5-3.rhaos4.20.gitabcdef.el9")
     assert as_stated == printed(*CRIO, "--oldest", "1.33.5") == printed(*CRIO, "--oldest", "1.33")
-    as_stated = printed(*CONTAINERD, "--oldest", "containerd://2.1.5")
+    as_stated = printed(*CONTAINERD, "--oldest", "containerd://v2.1.5.m")
     assert as_stated == printed(*CONTAINERD, "--oldest", "2.1.5")
 
 
