@@ -200,7 +200,7 @@ def class_annotations(node: NodeHandler) -> dict[str, str]:
 
 def machine_config(role: str, drop_in: str, path: str = DROP_IN) -> Json:
     """Return the MachineConfig that installs a drop-in on the nodes of a role (Ignition 3.2)."""
-    name = path.rpartition("/99-")[2].removesuffix(".conf")
+    name = path.rpartition("/")[2].partition("-")[2].removesuffix(".conf")
     content = base64.b64encode(drop_in.encode()).decode()
     file = {
         "path": path,

@@ -14,7 +14,8 @@ _LIMITS = re.compile(r"([1-9]\d{0,9}):([1-9]\d{0,9})", re.ASCII)
 _MAX_OPEN_FILES = 2_147_483_584
 """The largest value of fs.nr_open (`sysctl_nr_open_max` in fs/file.c of Linux)."""
 
-CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-open-files.conf"
+# CRI-O takes the last list, in the order of names. Operators name files `custom`, for example.
+CRIO_DROP_IN = "/etc/crio/crio.conf.d/zz-podsettle-open-files.conf"
 
 _PROGRAMS = (
     "Commands of kubectl exec, of exec probes and of hooks get the limits too.",

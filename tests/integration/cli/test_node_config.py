@@ -430,19 +430,21 @@ def test_open_files_are_limited_by_a_drop_in_for_the_unit_of_containerd() -> Non
     }
 
 
-@pytest.mark.parametrize("output", ["all", "dropin", "machineconfig"])
-def test_open_files_are_limited_also_if_crio_has_default_ulimits(output: str) -> None:
-    arguments = ("crio", "--open-files", "1024:524288", "-o", output)
-    if output == "machineconfig":
-        (file,) = yaml.safe_load(printed(*arguments))["spec"]["config"]["storage"]["files"]
-        path, text = file["path"], machine_config_of(*arguments[:3])
-    else:
-        text = printed(*arguments)
-        path = text.partition(",")[0].removeprefix("# ") if output == "all" else ""
-    # CRI-O takes the list of the last file (00-default and 01-ctrcfg-* of OpenShift 4.20).
-    assert path in ("/etc/crio/crio.conf.d/99-podsettle-open-files.conf", "")
-    assert tomllib.loads(text) == {"crio": {"runtime": {"default_ulimits": ["nofile=1024:524288"]}}}
-    assert ("grep default_ulimits" in text) == (output == "all")
+def test_open_files_are_limited_also_if_crio_has_default_ulimits() -> None:
+    arguments = ("crio", "--open-files", "1024:524288")
+    text = printed(*arguments)
+    assert "grep default_ulimits" in text
+    path = text.partition(",")[0].removeprefix("# ")
+    directory, _, name = path.rpartition("/")
+    assert directory == "/etc/crio/crio.conf.d"
+    # Those of OpenShift 4.20, and of operators. CRI-O takes the list of the last file.
+    assert name > max("00-default", "01-ctrcfg-defaultUlimits", "99-ulimits.conf", "custom")
+    limits = {"crio": {"runtime": {"default_ulimits": ["nofile=1024:524288"]}}}
+    on_openshift = machine_config_of(*arguments)
+    assert tomllib.loads(text) == toml(*arguments) == tomllib.loads(on_openshift) == limits
+    made = yaml.safe_load(printed(*arguments, "--role", "infra", "-o", "machineconfig"))
+    assert made["metadata"]["name"] == "99-infra-podsettle-open-files"
+    assert made["spec"]["config"]["storage"]["files"][0]["path"] == path
 
 
 def test_label_that_kubectl_reads_as_a_boolean_is_quoted() -> None:

@@ -103,16 +103,6 @@ async def test_missing_credential_plugin_is_an_error(tmp_path: Path) -> None:
     assert "No such file" in await error_of(kubeconfig(tmp_path, user=user))
 
 
-async def test_token_of_a_credential_plugin_is_used(tmp_path: Path) -> None:
-    credential = (
-        '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", '
-        '"status": {"token": "t"}}'
-    )
-    path = kubeconfig(tmp_path, user=plugin(tmp_path, f"echo '{credential}'"))
-    async with await ApiServer.connect(kubeconfig=str(path)) as server:
-        assert server.url == SERVER
-
-
 async def test_certificate_that_is_none_is_an_error(tmp_path: Path) -> None:
     data = base64.b64encode(b"no certificate").decode()
     path = kubeconfig(tmp_path, cluster={"server": SERVER, "certificate-authority-data": data})
@@ -122,13 +112,6 @@ async def test_certificate_that_is_none_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("token", ["a\nb", "a\x00b", "a\x1bb"])
 async def test_token_that_no_header_can_have_is_an_error(token: str, tmp_path: Path) -> None:
     assert "the token has characters" in await error_of(kubeconfig(tmp_path, user={"token": token}))
-
-
-async def test_line_break_at_the_end_of_a_token_file_is_ignored(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("t\n")
-    path = kubeconfig(tmp_path, user={"tokenFile": str(tmp_path / "token")})
-    async with await ApiServer.connect(kubeconfig=str(path)) as server:
-        assert server.url == SERVER
 
 
 async def test_namespace_that_is_no_text_is_an_error(tmp_path: Path) -> None:
