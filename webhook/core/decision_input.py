@@ -90,6 +90,8 @@ CRIO_KEY = re.compile(f"(?:{CRIO_ANNOTATION.pattern}|{_CRIO_WORKLOAD})", re.ASCI
 """The annotations that decide what CRI-O does with a pod: CRIO_ANNOTATION, and those that activate
 a workload. One pattern, because it is matched with each annotation of each review."""
 _ISTIO_MODE, _AMBIENT_MODES = "istio.io/dataplane-mode", {"ambient": True, "none": False}
+_CILIUM_ZTUNNEL = "io.cilium/mtls-enabled"
+"""With this label, Cilium 1.19 and later put the pods of a namespace behind Istio's ztunnel too."""
 _FARGATE_PROFILE = "eks.amazonaws.com/fargate-profile"
 _CONSUL_REDIRECT, _APP_MESH_REDIRECT, _APP_MESH_PLUGIN = (
     "consul.hashicorp.com/redirect-traffic-config",
@@ -202,7 +204,7 @@ class NamespaceFacts(WireStruct):
     is_system: bool = False
     """Whether the namespace belongs to the cluster itself, by its name."""
     is_ambient: bool = False
-    """Whether the namespace's label puts its pods into Istio's ambient mode."""
+    """Whether a label of the namespace puts its pods behind ztunnel, as in Istio's ambient mode."""
 
 
 class DecisionInput(WireStruct):
@@ -315,7 +317,8 @@ def namespace_facts_of(
     return NamespaceFacts(
         fixed_selinux_level,
         name.startswith(SYSTEM_NAMESPACE_PREFIXES),
-        _AMBIENT_MODES.get(labels.get(_ISTIO_MODE, ""), False),
+        labels.get(_CILIUM_ZTUNNEL) == "true"
+        or _AMBIENT_MODES.get(labels.get(_ISTIO_MODE, ""), False),
     )
 
 

@@ -79,7 +79,7 @@ def is_behind_proxy(pod: PodFacts) -> bool:
 
 
 def accepts_every_connection(pod: PodFacts, namespace: NamespaceFacts) -> bool:
-    """Return whether ztunnel, the node proxy of Istio's ambient mode, accepts the connections.
+    """Return whether ztunnel, a proxy on the node, accepts the connections.
 
     Pods of the node's network, and pods with the proxy of the sidecar mode, are not in that mode
     (istio `cni/pkg/util/podutil.go`, `PodRedirectionEnabled`).

@@ -129,8 +129,8 @@ _BEHIND_PROXY = (
     "accepts every connection at once."
 )
 _AMBIENT = (
-    "The pod is in Istio's ambient mode, in which the node's proxy accepts every connection at "
-    "once. Only http and dns targets can be waited for."
+    "The pod is behind ztunnel (Istio's ambient mode, or Cilium's mTLS), which accepts every "
+    "connection at once. Only http and dns targets can be waited for."
 )
 
 

@@ -87,8 +87,8 @@ ADVICE: Mapping[Reason, str] = {
     "raise its `priority`.",
     Reason.SERVER_TOO_OLD: "Nothing. The remedy begins to work after an upgrade of the cluster.",
     Reason.RESTART_POLICY_PRESET: "Remove the container's `restartPolicy` if you want the remedy.",
-    Reason.MESH_TRAFFIC: "For `kubeletGate`, let the mesh run its proxy as a native sidecar. In "
-    "Istio's ambient mode, ask the operator for `http` or `dns` targets. "
+    Reason.MESH_TRAFFIC: "For `kubeletGate`, let the mesh run its proxy as a native sidecar. "
+    "Behind ztunnel, ask the operator for `http` or `dns` targets. "
     f"Otherwise do without the remedy: {_SKIP}.",
     Reason.RUNTIME_CLASS_MISSING: "Tell the operator to create the RuntimeClass, or to correct its "
     "name in the policy.",

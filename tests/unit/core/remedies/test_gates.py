@@ -272,13 +272,15 @@ PROXY = [container("istio-proxy", "/p")]
 OTHER_TARGETS: list[Json] = [{"http": "http://a/"}, {"dns": "a"}]
 
 
-def test_connection_to_the_proxy_of_the_ambient_mode_says_nothing() -> None:
+def test_connection_to_ztunnel_says_nothing() -> None:
     cases: list[tuple[Json, Json, Json, list[Json], str]] = [
         ({MODE: "ambient"}, {}, {}, [AGENT], "MeshTraffic"),
         ({}, {MODE: "ambient"}, {}, [AGENT], "MeshTraffic"),
         ({}, {MODE: "ambient"}, {}, OTHER_TARGETS, "Applied"),
         ({MODE: "ambient"}, {MODE: "none"}, {}, [AGENT], "Applied"),
         ({MODE: "ambient"}, {MODE: "sidecar"}, {}, [AGENT], "MeshTraffic"),
+        ({"io.cilium/mtls-enabled": "true"}, {}, {}, [AGENT], "MeshTraffic"),
+        ({"io.cilium/mtls-enabled": "false"}, {}, {}, [AGENT], "Applied"),
         ({MODE: "ambient"}, {}, {"hostNetwork": True}, [AGENT], "Applied"),
         ({MODE: "ambient"}, {}, {"containers": PROXY}, [AGENT], "Applied"),
     ]
