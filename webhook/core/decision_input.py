@@ -93,21 +93,23 @@ _ISTIO_MODE, _AMBIENT_MODES = "istio.io/dataplane-mode", {"ambient": True, "none
 _CILIUM_ZTUNNEL = "io.cilium/mtls-enabled"
 """With this label, Cilium 1.19 and later put the pods of a namespace behind Istio's ztunnel too."""
 _FARGATE_PROFILE = "eks.amazonaws.com/fargate-profile"
-_CONSUL_REDIRECT, _APP_MESH_REDIRECT, _APP_MESH_PLUGIN = (
+_CONSUL_REDIRECT, _APP_MESH_REDIRECT, _APP_MESH_PLUGIN, _MULTUS_NETWORKS = (
     "consul.hashicorp.com/redirect-traffic-config",
     "appmesh.k8s.aws/proxyEgressPort",
     "appmesh.k8s.aws/appmeshCNI",
+    "k8s.v1.cni.cncf.io/networks",
 )
 """The annotations that tell a CNI plugin to redirect a pod's connections. Consul's injector writes
 the first one, and App Mesh's the second one, only if the plugin is in use. The author of a pod asks
 for App Mesh's plugin with the third one (consul-k8s `connect-inject/webhook/mesh_webhook.go`,
-aws-app-mesh-controller-for-k8s `pkg/inject/{cni_proxy,proxy}.go`)."""
+aws-app-mesh-controller-for-k8s `pkg/inject/{cni_proxy,proxy}.go`). The fourth one lists networks.
+OpenShift Service Mesh 2 has no init container, and adds the network of Istio's plugin to them
+(maistra/istio-operator `injection-template.yaml`)."""
 _MAX_GATE_ARGS_BYTES = 8 * 1024
 """The maximum length of the arguments of a gate that are read. Those of podsettle are shorter."""
 MAX_CRIO_ANNOTATIONS = 32
 """The number of annotations for CRI-O that are read. A pod has a few. A client can send any
 number."""
-_MAX_CRIO_KEYS = MAX_CRIO_ANNOTATIONS + 1
 _match_crio_key = CRIO_KEY.match
 
 
@@ -265,6 +267,7 @@ def facts_of(pod: Pod) -> PodFacts:
                 _CONSUL_REDIRECT in received
                 or _APP_MESH_REDIRECT in received
                 or received.get(_APP_MESH_PLUGIN, "")[:10].lower() == "enabled"
+                or "istio-cni" in received.get(_MULTUS_NETWORKS, "")
             )
         if metadata.owner_references:
             owner_kinds = tuple([owner.kind for owner in metadata.owner_references])
@@ -295,7 +298,8 @@ def _crio_annotations(received: Iterable[str]) -> tuple[str, ...]:
     found = list(filter(_match_crio_key, received))
     if not found:
         return ()
-    return tuple(sorted([key[:MAX_ANNOTATION_CHARACTERS] for key in found[:_MAX_CRIO_KEYS]]))
+    kept = found[: MAX_CRIO_ANNOTATIONS + 1]
+    return tuple(sorted([key[:MAX_ANNOTATION_CHARACTERS] for key in kept]))
 
 
 def _annotation_fact(key: str, text: str) -> str:

@@ -12,8 +12,7 @@ from webhook.core.pod import MAX_QUANTITY_CHARACTERS
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _SUFFIX_FACTORS = {
-    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("num", -3)},
-    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate([*"num", "", *"kMGTPE"], -3)},
     **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
 }
 
@@ -26,8 +25,6 @@ def parse_quantity(text: str) -> Decimal | None:
         return None
     number, exponent, suffix = match.groups()
     try:
-        return Decimal(number).scaleb(int(exponent or 0)) * _SUFFIX_FACTORS.get(
-            suffix or "", Decimal(1)
-        )
+        return Decimal(number).scaleb(int(exponent or 0)) * _SUFFIX_FACTORS[suffix or ""]
     except ArithmeticError:
         return None

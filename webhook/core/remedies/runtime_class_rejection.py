@@ -132,7 +132,7 @@ def conflict_with(
     runtime_class: RuntimeClassInfo, overhead: Mapping[str, Any], selector: Mapping[str, Any]
 ) -> str:
     """Return why the API server refuses a pod with these fields and the class, or an empty text."""
-    if overhead and not _same_quantities(overhead, runtime_class.overhead):
+    if overhead and _amounts(overhead) != _amounts(runtime_class.overhead):
         return f"the pod's overhead is not that of RuntimeClass {runtime_class.name!r}"
     for key, value in runtime_class.node_selector.items():
         current = selector.get(key, value)
@@ -144,14 +144,10 @@ def conflict_with(
     return ""
 
 
-def _same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two maps of quantities are equal. `1` and `1000m` are the same quantity."""
-    return one.keys() == other.keys() and all(
-        _amount(one[key]) == _amount(other[key]) for key in one
-    )
-
-
-def _amount(quantity: object) -> Decimal | str:
-    text = str(quantity)
-    number = parse_quantity(text)
-    return text if number is None else number
+def _amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal | str]:
+    """Return quantities as numbers, where they are valid: `1` and `1000m` are the same number."""
+    texts = {key: str(quantity) for key, quantity in quantities.items()}
+    return {
+        key: text if (number := parse_quantity(text)) is None else number
+        for key, text in texts.items()
+    }

@@ -38,6 +38,7 @@ from tests.support.gates import (
 START_VIEW = start_view()
 CONSUL_PLUGIN = {"consul.hashicorp.com/redirect-traffic-config": '{"ProxyUserID":"5995"}'}
 APP_MESH_PLUGIN = {"appmesh.k8s.aws/proxyEgressPort": "15001"}
+MULTUS = {"k8s.v1.cni.cncf.io/networks": "macvlan, v2-6-istio-cni"}
 
 
 def adding(name: str, *capabilities: str, **fields: Any) -> Json:
@@ -76,6 +77,7 @@ REDIRECTED = {
 
 BEHIND_PLUGIN: dict[str, tuple[Json, str]] = {
     "istio": (pod(container("istio-validation")), "istio-proxy"),
+    "openshift service mesh 2": (pod(annotations=MULTUS), "istio-proxy"),
     "linkerd": (pod(container("linkerd-network-validator")), "linkerd-proxy"),
     "linkerd without its validator": (pod(), "linkerd-proxy"),
     "kuma": (pod(container("kuma-validation")), "kuma-sidecar"),
