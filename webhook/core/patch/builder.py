@@ -64,7 +64,8 @@ class PodPatch:
         """The kinds of edits since the last call of `check_declared`, and the paths of fields."""
         self._single_edits: set[str] = set()
         """The edits that must not be made twice."""
-        self._annotations: dict[str, str] = {}
+        self.annotations: dict[str, str] = {}
+        """The annotations that the patch sets. `annotate` adds to them."""
         self._edits: list[Operation] = []
         self._fields: dict[str, Any] = {}
         """The paths and values of the fields of the spec that are set."""
@@ -97,19 +98,14 @@ class PodPatch:
     @property
     def is_empty(self) -> bool:
         """Whether no edit was made."""
-        return not (self._annotations or self._edits or self._init_container_ops)
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """The annotations that the patch sets."""
-        return self._annotations
+        return not (self.annotations or self._edits or self._init_container_ops)
 
     def annotate(self, key: str, value: str) -> None:
         """Set one of podsettle's annotations. Raise PatchError for any other annotation."""
         if key not in OWN_ANNOTATIONS:
             raise PatchError(f"patch self-check failed: annotation {key} would change")
         self._unchecked.add(Edit.ANNOTATION)
-        self._annotations[key] = value
+        self.annotations[key] = value
 
     def set_field(self, path: str, value: Any) -> None:
         """Set a field of the spec or of its security context, such as `/spec/runtimeClassName`.
@@ -362,15 +358,15 @@ class PodPatch:
 
     def _annotation_ops(self) -> Iterable[Operation]:
         """Return the operations that set the annotations, and their parents if absent."""
-        if not self._annotations:
+        if not self.annotations:
             return ()
         if not self._pod.has_metadata:
-            return (_add("/metadata", {"annotations": self._annotations}),)
+            return (_add("/metadata", {"annotations": self.annotations}),)
         if self._pod.annotations is None:
-            return (_add("/metadata/annotations", self._annotations),)
+            return (_add("/metadata/annotations", self.annotations),)
         return [
             {"op": "add", "path": _ANNOTATION_PATHS[key], "value": value}
-            for key, value in self._annotations.items()
+            for key, value in self.annotations.items()
         ]
 
 

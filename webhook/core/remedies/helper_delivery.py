@@ -185,6 +185,9 @@ class HelperDelivery:
             # fixed, cri-o issue 9409), and Kata Containers cannot in any pod (its issue 13749).
             and self._pod.host_users is not False
             and not self._patch.runtime_class_name  # A policy may have set the class.
+            # Fargate's scheduler leaves pods with a type of volume that it does not know Pending
+            # (`… is of an unsupported volume Type`, cert-manager/website issue 324).
+            and not self._pod.is_on_fargate
             and (
                 cluster.server_version is None or cluster.server_version >= IMAGE_VOLUMES_LOCKED_ON
             )

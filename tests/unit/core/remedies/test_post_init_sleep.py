@@ -214,13 +214,14 @@ def test_auto_uses_an_image_volume_if_every_node_and_the_runtime_support_it() ->
         (None, [MODERN], {"hostUsers": False}, {}, False),
         (None, [MODERN], {"runtimeClassName": "kata"}, {}, False),
         (None, [MODERN], {}, OF_POLICY, False),
+        (None, [MODERN], {"labels": {"eks.amazonaws.com/fargate-profile": "fp"}}, {}, False),
     ]
-    for server, nodes, spec, beside, by_image in cases:
+    for server, nodes, fields, beside, by_image in cases:
         chosen = policy(remedies={"postInitSleep": {"when": "Always"}, **beside})
         seen = view(chosen, classes=[runtime_class("kata")], nodes=nodes, server=server)
-        after = mutate_pod(pod(QUICK, **spec), seen)
+        after = mutate_pod(pod(QUICK, **fields), seen)
         (volume,) = after["spec"]["volumes"]
-        assert ("image" in volume) is by_image, (server, nodes, spec, beside)
+        assert ("image" in volume) is by_image, (server, nodes, fields, beside)
         assert len(init_containers(after)) == (1 if by_image else 2)
 
 
