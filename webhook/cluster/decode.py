@@ -38,8 +38,9 @@ _MAX_HANDLER_CHARACTERS = 63
 _MAX_LABELS = 1_000
 # An editor of a namespace writes its annotations. Of a longer selector, nothing is used.
 _MAX_SELECTOR_CHARACTERS = 2_048
-_OTHER_NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"
-"""With it, OpenShift does not add the selector of the project."""
+_NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"
+"""The selector that the plugin PodNodeSelector adds, as on AKS and OpenShift. With it, OpenShift
+does not add that of the project."""
 
 T = TypeVar("T")
 
@@ -106,9 +107,8 @@ def read_namespace(document: object) -> Namespace:
     metadata = _read(document, _Object).metadata
     labels = {**_labels(metadata, "namespace"), LABEL_NAMESPACE_NAME: metadata.name}
     annotations = metadata.annotations or {}
-    text = annotations.get(ANNOTATION_NODE_SELECTOR) or ""
-    is_used = len(text) <= _MAX_SELECTOR_CHARACTERS and _OTHER_NODE_SELECTOR not in annotations
-    terms = text.split(",") if is_used else ()
+    text = annotations.get(_NODE_SELECTOR, annotations.get(ANNOTATION_NODE_SELECTOR)) or ""
+    terms = text.split(",") if len(text) <= _MAX_SELECTOR_CHARACTERS else ()
     pairs = (each.partition("=") for each in terms)
     selector = {key.strip(): value.strip() for key, equals, value in pairs if equals}
     has_level = ANNOTATION_NAMESPACE_LEVEL in annotations

@@ -116,4 +116,4 @@ def test_node_selector_of_a_namespace_is_read_and_bounded(
     metadata: Json = {"name": "ci", "annotations": {"openshift.io/node-selector": text}}
     assert read_namespace({"metadata": metadata}).node_selector == expected
     metadata["annotations"]["scheduler.alpha.kubernetes.io/node-selector"] = "zone=b"
-    assert read_namespace({"metadata": metadata}).node_selector == {}
+    assert read_namespace({"metadata": metadata}).node_selector == {"zone": "b"}

@@ -29,8 +29,8 @@ class Namespace:
     """Whether OpenShift gives all pods of the namespace one SELinux level (annotation
     `openshift.io/sa.scc.mcs`)."""
     node_selector: Mapping[str, str] = field(default_factory=lambda: NO_SELECTOR)
-    """What OpenShift adds to the nodeSelector of all pods of the namespace (annotation
-    `openshift.io/node-selector`)."""
+    """What the API server adds to the nodeSelector of all pods of the namespace, because of an
+    annotation for PodNodeSelector or OpenShift."""
 
 
 class ClusterFacts(NamedTuple):

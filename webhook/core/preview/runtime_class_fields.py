@@ -1,12 +1,13 @@
 """The fields that the API server's plugins set in a pod before it calls webhooks.
 
 A pod that names a RuntimeClass reaches podsettle with the nodeSelector, the tolerations and the
-overhead of the class. A decision may depend on them: a class can restrict its pods to Windows. On
-OpenShift, the node selector of the project is added too.
+overhead of the class. A decision may depend on them: a class can restrict its pods to Windows. The
+node selector of the namespace, an OpenShift project for example, is added too.
 
 Sources: kubernetes `plugin/pkg/admission/runtimeclass/admission.go`, and `MergeTolerations` of
 `pkg/util/tolerations`, the same in 1.33 to 1.37; openshift/kubernetes
-`openshift-kube-apiserver/admission/scheduler/nodeenv/admission.go`.
+`openshift-kube-apiserver/admission/scheduler/nodeenv/admission.go`; kubernetes
+`plugin/pkg/admission/podnodeselector/admission.go`.
 """
 
 from __future__ import annotations
@@ -122,10 +123,10 @@ def _with_project(spec: _Spec, fields: ClassFields, project: Mapping[str, str]) 
         return fields
     if any(selector.get(key, value) != value for key, value in project.items()):
         changed = fields.spec
-        note = "the API server refuses the pod: its nodeSelector contradicts the project's"
+        note = "the API server refuses the pod: its nodeSelector contradicts the namespace's"
     else:
         changed = {**fields.spec, "nodeSelector": {**selector, **project}}
-        note = "the project's node selector is added before the webhook is called"
+        note = "the namespace's node selector is added before the webhook is called"
     return ClassFields(changed, note="; ".join(filter(None, (fields.note, note))))
 
 

@@ -66,26 +66,27 @@ def test_class_that_restricts_pods_to_windows_counts(kind: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "selector", "reason", "note"),
     [
-        ({}, {"pool": "new", "zone": "a"}, "NotNeeded", "the project's node selector is added"),
+        ({}, {"pool": "new", "zone": "a"}, "NotNeeded", "the namespace's node selector is added"),
         (
             {"nodeSelector": {"zone": "a"}},
             {"pool": "new", "zone": "a"},
             "NotNeeded",
-            "the project's",
+            "the namespace's",
         ),
         ({"nodeSelector": {"pool": "old"}}, {"pool": "old"}, "Applied", "the API server refuses"),
         (
             {"runtimeClassName": "windows"},
             {"pool": "new", "zone": "a", **WINDOWS},
             "WindowsPod",
-            "RuntimeClass 'windows' adds nodeSelector before the webhook is called; the project's",
+            "RuntimeClass 'windows' adds nodeSelector before the webhook is called; the",
         ),
     ],
 )
-def test_node_selector_of_an_openshift_project_counts(
-    fields: Json, selector: Json, reason: str, note: str
+@pytest.mark.parametrize("key", ["openshift.io", "scheduler.alpha.kubernetes.io"])
+def test_node_selector_of_the_namespace_counts(
+    key: str, fields: Json, selector: Json, reason: str, note: str
 ) -> None:
-    project = {"openshift.io/node-selector": "pool=new, zone=a"}
+    project = {f"{key}/node-selector": "pool=new, zone=a"}
     look = replace(
         SEEN,
         namespaces=view(namespaces=[namespace("ci", annotations=project)]).namespaces,
