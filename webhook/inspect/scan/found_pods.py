@@ -153,20 +153,22 @@ class FoundPods:
         """Add a pod and what was found at it."""
         self.count += 1
         found = [each.container for each in findings]
+        namespace, workload = pod.metadata.namespace, pod.metadata.workload
         is_mirror = ANNOTATION_MIRROR in (pod.annotations or {})
-        is_recreated = pod.metadata.workload.kind in _RECREATING
+        is_recreated = workload.kind in _RECREATING
         if is_mirror or is_recreated or all(each and each.kept_alive for each in found):
             self.apart[_MIRROR if is_mirror else _RECREATED if is_recreated else _KEPT_ALIVE] += 1
             return
         containers = [each for each in found if each is not None and not each.kept_alive]
+        is_run = workload.kind == "Job" and _OF_ONE_RUN.fullmatch(workload.name)
+        of_run = {f"-{each}" for each in (pod.name, workload.name if is_run else pod.name)}
         for container in containers:
             named = self._containers[0 if container.init else 1]
             name = container.name
             if len(named) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(name):
-                # Woodpecker names containers after their pods.
-                is_of_pod = f"-{name}".endswith(f"-{pod.name}") or _UNIQUE.fullmatch(name)
-                named.add("*" if is_of_pod or _RANDOM_NAME.fullmatch(name) else name)
-        namespace, workload = pod.metadata.namespace, pod.metadata.workload
+                # Woodpecker names containers after their pods, `kubectl create job` after Jobs.
+                is_of_run = f"-{name}".endswith(tuple(of_run)) or _UNIQUE.fullmatch(name)
+                named.add("*" if is_of_run or _RANDOM_NAME.fullmatch(name) else name)
         if not namespace.startswith(SYSTEM_NAMESPACE_PREFIXES):
             self.namespaces.add(namespace)
         created: Pod = pod

@@ -38,7 +38,6 @@ _UNCOMPARED = "not previewed, because there are too many different pods"
 _AUDIT_LINE = "  action: Audit\n"
 _AUDIT_COMMENT = "  action: Audit # reports only; delete this line to change new pods\n"
 
-
 Proposal: TypeAlias = tuple[str, PolicyPreview]
 """A policy as YAML, which is empty if it would change none of the pods, and the preview of it."""
 

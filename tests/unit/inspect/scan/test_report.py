@@ -202,11 +202,13 @@ def test_policy_in_force_is_named_only_for_pods_that_it_covers() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["init-POD", "step-0123456789abcdef0", "drone-0a9s8d7f6g5h4j3k2l1q"]
+    "name", ["init-POD", "step-0123456789abcdef0", "drone-0a9s8d7f6g5h4j3k2l1q", "pi-1733020000"]
 )
 def test_proposed_policy_names_no_container_that_only_one_pod_has(name: str) -> None:
     planted = Dump()
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "pi-1733020000", "controller": True}
     for item in planted.of("Pod"):
+        item["metadata"]["ownerReferences"] = [job | {"uid": "j"}]
         for each in (
             *item["spec"].get("initContainers", ()),
             *item["status"].get("initContainerStatuses", ()),
