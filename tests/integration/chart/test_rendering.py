@@ -412,6 +412,11 @@ def test_number_that_helm_reads_as_a_float_is_rendered_as_an_integer(path: str) 
     assert [each[key] for each in specs if key in each] == [10_000_000]
 
 
+def test_null_leaves_the_number_of_replicas_to_a_scaler() -> None:
+    deployment = only("Deployment", rendered({"replicas": None}))
+    assert "replicas" not in deployment["spec"]
+
+
 @pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["all namespaces", "one namespace"])
 def test_notes_warn_if_podsettle_may_read_every_secret(namespaces: list[str]) -> None:
     said = {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": namespaces}

@@ -361,7 +361,7 @@ def test_missing_value_with_a_default_is_rejected(tmp_path: Path, depth: int) ->
         missing |= {
             f"{parent}/{name}"[1:].replace("/", ".") for name in re.findall(r"'(\w+)'", names)
         }
-    assert paths <= missing
+    assert paths - missing <= {"replicas"}  # A scaler can set it.
 
 
 @pytest.mark.parametrize("values", ["default", "openshift"])
