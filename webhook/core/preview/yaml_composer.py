@@ -85,17 +85,12 @@ class _Mapping:
     def __init__(self) -> None:
         self.value: dict[str, Any] = {}
         self.lines: dict[str | int, LineMap | int] = {}
-        self.merged: dict[str, Any] | None = None
-        """The values of a merge key. Keys of the mapping itself take precedence."""
+        """Those of the values that are not merged."""
 
     def add(self, key: str, value: Any, line: int, lines: LineMap | int) -> None:
         """Add a value whose key is on a line."""
         self.value[key] = value
         self.lines[key] = lines._replace(line=line) if isinstance(lines, LineMap) else line
-
-    def finish(self) -> Any:
-        """Return the whole mapping."""
-        return self.merged | self.value if self.merged else self.value
 
 
 class DocumentReader:
@@ -132,7 +127,7 @@ class DocumentReader:
                 root.add(key, rest, key_line, lines)
             else:
                 self._add(root, key, event, 1, key_line)
-        yield Document(root.finish(), self._source, _lines(line, root.lines)), ()
+        yield Document(root.value, self._source, _lines(line, root.lines)), ()
 
     def _items(
         self, event: Any, root: _Mapping
@@ -187,7 +182,7 @@ class DocumentReader:
             while (key := self._key(mapping)) is not None:
                 key_line = self.line
                 self._add(mapping, key, self._next(), depth + 1, key_line)
-            value, lines = mapping.finish(), mapping.lines
+            value, lines = mapping.value, mapping.lines
         if event.anchor is not None and self._anchors[event.anchor] is opened:
             self._anchors[event.anchor] = value
         return value, _lines(line, lines)
@@ -213,26 +208,28 @@ class DocumentReader:
             in_braces = isinstance(event, yaml.MappingStartEvent) and event.flow_style
             raise ValueError(_TEMPLATE_MESSAGE if in_braces else "a key has to be a plain value")
         plain = event.implicit[0] and event.tag in (None, "!")
-        if plain and event.value == "<<":
-            if mapping.merged is not None:
-                raise ValueError("duplicate key '<<'")
-            mapping.merged = {}
+        # yq writes the key with its tag.
+        if event.value == "<<" and (plain or event.tag == "tag:yaml.org,2002:merge"):
             return _MERGE_KEY
         key = json_key(resolve_scalar(event.value) if plain else event.value)
-        if key in mapping.value:
+        if key in mapping.lines:
             raise ValueError(f"duplicate key {key!r}")
         if event.anchor is not None:
             self._anchors[event.anchor] = key
         return key
 
     def _add(self, mapping: _Mapping, key: Any, event: Any, depth: int, key_line: int) -> None:
-        """Add the value that begins with an event. Of merged values, the first one counts."""
+        """Add the value that begins with an event.
+
+        Of the values of one merge key, the first one counts. As for kubectl, it replaces the value
+        of an earlier key.
+        """
         value, lines = self._value(event, depth)
         if key is not _MERGE_KEY:
             mapping.add(key, value, key_line, lines)
             return
         self.line = lines if isinstance(lines, int) else lines.line
-        merged = mapping.merged = mapping.merged or {}
+        merged: dict[str, Any] = {}
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
                 raise ValueError("`<<` merges mappings only")
@@ -240,8 +237,7 @@ class DocumentReader:
             self._copies.count(len(part))
             for name, inner in part.items():
                 merged.setdefault(name, inner)
-        if isinstance(lines, LineMap):
-            mapping.lines = {**lines.inner, **mapping.lines}
+        mapping.value |= merged
 
     def _count_value(self) -> None:
         self._value_count += 1

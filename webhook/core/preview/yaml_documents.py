@@ -84,6 +84,8 @@ def in_utf8(text: bytes, source: str) -> bytes:
 
 def _decode(text: str | bytes, source: str) -> str:
     decoded = in_utf8(text, source).decode() if isinstance(text, bytes) else text
+    # Where files with a mark were joined, kubectl skips it, too.
+    decoded = decoded.replace("\n\ufeff", "\n")
     # JSON escapes characters beyond 16 bits as surrogate pairs, which libyaml refuses. Texts that
     # do not begin as JSON stay unchanged, because YAML strings without double quotes have no
     # escapes.

@@ -26,7 +26,7 @@ from webhook.core.preview.yaml_documents import iterate_items, load_documents
         ("---\n# first\na: 1\n---\n\n---\n# none\n---\nb: 2 # second\n", [{"a": 1}, {"b": 2}]),
         ("a: 1\n...\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
         ("--- {a: 1}\n--- [b]\n", [{"a": 1}, ["b"]]),
-        ("\ufeffa: 1\n", [{"a": 1}]),
+        ("\ufeffa: 1\n---\n\ufeffb: 2\n---\n\ufeff---\nc: 3\n", [{"a": 1}, {"b": 2}, {"c": 3}]),
     ],
 )
 def test_every_document_that_is_not_empty_is_read(text: str, values: list[Any]) -> None:
@@ -113,10 +113,11 @@ def test_aliases_give_separate_copies() -> None:
     assert value["a"] is not value["b"]
 
 
-def test_merge_keys_add_only_missing_keys() -> None:
+def test_merge_keys_replace_earlier_keys_and_are_replaced_by_later_ones() -> None:
     cases: list[tuple[str, dict[str, int]]] = [
         ("<<: *x\nk: 9", {"k": 9, "l": 2}),
-        ("k: 9\n  <<: *x", {"k": 9, "l": 2}),
+        ("k: 9\n  <<: *x", {"k": 1, "l": 2}),
+        ("!!merge <<: *x\nk: 9", {"k": 9, "l": 2}),
         ("<<: [*x, *y]", {"k": 1, "l": 2, "m": 3}),
         ("<<: [*y, *x]", {"k": 7, "l": 2, "m": 3}),
         ("<<: {k: 5}", {"k": 5}),

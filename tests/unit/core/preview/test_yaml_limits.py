@@ -124,7 +124,8 @@ def test_aliases_that_nest_too_deeply_are_an_error() -> None:
 def test_repeated_merges_do_not_multiply_values() -> None:
     line = "{new}: &{new} {{<<: [" + ", ".join(["{old}"] * 10) + "]}}\n"
     assert load(billion_laughs(line, 6))["l6"] == {"k": "v"}
-    assert refused("a: &a {k: 1}\nb:\n  <<: *a\n  <<: *a\n").message == "duplicate key '<<'"
+    assert load("a: &a {k: 1}\nb: {<<: *a, <<: *a}")["b"] == {"k": 1}
+    assert refused("a: &a {k: 1}\nb: {<<: *a, k: 2, k: 3}").message == "duplicate key 'k'"
 
 
 @pytest.mark.parametrize(
