@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from fnmatch import translate
 from functools import lru_cache
 from typing import Annotated
+
+from pydantic import Field
 
 from webhook.core.types import TextPattern
 
@@ -23,35 +27,31 @@ ContainerGlob = Annotated[
     ),
 ]
 """A glob on container names in a policy."""
+MAX_CONTAINER_GLOBS = 50
+"""The maximum number of globs in a list. A pod can have hundreds of containers, and each is
+compared with each glob. 8,000 of them in the policy of a preview delayed reviews by 4 s."""
+ContainerGlobs = Annotated[
+    tuple[ContainerGlob, ...], Field(strict=False, max_length=MAX_CONTAINER_GLOBS)
+]
 
 
 def glob_matches(glob: str, text: str) -> bool:
-    """Return whether a glob matches the whole text.
+    """Return whether a glob matches the whole text. `*` stands for any run of characters.
 
-    `*` stands for any run of characters and `?` for one character. The function does not backtrack,
-    because clients choose the names and tenants write some of the globs (in pull secrets). A
-    regular expression for a glob needs time that grows with a power of the text's length, and each
-    `*` raises the exponent. This function searches for each part between two `*` only once, from
-    left to right. It takes the first position where a part matches, because this position leaves
-    the longest text for the later parts.
-
-    The time is linear in the lengths of glob and text. If a `?` follows a `*`, the time is at most
-    proportional to the product of both lengths. Callers must limit the length of texts that come
-    from clients.
+    The function does not backtrack, because tenants write some of the globs (in pull secrets), and
+    clients choose the names. It searches for each part between two `*` only once, from left to
+    right. It takes the first position where a part matches, because this position leaves the
+    longest text for the later parts. The time is linear in the lengths of glob and text.
     """
     first, *rest = glob.split("*")
     if not rest:
-        return len(first) == len(text) and _part_matches_at(first, text, 0)
+        return first == text
     *middle, last = rest
     position, end = len(first), len(text) - len(last)
-    if (
-        position > end
-        or not _part_matches_at(first, text, 0)
-        or not _part_matches_at(last, text, end)
-    ):
+    if position > end or not text.startswith(first) or not text.endswith(last):
         return False
     for part in middle:
-        position = _find_part(part, text, position, end)
+        position = text.find(part, position, end)
         if position < 0:
             return False
         position += len(part)
@@ -62,37 +62,18 @@ def glob_matches(glob: str, text: str) -> bool:
 def compile_globs(globs: tuple[str, ...]) -> Callable[[str], bool]:
     """Return a predicate that is true for each container name that matches one of the globs.
 
-    A name longer than MAX_CONTAINER_NAME_CHARACTERS matches no glob, not even `*`.
+    `*` stands for any run of characters and `?` for one character. A name longer than
+    MAX_CONTAINER_NAME_CHARACTERS matches no glob, not even `*`.
     """
     distinct = frozenset(globs)
     if "*" in distinct:
         return lambda name: len(name) <= MAX_CONTAINER_NAME_CHARACTERS
-    with_wildcards = tuple(glob for glob in distinct if "*" in glob or "?" in glob)
+    with_wildcards = [glob for glob in distinct if "*" in glob or "?" in glob]
     if not with_wildcards:
         return lambda name: name in distinct
-    without_wildcards = distinct.difference(with_wildcards)
+    # The expressions have atomic groups, so they do not backtrack.
+    matches = re.compile("|".join(map(translate, with_wildcards))).match
     return lambda name: (
         len(name) <= MAX_CONTAINER_NAME_CHARACTERS
-        and (name in without_wildcards or any(glob_matches(glob, name) for glob in with_wildcards))
+        and (name in distinct or matches(name) is not None)
     )
-
-
-def _part_matches_at(part: str, text: str, position: int) -> bool:
-    """Return whether a part without `*` matches the text at a position.
-
-    The text must have at least as many characters from there on as the part.
-    """
-    if "?" not in part:
-        return text.startswith(part, position)
-    return all(symbol in ("?", text[position + offset]) for offset, symbol in enumerate(part))
-
-
-def _find_part(part: str, text: str, start: int, end: int) -> int:
-    """Return the first position where a part without `*` matches, or -1.
-
-    The match must lie between `start` and `end`.
-    """
-    if "?" not in part:
-        return text.find(part, start, end)
-    positions = range(start, end - len(part) + 1)
-    return next((position for position in positions if _part_matches_at(part, text, position)), -1)

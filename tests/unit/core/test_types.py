@@ -21,6 +21,15 @@ def test_a_glob_that_can_match_no_container_name_is_refused(glob: str) -> None:
         policy(remedies={"postInitSleep": {"initContainers": [glob]}})
 
 
+def test_list_of_more_than_50_globs_is_refused() -> None:
+    names = [f"a{number}" for number in range(51)]
+    for remedy in ("postInitSleep", "openFiles", "retryInitExit255"):
+        others = {"soft": 1024} if remedy == "openFiles" else {}
+        policy(remedies={remedy: {**others, "initContainers": names[1:]}})
+        with pytest.raises(InvalidPolicyError, match="51 entries; it takes at most 50"):
+            policy(remedies={remedy: {**others, "initContainers": names}})
+
+
 @pytest.mark.parametrize("glob", ["*", "?*", "a*", "*a*", "a" * 63])
 def test_a_name_longer_than_63_characters_matches_no_glob(glob: str) -> None:
     wanted = compile_globs((glob,))
@@ -41,7 +50,7 @@ def test_globs_match_as_fnmatch_does(globs: list[str], name: str) -> None:
     assert compile_globs(tuple(globs))(name) is any(fnmatchcase(name, glob) for glob in globs)
 
 
-@pytest.mark.parametrize("glob", ["*a*b", "*a*a*a*a*a*b", "*" * 60 + "b", "?*?*?*?*b", "*a?a*b"])
+@pytest.mark.parametrize("glob", ["*a*b", "*a*a*a*a*a*b", "*" * 60 + "b"])
 def test_matching_time_is_linear_in_the_text(glob: str) -> None:
     assert grows_linearly("a".__mul__, lambda text: glob_matches(glob, text))
 

@@ -83,6 +83,9 @@ def field_error(detail: ErrorDetails, policy: type[BaseModel]) -> FieldError:
             return FieldError(path, str(context["error"]))
         case "string_pattern_mismatch":
             return FieldError(path, f"{given!r} is not a valid name (a DNS subdomain)")
+        case "too_long":
+            most = f"it takes at most {context['max_length']}"
+            return FieldError(path, f"has {context['actual_length']} entries; {most}")
         case "string_type" | "bool_type" | "int_type" | "model_type" | "dict_type" | "tuple_type":
             return FieldError(
                 path, f"is {_json_type(given)}, should be {_EXPECTED_TYPES[detail['type']]}"

@@ -21,7 +21,7 @@ from webhook.core.cluster.helper_version import HelperFeature
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.constants import HELPER_PATH
 from webhook.core.decision_input import PodFacts, wrapped_command_of
-from webhook.core.globs import ContainerGlob
+from webhook.core.globs import ContainerGlobs
 from webhook.core.labels import LabelPair, parse_labels
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container
@@ -87,14 +87,12 @@ class OpenFiles(StrictModel):
         description="The hard limit, up to which a program may raise its soft limit. A lower limit "
         "of the container is never raised. Omitted: the container keeps its hard limit.",
     )
-    containers: tuple[ContainerGlob, ...] = Field(
+    containers: ContainerGlobs = Field(
         default=("*",),
-        strict=False,
         description="Regular containers to wrap, as globs on their names. Long-running ones too.",
     )
-    init_containers: tuple[ContainerGlob, ...] = Field(
+    init_containers: ContainerGlobs = Field(
         default=(),
-        strict=False,
         description="Init containers to wrap, as globs on their names.",
     )
     node_label: LabelPair | None = Field(

@@ -19,7 +19,7 @@ from webhook.core.command_line import starts_init, traps_interrupt
 from webhook.core.constants import HELPER_IN_IMAGE, HELPER_PATH
 from webhook.core.decision_input import ContainerFacts, PodFacts, wrapped_command_of
 from webhook.core.durations import Delay, format_duration, parse_duration
-from webhook.core.globs import ContainerGlob
+from webhook.core.globs import ContainerGlobs
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.received_command import ContainerList
 from webhook.core.pod import Container
@@ -81,14 +81,12 @@ class PostInitSleep(StrictModel):
     sleep: Delay = Field(
         default=10, description="Sleep at least this long after the command has finished."
     )
-    init_containers: tuple[ContainerGlob, ...] = Field(
+    init_containers: ContainerGlobs = Field(
         default=("*",),
-        strict=False,
         description="Init containers to wrap, as globs on their names.",
     )
-    containers: tuple[ContainerGlob, ...] = Field(
+    containers: ContainerGlobs = Field(
         default=(),
-        strict=False,
         description="Regular containers to wrap, as globs on their names. Only in pods whose "
         "restartPolicy is Never or OnFailure.",
     )

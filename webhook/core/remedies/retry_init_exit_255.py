@@ -16,6 +16,7 @@ from pydantic import Field
 from webhook.core.constants import DNS_LABEL, OWN_CONTAINERS
 from webhook.core.decision_input import ContainerFacts, PodFacts
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
+from webhook.core.globs import MAX_CONTAINER_GLOBS
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, RestartRule, is_sidecar
@@ -46,6 +47,7 @@ class RetryInitExit255(StrictModel):
     )
     init_containers: Annotated[tuple[ContainerName, ...], NOT_EMPTY] = Field(
         strict=False,
+        max_length=MAX_CONTAINER_GLOBS,
         json_schema_extra={"minItems": 1},
         description="Names of the init containers whose work may run twice.",
     )

@@ -49,12 +49,6 @@ from webhook.core.remedies.start_targets import (
 from webhook.core.types import NOT_EMPTY, StrictModel
 
 
-def _check_count(targets: tuple[StartTarget, ...]) -> tuple[StartTarget, ...]:
-    if len(targets) > MAX_TARGETS:
-        raise ValueError(f"has {len(targets)} targets; it takes at most {MAX_TARGETS}")
-    return targets
-
-
 class StartGate(StrictModel):
     """Settings of the remedy `startGate`."""
 
@@ -62,9 +56,10 @@ class StartGate(StrictModel):
         json_schema_extra={"x-kubernetes-validations": [TIMEOUT_NOT_ZERO_RULE]}
     )
 
-    wait_for: Annotated[tuple[StartTarget, ...], NOT_EMPTY, AfterValidator(_check_count)] = Field(
+    wait_for: Annotated[tuple[StartTarget, ...], NOT_EMPTY] = Field(
         strict=False,
-        json_schema_extra={"minItems": 1, "maxItems": MAX_TARGETS},
+        max_length=MAX_TARGETS,
+        json_schema_extra={"minItems": 1},
         description="The targets. The pod waits until each of them has answered once.",
     )
     timeout: Annotated[LongDelay, AfterValidator(check_not_zero)] = Field(

@@ -64,7 +64,7 @@ MESSAGES = {
     "wrapped: leave the remedy out instead",
     "node label '=a'": "'' is not a label key",
     "node label 'a=b=c'": "'b=c' is not a label value",
-    "start gate with nine targets": "has 9 targets; it takes at most 8",
+    "start gate with nine targets": "has 9 entries; it takes at most 8",
     "target of no kind": "set exactly one of tcp, http and dns",
     "no name of a class": "'A_b' is not a valid name (a DNS subdomain)",
     "images from nowhere": "lookup: Registry needs registries or mirrors: podsettle asks no others",
