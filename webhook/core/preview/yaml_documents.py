@@ -26,6 +26,7 @@ SEVERAL_DOCUMENTS = (
     "another document begins, without a line `---` before it; of JSON lines, `jq -s "
     """'{apiVersion: "v1", kind: "List", items: .}'` makes one document"""
 )
+_NO_YAML_CHARACTER = re.compile("[\x7f-\x9f\ufffe\uffff]")
 _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
@@ -86,11 +87,12 @@ def _decode(text: str | bytes, source: str) -> str:
     decoded = in_utf8(text, source).decode() if isinstance(text, bytes) else text
     # Where files with a mark were joined, kubectl skips it, too.
     decoded = decoded.replace("\n\ufeff", "\n")
-    # JSON escapes characters beyond 16 bits as surrogate pairs, which libyaml refuses. Texts that
-    # do not begin as JSON stay unchanged, because YAML strings without double quotes have no
-    # escapes.
-    if decoded.lstrip()[:1] in ("{", "[", '"') and _SURROGATES.search(decoded):
+    # JSON escapes characters beyond 16 bits as surrogate pairs, which libyaml refuses, and need not
+    # escape some that it refuses. Texts that do not begin as JSON stay unchanged, because YAML
+    # strings without double quotes have no escapes.
+    if decoded.lstrip()[:1] in ("{", "[", '"'):
         decoded = _SURROGATES.sub(lambda pair: str(msgspec.json.decode(f'"{pair[0]}"')), decoded)
+        decoded = _NO_YAML_CHARACTER.sub(lambda found: f"\\u{ord(found[0]):04x}", decoded)
     return decoded
 
 

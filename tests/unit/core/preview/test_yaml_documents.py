@@ -190,6 +190,11 @@ def test_surrogate_pair_in_json_is_one_character_and_a_lone_surrogate_an_error()
     refused('{"a": "\\ud83d"}')
 
 
+def test_character_that_only_json_takes_is_kept_in_json() -> None:
+    for character in "\x7f\x85\x9b\ufffe":
+        assert load(f'{{"a": "x{character}y"}}') == {"a": f"x{character}y"}
+
+
 @pytest.mark.parametrize("quoted", ["{}", "'{}'", "|-\n  {}", ">-\n  {}"])
 def test_only_double_quoted_strings_have_escapes(quoted: str) -> None:
     assert load("a: " + quoted.format("\\ud83d\\ude00 \\n")) == {"a": "\\ud83d\\ude00 \\n"}
