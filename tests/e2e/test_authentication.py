@@ -20,7 +20,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import RunningServer, free_port, start_server
 from tests.support.registered_webhook import registered
-from tests.support.service_accounts import await_grant, signed_token
+from tests.support.service_accounts import grant, signed_token
 from tests.support.waiting import await_that
 
 POLICY = policy("all", namespaceSelector={})
@@ -79,7 +79,6 @@ def server(known: Known, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     certs = tmp_path_factory.mktemp("certs")
     anywhere = ("--host", "0.0.0.0")
     with start_server(None, certs, *anywhere, kubeconfig=known.cluster.kubeconfig) as found:
-        # The server refuses previews until its worker, which has a low priority, has started.
         await_that(
             lambda: preview(found, known.cluster.token).status_code == 200, "previews are made"
         )
@@ -89,20 +88,12 @@ def server(known: Known, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 @pytest.fixture(scope="module")
 def namespace(known: Known) -> str:
     """A namespace whose accounts may call /preview."""
-    cluster = known.cluster
-    name = cluster.namespace("asking-", service_accounts=("default", "passing"))
-    # The rules are those of docs/http.md.
-    rule = ("--verb=post", "--non-resource-url=/preview")
-    accounts = [f"--serviceaccount={name}:{account}" for account in ("default", "passing")]
-    for command in (
-        ("clusterrole", name, *rule),
-        ("clusterrolebinding", name, f"--clusterrole={name}", *accounts),
-    ):
-        done = cluster.kubectl("create", *command)
-        assert done.returncode == 0, done.stderr
-    asked = {"nonResourceAttributes": {"path": "/preview", "verb": "post"}}
-    for account in ("default", "passing"):
-        await_grant(cluster, f"{name}:{account}", asked)
+    accounts = ("default", "passing")
+    name = known.cluster.namespace("asking-", service_accounts=accounts)
+    # The rule is that of docs/http.md.
+    rule = {"nonResourceURLs": ["/preview"], "verbs": ["post"]}
+    for account in accounts:
+        grant(known.cluster, f"{name}:{account}", [rule])
     return name
 
 

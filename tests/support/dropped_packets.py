@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from urllib.parse import urlsplit
 
 import msgspec
-import yaml
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.waiting import eventually
@@ -39,16 +37,13 @@ def _name(item: msgspec.Raw) -> str:
 
 
 async def _watch(cluster: KubeCluster) -> None:
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    port = urlsplit(config["clusters"][0]["cluster"]["server"]).port
-    assert port is not None
     async with await ApiServer.connect(kubeconfig=str(cluster.kubeconfig)) as server:
         namespaces = Reflector(server, "/api/v1/namespaces", _name, lambda: None, limits=LIMITS)
         async with supervise(namespaces.run):
             before = cluster.namespace("before-")
             await eventually(lambda: before in namespaces.objects)
             print("watching", flush=True)
-            _drop(port)
+            _drop(cluster.port)
             await eventually(lambda: namespaces.problem)
             print("noticed", flush=True)
             _pass()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import json
 import os
 import re
 import signal
@@ -207,9 +206,9 @@ class Installation:
         pod = deployment["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         kubeconfig = self._directory / f"kubeconfig-{next(self._numbers)}"
-        written = self._kubeconfig()
-        written["clusters"][0]["cluster"] |= api_server or {}
-        kubeconfig.write_text(json.dumps(written))
+        # With the rights of the chart's ServiceAccount only.
+        user = {"token": self.cluster.token_for(RELEASE, NAMESPACE)}
+        self.cluster.write_kubeconfig(kubeconfig, user, **(api_server or {}))
         environment, program = self._environment(pod), [PODSETTLE]
         if sources is not None:
             environment["PYTHONPATH"] = str(sources)
@@ -238,13 +237,6 @@ class Installation:
             for name, value in found.items():
                 found[name] = value.replace(mounts[volume["name"]], str(directory))
         return found
-
-    def _kubeconfig(self) -> Json:
-        """Return a kubeconfig with the rights of the chart's ServiceAccount only."""
-        made: Json = json.loads(self.cluster.kubeconfig.read_text())
-        token = self.cluster.token_for(RELEASE, NAMESPACE)
-        made["users"] = [{"name": "admin", "user": {"token": token}}]
-        return made
 
     def admit(self, replica: Replica) -> None:
         """Do the work of the controllers for EndpointSlices and Endpoints for a ready pod."""

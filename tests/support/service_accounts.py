@@ -24,12 +24,15 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 def await_grant(cluster: KubeCluster, account: str, asked: dict[str, Any]) -> None:
     """Wait until `namespace:name` may do what is asked: a binding is not in force at once."""
-    review = {"spec": {"user": f"system:serviceaccount:{account}", **asked}}
+    user = f"system:serviceaccount:{account}"
+    await_that(lambda: is_allowed(cluster, user, asked), f"{account} has what it was given")
+
+
+def is_allowed(cluster: KubeCluster, user: str, asked: dict[str, Any]) -> bool:
+    """Return whether RBAC allows a user what is asked."""
+    review = {"spec": {"user": user, **asked}}
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    await_that(
-        lambda: cluster.request("POST", path, review).body["status"]["allowed"],
-        f"{account} has what it was given",
-    )
+    return bool(cluster.create(path, review)["status"]["allowed"])
 
 
 def grant(
@@ -60,17 +63,14 @@ def grant(
 
 
 def kubeconfig_of_account(
-    cluster: KubeCluster, account: str, directory: Path, namespace: str | None = None
+    cluster: KubeCluster, account: str, directory: Path, namespace: str = ""
 ) -> Path:
     """Write a kubeconfig of `namespace:name`, perhaps with a namespace in its context."""
     own, _, name = account.partition(":")
-    configuration = json.loads(cluster.kubeconfig.read_text())
-    configuration["users"][0]["user"] = {"token": cluster.token_for(name, own)}
-    if namespace:
-        configuration["contexts"][0]["context"]["namespace"] = namespace
-    kubeconfig = directory / f"kubeconfig-{own}-{name}"
-    kubeconfig.write_text(json.dumps(configuration))
-    return kubeconfig
+    user = {"token": cluster.token_for(name, own)}
+    return cluster.write_kubeconfig(
+        directory / f"kubeconfig-{own}-{name}", user, namespace=namespace
+    )
 
 
 def signed_token(cluster: KubeCluster, claims: dict[str, Any]) -> str:

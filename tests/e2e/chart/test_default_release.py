@@ -115,12 +115,7 @@ def test_unbound_policy_roles_grant_what_they_name_once_bound(
 ) -> None:
     cluster = release.cluster
     namespace = cluster.namespace("reader-", service_accounts=("reader", "stranger"))
-    binding = {
-        "metadata": {"name": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
-    }
-    cluster.create(f"{RBAC}/clusterrolebindings", binding)
+    bind(cluster, f"system:serviceaccount:{namespace}:reader", role)
     asked = {"nonResourceAttributes": {"path": path, "verb": method.lower()}}
     await_grant(cluster, f"{namespace}:reader", asked)
     (replica,) = release.replicas
@@ -174,16 +169,10 @@ def test_cluster_wide_viewers_read_policies_and_only_the_editor_role_writes_them
 
 def bind(cluster: KubeCluster, user: str, role: str, namespace: str = "") -> None:
     """Grant a ClusterRole to a user, in the cluster or in one namespace."""
-    kind = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
-    group = "rbac.authorization.k8s.io"
-    cluster.create(
-        f"{RBAC}/{kind}",
-        {
-            "metadata": {"name": user},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "User", "apiGroup": group, "name": user}],
-        },
-    )
+    kind = ("rolebinding", "-n", namespace) if namespace else ("clusterrolebinding",)
+    flags = (f"--clusterrole={role}", f"--user={user}")
+    done = cluster.kubectl("create", *kind, user.replace(":", "-"), *flags)
+    assert done.returncode == 0, done.stderr
 
 
 def aggregate(cluster: KubeCluster, role: str) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,24 +18,12 @@ from tests.support.helm_release import (
     Installation,
     policy,
 )
-from tests.support.kube.cluster import Json
 from tests.support.paths import CHART
-from tests.support.pull_secrets import docker_config
-from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
+from tests.support.private_registry import private_registry
+from tests.support.service_accounts import is_allowed
 from tests.support.waiting import await_that
-from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def private_registry(directory: Path, ca: trustme.CA) -> Iterator[tuple[str, str]]:
-    """A registry that wants a password: an image in it, and what a pull secret for it holds."""
-    directory.mkdir()
-    with start_registry(directory, ca, authorize=basic, auth=htpasswd(directory)) as registry:
-        registry.push("team/private", "1", made_image(directory, entrypoint=["/bin/app"]))
-        config = docker_config({registry.host: (USER, PASSWORD)}).content
-        yield f"{registry.host}/team/private:1", base64.b64encode(config).decode()
 
 
 @pytest.mark.needs("docker-registry", "umoci")
@@ -55,18 +40,13 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
     trusted = "--set=extraCA.configMap=registry-ca"
     release.helm("upgrade", RELEASE, CHART, REQUIRED, trusted)
     labels = {"podsettle.dev/policy": "private"}
-    with private_registry(tmp_path / "registry", ca) as (image, secret):
+    with private_registry(tmp_path / "registry", ca, "/bin/app") as (image, secret):
         restart(release)
         images = {"lookup": "Registry", "registries": [image.partition("/")[0]]}
         cluster.create(POLICIES, policy("private", imageConfig=images))
         ci, other = (cluster.namespace("private-", labels=labels) for _ in range(2))
         for namespace in (ci, other):
-            made: Json = {
-                "metadata": {"name": "registry"},
-                "type": DOCKER_CONFIG_JSON,
-                "data": {".dockerconfigjson": secret},
-            }
-            cluster.create(f"/api/v1/namespaces/{namespace}/secrets", made)
+            cluster.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
 
         def warning(namespace: str, *pull_secrets: str) -> str:
             """Return the warnings of podsettle: "" if the wrapper runs the image's entrypoint."""
@@ -123,17 +103,7 @@ def _granted(release: Installation, namespace: str) -> set[tuple[str, str]]:
 
     def may(resource: str, verb: str) -> bool:
         asked = {"namespace": namespace, "verb": verb, "resource": resource, "name": "any"}
-        status, answer, _ = release.cluster.request(
-            "POST",
-            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-            {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SubjectAccessReview",
-                "spec": {"user": ACCOUNT, "resourceAttributes": asked},
-            },
-        )
-        assert status == 201, answer
-        return bool(answer["status"]["allowed"])
+        return is_allowed(release.cluster, ACCOUNT, {"resourceAttributes": asked})
 
     verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
     return {

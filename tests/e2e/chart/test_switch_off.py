@@ -25,11 +25,11 @@ from tests.support.helm_release import (
     released,
 )
 from tests.support.kube.cluster import Json
+from tests.support.service_accounts import grant
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.slow
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 IS_LEADER = "is held by this replica"
 OFF, CHECK, RESTORE, HELM, MANAGED = range(5)
@@ -43,27 +43,17 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     directory = tmp_path_factory.mktemp("release")
     with released(directory, "--set=drain.quiet=1s", replicas=2) as installation:
         cluster = installation.cluster
-        grant_creation(installation)
+        rule = {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["mutatingwebhookconfigurations"],
+            "verbs": ["create"],
+        }
+        grant(cluster, f"{NAMESPACE}:{RELEASE}", [rule])
         cluster.create(POLICIES, policy("opt-in"))
         cluster.create(POLICIES, policy("wide", namespaceSelector={}))
         cluster.namespace("ci", labels={"podsettle.dev/policy": "opt-in"})
         cluster.namespace("other")
         yield installation
-
-
-def grant_creation(release: Installation) -> None:
-    """Let podsettle's account create webhook configurations."""
-    rule = {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": ["mutatingwebhookconfigurations"],
-        "verbs": ["create"],
-    }
-    metadata = {"name": "creator"}
-    release.cluster.create(f"{RBAC}/clusterroles", {"metadata": metadata, "rules": [rule]})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "creator"}
-    subject = {"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}
-    binding = {"metadata": metadata, "roleRef": role, "subjects": [subject]}
-    release.cluster.create(f"{RBAC}/clusterrolebindings", binding)
 
 
 def documented(release: Installation, number: int) -> str:

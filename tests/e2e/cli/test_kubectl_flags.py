@@ -122,11 +122,8 @@ def commands_without(output: str, kubeconfig: Path, context: str) -> list[str]:
 def test_every_printed_command_has_the_flags_that_chose_the_cluster(
     live_cluster: KubeCluster, symptoms: str, tmp_path: Path, odd: str
 ) -> None:
-    configuration = json.loads(live_cluster.kubeconfig.read_text())
-    context = f"prod{odd}"
-    configuration["contexts"].append({**configuration["contexts"][0], "name": context})
-    kubeconfig = tmp_path / f"config{odd}"
-    kubeconfig.write_text(json.dumps(configuration))
+    context, kubeconfig = f"prod{odd}", tmp_path / f"config{odd}"
+    live_cluster.write_kubeconfig(kubeconfig, other_contexts={context: ""})
     chosen = ("--kubeconfig", kubeconfig, "--context", context)
     namespace = symptoms
     run = {"apiVersion": "tekton.dev/v1", "kind": "TaskRun"}

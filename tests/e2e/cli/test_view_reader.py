@@ -95,15 +95,10 @@ async def test_cluster_without_the_crd_and_with_one_that_accepts_any_policy() ->
 async def test_unknown_user_and_stopped_server_are_errors(
     live_cluster: KubeCluster, tmp_path: Path
 ) -> None:
-    kubeconfig, _ = account_with(live_cluster, tmp_path)
-    kubeconfig.write_text(
-        kubeconfig.read_text()
-        .replace('"token": "', '"token": "x')
-        .replace('"token":"', '"token":"x')
-    )
+    kubeconfig = live_cluster.write_kubeconfig(tmp_path / "kubeconfig", {"token": "unknown"})
     with pytest.raises(ApiError, match="401"):
         await read(kubeconfig)
-    kubeconfig.write_text(kubeconfig.read_text().replace(live_cluster.url, "https://127.0.0.1:1"))
+    live_cluster.write_kubeconfig(kubeconfig, server="https://127.0.0.1:1")
     with pytest.raises(Unreachable, match="connection refused"):
         await read(kubeconfig)
 

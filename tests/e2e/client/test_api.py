@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from pathlib import Path
 
 import pytest
 
@@ -110,20 +108,6 @@ async def test_replaced_pod_with_the_same_name_is_detected_by_its_uid(
         assert watch.deleted
         assert watch.pod["status"]["phase"] == "Pending"
         assert not watch.has_final_state
-
-
-async def test_kubeconfig_variable_overrides_the_in_cluster_configuration(
-    cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = json.loads(cluster.kubeconfig.read_text())
-    config["contexts"][0]["context"]["namespace"] = "of-the-context"
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    async with await ApiServer.connect() as server:
-        assert server.url == cluster.url
-        assert server.namespace == "of-the-context"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from datetime import UTC, datetime, timedelta
@@ -74,11 +73,9 @@ def test_log_is_complete_although_the_kubelet_has_no_serving_certificate_at_firs
 def test_log_is_complete_although_the_api_server_connection_fails_and_breaks(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, pod: Pod, tmp_path: Path
 ) -> None:
-    config = json.loads(cluster.kubeconfig.read_text())
-    with TcpProxy.to("127.0.0.1", int(cluster.url.rpartition(":")[2])) as proxy:
-        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(json.dumps(config))
+    with TcpProxy.to("127.0.0.1", cluster.port) as proxy:
+        url = f"https://127.0.0.1:{proxy.port}"
+        kubeconfig = cluster.write_kubeconfig(tmp_path / "kubeconfig", server=url)
         proxy.alerts = True
         written = lines(12)
         arguments = (*FOLLOW, "-n", namespace)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import POLICIES, install_crd
@@ -39,13 +37,17 @@ def _deleted(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-async def api(
-    own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ApiServer]:
+async def api(own_cluster: KubeCluster) -> AsyncIterator[ApiServer]:
     """A connection with the rights of a cluster administrator."""
-    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
-    async with await ApiServer.connect() as server:
+    async with await ApiServer.connect(kubeconfig=str(own_cluster.kubeconfig)) as server:
         yield server
+
+
+@pytest.fixture
+async def server(cluster: KubeCluster) -> AsyncIterator[ApiServer]:
+    """The same, to the cluster that all tests share."""
+    async with await ApiServer.connect(kubeconfig=str(cluster.kubeconfig)) as connected:
+        yield connected
 
 
 @pytest.fixture
@@ -61,11 +63,8 @@ async def tcp_proxy(
     own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[TcpProxy]:
     """A TCP proxy between podsettle and the API server."""
-    configuration = yaml.safe_load(own_cluster.kubeconfig.read_text())
-    far = urlsplit(configuration["clusters"][0]["cluster"]["server"])
-    with TcpProxy.to(far.hostname or "", far.port or 0) as found:
-        configuration["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{found.port}"
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(yaml.safe_dump(configuration))
+    with TcpProxy.to("127.0.0.1", own_cluster.port) as found:
+        url = f"https://127.0.0.1:{found.port}"
+        kubeconfig = own_cluster.write_kubeconfig(tmp_path / "kubeconfig", server=url)
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         yield found

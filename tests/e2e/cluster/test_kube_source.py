@@ -221,15 +221,6 @@ async def test_object_that_cannot_be_decoded_does_not_hide_the_others(
     assert not {bad, later[0]} & namespaces.objects.keys()
 
 
-async def test_missing_kubeconfig_is_an_error_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for kubeconfig in (os.devnull, "/none/such"):
-        monkeypatch.setenv("KUBECONFIG", kubeconfig)
-        with pytest.raises(Unreachable, match="no cluster found"):
-            await ApiServer.connect()
-
-
 async def test_in_cluster_first_ignores_the_kubeconfig(
     own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

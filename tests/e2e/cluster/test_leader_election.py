@@ -7,7 +7,6 @@ machine is slow.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -15,7 +14,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -213,17 +211,13 @@ async def test_killed_leader_is_replaced_without_two_leaders_at_once(place: Plac
 
 
 async def test_disconnected_leader_stops_before_the_next_one_starts(
-    cluster: KubeCluster, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: KubeCluster, place: Place, tmp_path: Path
 ) -> None:
     place.create()
-    far = urlsplit(cluster.url)
-    with TcpProxy.to(far.hostname or "", far.port or 0) as tcp_proxy:
-        configuration = json.loads(cluster.kubeconfig.read_text())
-        configuration["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{tcp_proxy.port}"
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(json.dumps(configuration))
-        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        async with await ApiServer.connect() as server:
+    with TcpProxy.to("127.0.0.1", cluster.port) as tcp_proxy:
+        url = f"https://127.0.0.1:{tcp_proxy.port}"
+        kubeconfig = cluster.write_kubeconfig(tmp_path / "kubeconfig", server=url)
+        async with await ApiServer.connect(kubeconfig=str(kubeconfig)) as server:
             # Its requests are lost in the end, and so is the release.
             timings = replace(TIMINGS, release_timeout_seconds=0.1)
             one = LeaderElector(server, place.namespace, "podsettle", "one", timings)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,21 +17,9 @@ from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
 AUTHS = json.dumps({"auths": {"quay.io": {"auth": "bWU6eA=="}}}).encode()
 
 
-@asynccontextmanager
-async def connected(
-    cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ApiServer]:
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    async with await ApiServer.connect() as server:
-        yield server
-
-
 @pytest.fixture
-async def secrets(
-    cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ClusterPullSecrets]:
-    async with connected(cluster, monkeypatch) as server:
-        yield ClusterPullSecrets(server)
+def secrets(server: ApiServer) -> ClusterPullSecrets:
+    return ClusterPullSecrets(server)
 
 
 def create(cluster: KubeCluster, namespace: str, name: str, kind: str, **data: bytes) -> None:
@@ -118,11 +104,10 @@ async def test_invalid_name_is_not_requested(name: str, secrets: ClusterPullSecr
 
 
 async def test_unreachable_api_server_is_a_problem(
-    monkeypatch: pytest.MonkeyPatch, cluster: KubeCluster
+    server: ApiServer, secrets: ClusterPullSecrets
 ) -> None:
-    async with connected(cluster, monkeypatch) as server:
-        server.url = "https://127.0.0.1:1"
-        found = await ClusterPullSecrets(server).read("default", ("a",), "default")
+    server.url = "https://127.0.0.1:1"
+    found = await secrets.read("default", ("a",), "default")
     assert found == (PullSecret("a", problem="cannot be read: no answer from the API server"),)
 
 

@@ -96,17 +96,9 @@ async def test_error_response_is_raised_with_its_message(place: Place) -> None:
         await other.read()
 
 
-async def test_unreachable_api_server_is_an_error(
-    cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        cluster.kubeconfig.read_text().replace(cluster.url, "https://127.0.0.1:1")
-    )
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    async with await ApiServer.connect() as server:
-        store = SecretStore(server, "default", "podsettle-tls")
-        with pytest.raises(StoreError, match="connection refused"):
-            await store.read()
-        with pytest.raises(StoreError, match="connection refused"):
-            await store.write(CONTENTS)
+async def test_unreachable_api_server_is_an_error(place: Place) -> None:
+    place.server.url = "https://127.0.0.1:1"
+    with pytest.raises(StoreError, match="connection refused"):
+        await place.store.read()
+    with pytest.raises(StoreError, match="connection refused"):
+        await place.store.write(CONTENTS)

@@ -122,28 +122,6 @@ async def test_need_depends_on_nodes_of_the_class_and_on_volumes_from_1_37(
     assert not writer.problem
 
 
-async def test_status_reports_an_older_crd(own_cluster: KubeCluster, writer: StatusWriter) -> None:
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
-    spec = own_cluster.request("GET", path).body["spec"]
-    own_cluster.create(POLICIES, policy_document("current"))
-    await eventually(
-        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
-    )
-    field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/description"
-    change = [{"op": "remove", "path": field}]
-    own_cluster.request("PATCH", path, change)
-    await eventually(
-        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("False", "Outdated")
-    )
-    message = status(own_cluster, "current")["conditions"][-1]["message"]
-    assert "lacks spec.description. " in message
-    own_cluster.request("PATCH", path, {"spec": spec})
-    await eventually(
-        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
-    )
-    assert not writer.problem
-
-
 INVALID = policy_document("bad", remedies={"postInitSlep": {}})
 
 

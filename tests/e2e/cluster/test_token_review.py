@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,13 +26,6 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture
-async def server(cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    async with await ApiServer.connect() as connected:
-        yield connected
 
 
 @pytest.fixture

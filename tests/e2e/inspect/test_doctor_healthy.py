@@ -28,11 +28,9 @@ from tests.support.helm_release import (
 )
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.custom_resources import create_crd
+from tests.support.private_registry import private_registry
 from tests.support.process import podsettle
-from tests.support.pull_secrets import docker_config
-from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
 from tests.support.service_accounts import grant, kubeconfig_of_account
-from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 from webhook.inspect.doctor.run import CHECKS
 
 FAIL = "--set=webhook.failurePolicy=Fail"
@@ -160,21 +158,10 @@ def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
     cluster, ca = release.cluster, trustme.CA()
     trusted = tmp_path / "registry-ca.crt"
     ca.cert_pem.write_to_path(trusted)
-    (tmp_path / "registry").mkdir()
-    with start_registry(
-        tmp_path / "registry", ca, authorize=basic, auth=htpasswd(tmp_path / "registry")
-    ) as registry:
-        registry.push("team/linger", "1", made_image(tmp_path, entrypoint=["/linger"]))
-        image = f"{registry.host}/team/linger:1"
+    with private_registry(tmp_path / "registry", ca, "/linger") as (image, secret):
         release.install(*release.values, f"--set=lingerImage={image}")
         labels = {"podsettle.dev/policy": "opt-in"}
         with_secret, without = (cluster.namespace("pull-", labels=labels) for _ in range(2))
-        content = docker_config({registry.host: (USER, PASSWORD)}).content
-        secret = {
-            "metadata": {"name": "registry"},
-            "type": DOCKER_CONFIG_JSON,
-            "data": {".dockerconfigjson": base64.b64encode(content).decode()},
-        }
         cluster.create(f"/api/v1/namespaces/{with_secret}/secrets", secret)
         account = f"/api/v1/namespaces/{with_secret}/serviceaccounts/default"
         cluster.request("PATCH", account, {"imagePullSecrets": [{"name": "registry"}]})

@@ -99,7 +99,8 @@ class KubeCluster:
         self._port = socket.socket()
         self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._port.bind((address, 0))
-        self.url = f"https://{address}:{self._port.getsockname()[1]}"
+        self.port: int = self._port.getsockname()[1]
+        self.url = f"https://{address}:{self.port}"
         self._write_configuration()
         self._etcd = Server(found.etcd, self._etcd_flags(), directory / "etcd.log")
         self._apiserver = Server(
@@ -344,8 +345,37 @@ class KubeCluster:
         name = user.replace(":", "-")
         pem = self._client_certificate(user, group, self.directory / f"{name}.pem")
         credentials = {"client-certificate": str(pem), "client-key": str(pem)}
-        path = self.directory / f"{name}.kubeconfig"
-        path.write_text(json.dumps(self._kubeconfig(credentials), indent=2))
+        return self.write_kubeconfig(self.directory / f"{name}.kubeconfig", credentials)
+
+    def write_kubeconfig(
+        self,
+        path: Path,
+        user: Json | None = None,
+        *,
+        namespace: str = "",
+        other_contexts: Mapping[str, str] | None = None,
+        **cluster: Any,
+    ) -> Path:
+        """Write a kubeconfig, of the administrator if `user` is None, and return its path.
+
+        `other_contexts` maps names of contexts, beside the current one, to their namespaces.
+        `cluster` has other fields of the cluster.
+        """
+        fields = {"server": self.url, "certificate-authority": str(self.ca_file), **cluster}
+        contexts = {"tests": namespace, **(other_contexts or {})}
+        both = {"cluster": "tests", "user": "admin"}
+        configuration = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "tests", "cluster": fields}],
+            "users": [{"name": "admin", "user": user or {"token": self.token}}],
+            "contexts": [
+                {"name": name, "context": both | ({"namespace": inside} if inside else {})}
+                for name, inside in contexts.items()
+            ],
+            "current-context": "tests",
+        }
+        path.write_text(json.dumps(configuration, indent=2))
         return path
 
     def _client_certificate(self, user: str, group: str, path: Path) -> Path:
@@ -368,20 +398,8 @@ class KubeCluster:
         tokens = f'{self.token},admin,admin,"system:masters"\n'
         (self.directory / "tokens.csv").write_text(tokens)
         (self.directory / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
-        kubeconfig = self._kubeconfig({"token": self.token})
-        self.kubeconfig.write_text(json.dumps(kubeconfig, indent=2))
+        self.write_kubeconfig(self.kubeconfig)
         self.audit_log.touch()
-
-    def _kubeconfig(self, user: Json) -> Json:
-        cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "tests", "cluster": cluster}],
-            "users": [{"name": "admin", "user": user}],
-            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin"}}],
-            "current-context": "tests",
-        }
 
     def _etcd_flags(self) -> list[str]:
         return [
@@ -402,7 +420,7 @@ class KubeCluster:
             f"--bind-address={self.address}",
             f"--advertise-address={self.address}",
             *self._flags_for_nodes(),
-            f"--secure-port={self._port.getsockname()[1]}",
+            f"--secure-port={self.port}",
             "--permit-port-sharing",
             f"--tls-cert-file={here}/serving.pem",
             f"--tls-private-key-file={here}/serving.pem",
