@@ -215,7 +215,7 @@ VERSION_TESTS := tests/unit/core tests/unit/tls tests/unit/images tests/unit/tes
   tests/unit/cluster/test_client.py tests/unit/server/connections tests/unit/server/reviews \
   tests/unit/server/test_drain.py \
   tests/integration/core tests/integration/images tests/integration/cli tests/integration/server/test_run.py \
-  tests/e2e/test_node_config.py tests/e2e/test_certificate_manifests.py
+  tests/e2e/test_printed_objects.py
 
 # The path of a Python of version $(1), from PATH or from pyenv, or nothing. Each candidate is started,
 # because pyenv also puts versions on PATH that do not run.

@@ -60,14 +60,6 @@ def without_notes(operations: Iterable[Json]) -> list[Json]:
     return kept
 
 
-def without_pod_notes(pod: Json) -> Json:
-    """Return a pod without the annotations that say to people what podsettle did."""
-    metadata = pod["metadata"]
-    kept = {key: text for key, text in metadata.get("annotations", {}).items() if key not in NOTES}
-    rest = {key: value for key, value in metadata.items() if key != "annotations"}
-    return pod | {"metadata": rest | ({"annotations": kept} if kept else {})}
-
-
 def changes(decision: Decided | Decision) -> list[Json]:
     """Return the operations of a decision that change more than the notes for people."""
     return without_notes(decision.operations)

@@ -1,10 +1,9 @@
-"""Tests of the script and the Role in docs/wait-and-logs.md."""
+"""Tests of the scripts and the Role in docs/wait-and-logs.md."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ import yaml
 
 from tests.support.fake_kubelet import Kubelet, Record
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kubelet_status import RUNNING, Command, Pod, running, terminated
+from tests.support.kubelet_status import RUNNING, Pod, running, terminated
+from tests.support.markdown import Page
 from tests.support.paths import DOCS
 from tests.support.process import PODSETTLE
 from tests.support.service_accounts import kubeconfig_of_an_account_with
@@ -21,23 +21,14 @@ from tools.build import programs
 
 pytestmark = pytest.mark.slow
 
-PAGE = (DOCS / "wait-and-logs.md").read_text()
+PAGE = Page(DOCS / "wait-and-logs.md")
+SHORT, WHOLE = (block.text for block in PAGE.blocks if block.language == "sh")
 T = 1_780_000_000_000_000_000
 
 
-def block(language: str, holding: str) -> str:
-    """Return the only block of the page in `language` that contains `holding`."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    (only,) = [text for text in found if holding in text]
-    return str(only)
-
-
-def kubeconfig_of(cluster: KubeCluster, namespace: str, directory: Path) -> Path:
-    config = json.loads(cluster.kubeconfig.read_text())
-    config["contexts"][0]["context"]["namespace"] = namespace
-    path = directory / "kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
+def test_short_script_of_the_page_begins_as_the_whole_one() -> None:
+    first = SHORT.splitlines()[0].replace('-n "$namespace"', "-c step")
+    assert first in WHOLE
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -66,9 +57,8 @@ def test_script_of_the_page_distinguishes_a_failed_step_from_an_unknown_exit_cod
         },
     }
     (tmp_path / "step.yaml").write_text(json.dumps(step))
-    kubeconfig = kubeconfig_of(cluster, namespace, tmp_path)
-    script = ("-c", block("sh", "kubectl create"))
-    with running(kubeconfig, tmp_path, *script, program="sh") as command:
+    kubeconfig = cluster.write_kubeconfig(tmp_path / "kubeconfig", namespace=namespace)
+    with running(kubeconfig, tmp_path, "-c", WHOLE, program="sh") as command:
         pod = Pod(cluster, namespace, existing=True)
         await_that(lambda: pod.exists, "the script has made its pod")
         pod.say("Running", {"step": RUNNING})
@@ -80,26 +70,23 @@ def test_script_of_the_page_distinguishes_a_failed_step_from_an_unknown_exit_cod
             pod.delete()
         kubelet.current.end()
         assert command.end() == (3 if known else 75)
-        _check_output(command, known)
-
-
-def _check_output(command: Command, known: bool) -> None:
-    assert command.stdout.startswith(b"hello\n")
-    assert ("is not known" in command.stderr) is not known
+        assert command.stdout.startswith(b"hello\n")
+        assert ("is not known" in command.stderr) is not known
 
 
 def test_role_of_the_page_is_sufficient_for_wait_and_logs(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
 ) -> None:
-    rules = yaml.safe_load(block("yaml", "pods/log"))["rules"]
-    kubeconfig = kubeconfig_of_an_account_with(cluster, namespace, rules, tmp_path)
+    (role,) = (yaml.safe_load(each.text) for each in PAGE.blocks if "pods/log" in each.text)
+    kubeconfig = kubeconfig_of_an_account_with(cluster, namespace, role["rules"], tmp_path)
     pod = Pod(cluster, namespace, node=kubelet.node)
-    pod.say("Failed", {"step": terminated(4)})
+    pod.say("Succeeded", {"step": terminated(0)})
     kubelet.current.write(Record(T, b"hello"))
     kubelet.current.end()
     with running(kubeconfig, tmp_path, "logs", "step-1", "-f") as command:
         assert command.end() == 0
         assert command.stdout == b"hello\n"
     with running(kubeconfig, tmp_path, "wait", "step-1") as command:
-        assert command.end() == 4
+        assert command.end() == 0
         assert command.stderr == ""
+        assert command.stdout.decode().splitlines() == [*PAGE.command("wait").output]
