@@ -89,6 +89,9 @@ class World:
         served.private_key_pem.write_to_path(key)
         chain.write_bytes(b"".join(each.bytes() for each in served.cert_chain_pems))
         self.client = authority.issue_cert("ignored", common_name="alice")
+        self.client_pem = self.client.cert_chain_pems[0].bytes().decode()
+        self.key_pem = self.client.private_key_pem.bytes().decode()
+        self.certificate, self.key = encoded(self.client_pem), encoded(self.key_pem)
         self.second = authority.issue_cert("ignored", common_name="bob")
         for name, issued in (("alice", self.client), ("bob", self.second)):
             (directory / f"{name}.crt").write_bytes(issued.cert_chain_pems[0].bytes())
@@ -212,9 +215,10 @@ def document(
     }
 
 
-def encoded(content: bytes) -> str:
+def encoded(content: bytes | str) -> str:
     """Return a field with data."""
-    return base64.b64encode(content).decode()
+    data = content.encode() if isinstance(content, str) else content
+    return base64.b64encode(data).decode()
 
 
 def credential(

@@ -37,8 +37,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made.plugin(credential({"token": "from-plugin"}))
     made.plugin("exit 1", "failing")
     made.plugin(credential({
-        "clientCertificateData": made.client.cert_chain_pems[0].bytes().decode(),
-        "clientKeyData": made.client.private_key_pem.bytes().decode(),
+        "clientCertificateData": made.client_pem, "clientKeyData": made.key_pem
     }), "certificate")  # fmt: skip
     with made.running():
         yield made
@@ -92,8 +91,7 @@ def users(world: World) -> st.SearchStrategy[dict[str, Any]]:
         {"exec": {**plugin, "command": "./failing"}}, {"exec": {**plugin, "command": "none"}},
         {"exec": {**plugin, "command": "./certificate", "provideClusterInfo": False}},
         {"client-certificate": "alice.crt", "client-key": "alice.key"},
-        {"client-certificate-data": encoded(world.client.cert_chain_pems[0].bytes()),
-         "client-key": "alice.key"},
+        {"client-certificate-data": world.certificate, "client-key": "alice.key"},
     ]  # fmt: skip
     merged = st.lists(st.sampled_from(ways), min_size=1, max_size=2).map(
         lambda parts: {key: value for part in parts for key, value in part.items()}
