@@ -55,6 +55,7 @@ NODE: Json = {
     # Of the API server's release, at most 1.35: from 1.36 on, Auto would choose image volumes.
     **node("worker", "containerd://2.1.5", f"v1.{min(server_minor(), 35)}.0", {"heavy": "true"}),
 }
+OFF = {"podsettle.dev/enabled": "false"}
 
 
 @pytest.fixture(scope="session")
@@ -65,26 +66,23 @@ def cluster() -> Iterator[KubeCluster]:
 
 
 @pytest.fixture(scope="module")
-def baselines() -> dict[str, Json]:
-    """What the API server makes of each fixture pod without any webhook, filled by `settling`."""
-    return {}
+def baselines(cluster: KubeCluster) -> dict[str, Json]:
+    """What the API server makes of each fixture pod without any webhook."""
+    prepare_for_fixture_pods(cluster)
+    made = {}
+    for path in PODS:
+        status, made[path.stem], warnings = cluster.create_pod(load_pod(path), dry_run=True)
+        assert status == 201, made[path.stem]
+        assert not [warning for warning in warnings if "unknown field" in warning]
+    return made
 
 
 @pytest.fixture(scope="module")
 def podsettle_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     manifests = tmp_path_factory.mktemp("manifests")
-    (manifests / "policies.yaml").write_text(POLICIES)
-    (manifests / "classes.yaml").write_text(yaml.safe_dump(HEAVY))
-    (manifests / "nodes.yaml").write_text(yaml.safe_dump(NODE))
-    (manifests / "namespaces.yaml").write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": "off", "labels": {"podsettle.dev/enabled": "false"}},
-            }
-        )
-    )
+    off = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "off", "labels": OFF}}
+    documents = [*yaml.safe_load_all(POLICIES), HEAVY, NODE, off]
+    (manifests / "all.yaml").write_text(yaml.safe_dump_all(documents))
     with start_server(manifests, tmp_path_factory.mktemp("certs")) as server:
         yield server
 
@@ -94,16 +92,11 @@ def settling(
     cluster: KubeCluster, podsettle_server: RunningServer, baselines: dict[str, Json]
 ) -> Iterator[KubeCluster]:
     """The cluster with podsettle registered, and every fixture pod's baseline taken before."""
-    prepare_for_fixture_pods(cluster)
+    assert len(baselines) == len(PODS)
     # Another module of this worker may have created it.
     created = cluster.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", HEAVY)
     assert created.status in (201, 409), created.body
-    cluster.namespace("off", labels={"podsettle.dev/enabled": "false"})
-    for path in PODS:
-        status, baseline, warnings = cluster.create_pod(load_pod(path), dry_run=True)
-        assert status == 201, baseline
-        assert not [warning for warning in warnings if "unknown field" in warning]
-        baselines[path.stem] = baseline
+    cluster.namespace("off", labels=OFF)
     with registered(
         cluster, "podsettle", f"{podsettle_server.url}/mutate", podsettle_server.ca.read_bytes()
     ):

@@ -12,7 +12,7 @@ import pytest
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import POLICIES, install_crd
-from tests.support.process import RunningServer, start_server
+from tests.support.process import RunningServer, process_status, start_server
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 
@@ -31,7 +31,7 @@ def own() -> Iterator[KubeCluster]:
 
 
 class Held(NamedTuple):
-    """Return the open files of a process."""
+    """What a process holds."""
 
     threads: int
     files: int
@@ -39,13 +39,10 @@ class Held(NamedTuple):
 
     @classmethod
     def by(cls, server: RunningServer) -> Held:
-        proc = Path(f"/proc/{server.process.pid}")
-        status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
-        return cls(
-            len(list((proc / "task").iterdir())),
-            len(list((proc / "fd").iterdir())),
-            int(status["VmRSS"].split()[0]),
-        )
+        pid = server.process.pid
+        threads, memory = process_status(pid, "Threads"), process_status(pid, "VmRSS")
+        files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        return cls(int(threads), files, int(memory.removesuffix(" kB")))
 
 
 def test_repeated_failures_leak_no_memory_files_or_threads(

@@ -1,4 +1,4 @@
-"""The real kubectl applies a file twice: what the pages say about pods and workloads."""
+"""The real kubectl applies the file of a pod twice, and copies settled pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.e2e_pods import simple_pod, wrappers
+from tests.support.e2e_pods import create, fresh, init_names, simple_pod, wrappers
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.paths import DOCS
 
@@ -73,3 +73,34 @@ def test_pod_that_has_opted_out_can_be_applied_again(
         applied = settling.kubectl("apply", "-f", path)
         assert applied.stdout.strip().endswith(said), applied.stderr
     assert not wrapped(settling, pod)
+
+
+HELPER = "podsettle-linger"
+
+
+@pytest.mark.parametrize(
+    ("flags", "keeps"),
+    [
+        (("--image=busybox", "--keep-init-containers=false"), False),
+        (("--image=busybox", "--keep-init-containers=false", "--profile=restricted"), False),
+        (("--image=busybox",), True),
+        # With new images alone, kubectl 1.37 ignores --keep-init-containers.
+        (("--set-image=*=registry.example/app:2",), True),
+    ],
+)
+def test_copy_by_kubectl_debug_has_the_helper(
+    flags: tuple[str, ...], keeps: bool, settling: KubeCluster
+) -> None:
+    made = create(settling, fresh(simple_pod("app", command=["/app"])))
+    assert init_names(made) == [HELPER, "prepare"]
+    name = made["metadata"]["name"]
+    copied = settling.kubectl("debug", name, f"--copy-to={name}-copy", "--attach=false", *flags)
+    assert copied.returncode == 0, copied.stderr
+    copy = settling.request("GET", f"/api/v1/namespaces/default/pods/{name}-copy").body
+    assert init_names(copy) == ([HELPER, "prepare"] if keeps else [HELPER])
+    before, after = (
+        next(each for each in pod["spec"]["containers"] if each["name"] == "main")
+        for pod in (made, copy)
+    )
+    assert after["command"] == before["command"]
+    assert copy["spec"]["initContainers"][0]["args"] == ["install", "/podsettle/linger"]

@@ -24,6 +24,7 @@ from tests.support.planted_symptoms import CONTAINERD, RUNTIME_CLASS, ended
 from tests.support.policy_objects import install_crd
 from tests.support.process import PODSETTLE
 from tests.support.waiting import TIMEOUT_SECONDS
+from tests.support.webhook_configuration import PATH, as_the_chart_writes_it
 from tools.build import programs
 
 pytestmark = pytest.mark.slow
@@ -54,30 +55,6 @@ NOT_RUN = {
     "a choice of the parts in brackets": r"\[-",
 }
 """What a command line needs that this cluster does not have, and the lines that need it."""
-
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-CONFIGURATION: Json = {
-    "metadata": {"name": "podsettle"},
-    "webhooks": [
-        {
-            "name": "opt-in.podsettle.dev",
-            "clientConfig": {"url": "https://198.51.100.1/mutate"},
-            "namespaceSelector": {"matchLabels": {"podsettle.dev/policy": "none"}},
-            "rules": [
-                {
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "resources": ["pods"],
-                    "operations": ["CREATE"],
-                }
-            ],
-            "failurePolicy": "Ignore",
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-        }
-    ],
-}
-"""The configuration of an installation. It selects no pod."""
 
 MACHINE_CONFIGS: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -183,8 +160,11 @@ def environment(planted: KubeCluster, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def configured(planted: KubeCluster) -> None:
-    """Create the configuration of an installation, unless a page has left it there."""
-    answer = planted.request("POST", CONFIGURATIONS, CONFIGURATION)
+    """Create the configuration of an installation, unless a page has left it there.
+
+    Its Service does not exist, and pods are created without it.
+    """
+    answer = planted.request("POST", PATH, as_the_chart_writes_it())
     assert answer.status in (201, 409), answer.body
 
 

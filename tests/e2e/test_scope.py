@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,6 @@ from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.other_webhook import start_other_webhook
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
-from tests.support.webhook_calls import calls, created
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
 
 
@@ -64,6 +65,27 @@ def unchanged_pod(namespace: str) -> Json:
     return pod
 
 
+MUTATION = "mutation.webhook.admission.k8s.io/"
+"""How the API server's annotations in its audit log begin, one for each call of a webhook."""
+
+
+def created(cluster: KubeCluster, pod: Json) -> tuple[Json, dict[str, str]]:
+    """Return a pod as it would be created, and what the audit log says of the way there."""
+    identifier = str(uuid.uuid4())
+    headers = {"Audit-ID": identifier}
+    status, made, _ = cluster.create_pod(pod, dry_run=True, headers=headers)
+    assert status == 201, made
+    return made, cluster.audit_event(identifier)["annotations"]
+
+
+def calls(audited: dict[str, str]) -> list[tuple[str, bool]]:
+    """Return the webhooks that were called, in turn, and whether each changed the pod."""
+    found = sorted(
+        (key, json.loads(said)) for key, said in audited.items() if key.startswith(MUTATION)
+    )
+    return [(said["webhook"], said["mutated"]) for _, said in found]
+
+
 def asked(cluster: KubeCluster, pod: Json) -> list[tuple[str, bool]]:
     """The webhooks that are called for a pod, and whether each changed it."""
     return calls(created(cluster, pod)[1])
@@ -93,6 +115,14 @@ def test_api_server_calls_the_webhook_only_for_selected_pods(release: Installati
         assert asked(cluster, simple_pod("pod", b)) == []
         assert asked(cluster, simple_pod("pod", outside)) == []
         assert asked(cluster, labelled(simple_pod("pod", outside), app="job")) == []
+
+
+def test_pod_created_right_after_its_namespace_is_settled(release: Installation) -> None:
+    cluster = release.cluster
+    with policies(release, policy("everywhere", namespaceSelector={})):
+        await_that(lambda: is_called(cluster, "default"), "the policy is in force")
+        for _ in range(20):
+            assert is_called(cluster, cluster.namespace("young-"))
 
 
 def test_a_pod_that_two_webhooks_match_is_settled_by_the_first_of_them(

@@ -13,9 +13,11 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
+import httpx
 import pytest
 import yaml
 
@@ -37,7 +39,7 @@ from tests.support.helm_release import (
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.kube.custom_resources import create_crd
 from tests.support.paths import CHART
-from tests.support.prometheus import prometheus
+from tests.support.process import free_port
 from tests.support.promql import (
     API_SERVER_LABELS,
     dashboard_queries,
@@ -47,7 +49,7 @@ from tests.support.promql import (
     unknown_labels,
 )
 from tests.support.service_accounts import signed_token
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 pytestmark = pytest.mark.needs("prometheus", "promtool")
 
@@ -65,6 +67,42 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         installation.install("--set=serviceMonitor.enabled=true,prometheusRule.enabled=true")
         installation.start_ready()
         yield installation
+
+
+@contextmanager
+def prometheus(directory: Path, configuration: Json) -> Iterator[httpx.Client]:
+    """A running Prometheus, by its API."""
+    (directory / "prometheus.yml").write_text(json.dumps(configuration))
+    address = f"127.0.0.1:{free_port()}"
+    log = directory / "prometheus.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={directory}/prometheus.yml",
+                f"--storage.tsdb.path={directory}/data",
+                f"--web.listen-address={address}",
+            ],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        with httpx.Client(
+            base_url=f"http://{address}", trust_env=False, timeout=TIMEOUT_SECONDS
+        ) as client:
+
+            def is_ready() -> bool:
+                assert process.poll() is None, log.read_text()
+                try:
+                    return client.get("/-/ready").status_code == 200
+                except httpx.TransportError:
+                    return False
+
+            await_that(is_ready, "Prometheus is ready")
+            yield client
+    finally:
+        process.terminate()
+        process.wait(TIMEOUT_SECONDS)
 
 
 def test_prometheus_scrapes_with_the_credential_that_the_chart_makes(

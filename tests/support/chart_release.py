@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import NAMESPACE
@@ -16,57 +14,16 @@ from tests.support.helm_release import (
     OPT_IN,
     POLICIES,
     RELEASE,
-    REQUIRED,
     Installation,
     policy,
-    released,
 )
-from tests.support.kube.cluster import AUDIT_POLICY, Json, KubeCluster
-from tests.support.paths import CHART
+from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.waiting import await_that
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 CHOSEN = {"podsettle.dev/policy": "opt-in"}
 """The labels of a namespace that opts in."""
-_POLICY = "opt-in"
-_AUDITED: Json = {
-    **AUDIT_POLICY,
-    "rules": [{"level": "Metadata", "users": [ACCOUNT]}, *AUDIT_POLICY["rules"]],
-}
-"""The audit log has the reads of podsettle's account, too."""
-
-
-@contextmanager
-def default_release(directory: Path) -> Iterator[Installation]:
-    """Install a release with the default values, one ready replica and the policy `opt-in`."""
-    audit_policy = directory / "audit-policy.json"
-    audit_policy.write_text(json.dumps(_AUDITED))
-    with released(directory, api_server=[f"--audit-policy-file={audit_policy}"]) as installation:
-        installation.cluster.create(POLICIES, policy(_POLICY))
-        yield installation
-
-
-@contextmanager
-def put_back(release: Installation) -> Iterator[None]:
-    """Give the release its default values, policy and replica again when the block has ended."""
-    before = [*release.replicas]
-    try:
-        yield
-    finally:
-        for each in release.get(POLICIES)["items"]:
-            if (name := each["metadata"]["name"]) != _POLICY:
-                release.cluster.request("DELETE", f"{POLICIES}/{name}")
-        release.helm("upgrade", RELEASE, CHART, "--reset-values", REQUIRED)
-        # A replica that the test has started has the arguments of the test's values.
-        if release.replicas != before or any(each.has_ended for each in before):
-            restart(release)
-        await_that(lambda: _has_only_the_first_webhook(release), "the release is as it was")
-
-
-def _has_only_the_first_webhook(release: Installation) -> bool:
-    webhooks = release.webhooks()
-    return set(webhooks) == {OPT_IN} and bool(webhooks[OPT_IN]["clientConfig"].get("caBundle"))
 
 
 def restart(release: Installation) -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import json
-import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
-import aiohttp
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -46,99 +41,71 @@ def fill(cluster: KubeCluster, pods: int, nodes: int) -> None:
         cluster.namespace(namespace)
     cluster.create("/apis/node.k8s.io/v1/runtimeclasses", RUNTIME_CLASS)
     cluster.create(f"/apis/{API_VERSION}/settlepolicies", POLICY)
-    asyncio.run(_fill(cluster, pods, nodes))
+    names = [*NODE_RUNTIMES, *(f"node-{n}" for n in range(nodes - len(NODE_RUNTIMES)))]
+    plants = [(plant, each) for plant in (*PLANTS, *LOOK_ALIKES) for each in NAMESPACES]
+    # Their containers started long before new nodes got their certificates.
+    old_nodes = [name for name in names if name not in REQUESTS]
+    ordinary = [_ordinary_pod(n, old_nodes) for n in range(pods - len(plants))]
+    with ThreadPoolExecutor(_CONNECTIONS) as threads:
+        created = threads.map(lambda name: _create_node(cluster, name), names)
+        times = dict(zip(names, created, strict=True))
+        for results in (
+            threads.map(lambda name: _create_request(cluster, name, times[name]), REQUESTS),
+            threads.map(
+                lambda each: _plant(cluster, each[0], each[1], times[each[0].node]), plants
+            ),
+            threads.map(lambda pod: _create_pod(cluster, pod), ordinary),
+        ):
+            list(results)  # Raises what a thread has raised.
 
 
 def plant(cluster: KubeCluster, pod: Plant, namespace: str) -> None:
     """Create a namespace with one planted pod, and the pod's node."""
     cluster.namespace(namespace)
-    asyncio.run(_plant(cluster, pod, namespace))
+    _plant(cluster, pod, namespace, _create_node(cluster, pod.node))
 
 
-async def _plant(cluster: KubeCluster, pod: Plant, namespace: str) -> None:
-    async with _connected(cluster) as writer:
-        created = await writer.create_node(pod.node)
-        await writer.plant(pod, namespace, {pod.node: created})
+def _create_node(cluster: KubeCluster, name: str) -> datetime:
+    """Create a node, and return the time of its creation."""
+    runtime = NODE_RUNTIMES.get(name, "containerd://2.1.4")
+    node = planted_symptoms.node(name, runtime, NODE_HANDLERS.get(name))
+    created = cluster.create("/api/v1/nodes", node)
+    return datetime.fromisoformat(created["metadata"]["creationTimestamp"])
 
 
-async def _fill(cluster: KubeCluster, pods: int, nodes: int) -> None:
-    async with _connected(cluster) as writer:
-        names = [*NODE_RUNTIMES, *(f"node-{n}" for n in range(nodes - len(NODE_RUNTIMES)))]
-        created = await asyncio.gather(*(writer.create_node(name) for name in names))
-        times = dict(zip(names, created, strict=True))
-        await asyncio.gather(*(writer.create_request(name, times[name]) for name in REQUESTS))
-        plants = [(plant, each) for plant in (*PLANTS, *LOOK_ALIKES) for each in NAMESPACES]
-        await asyncio.gather(*(writer.plant(each, where, times) for each, where in plants))
-        # Their containers started long before new nodes got their certificates.
-        old_nodes = [name for name in names if name not in REQUESTS]
-        ordinary = [_ordinary_pod(n, old_nodes) for n in range(pods - len(plants))]
-        await asyncio.gather(*(writer.create_pod(pod) for pod in ordinary))
+def _create_request(cluster: KubeCluster, node: str, node_created: datetime) -> None:
+    """Create the certificate request of a node as its kubelet does, and approve it."""
+    user = f"system:node:{node}"
+    as_kubelet = {"Impersonate-User": user, "Impersonate-Group": "system:nodes"}
+    request = planted_symptoms.request(node, _pem(user))
+    del request["spec"]["username"]  # The API server writes it.
+    if request["spec"]["signerName"] == planted_symptoms.CLIENT_SIGNER:
+        request["spec"]["usages"] = ["digital signature", "client auth"]
+    status, created, _ = cluster.request("POST", _CSR_API, request, as_kubelet)
+    assert status == 201, created
+    if node != WAITING:
+        approved = {**created, "status": planted_symptoms.approval(node_created)}
+        answer = cluster.request("PUT", f"{_CSR_API}/csr-{node}/approval", approved)
+        assert answer.status == 200, answer.body
 
 
-@asynccontextmanager
-async def _connected(cluster: KubeCluster) -> AsyncIterator[_Writer]:
-    context = ssl.create_default_context(cafile=cluster.ca_file)
-    connector = aiohttp.TCPConnector(ssl=context, limit=_CONNECTIONS)
-    headers = {"Authorization": f"Bearer {cluster.token}"}
-    async with aiohttp.ClientSession(cluster.url, connector=connector, headers=headers) as session:
-        yield _Writer(session)
+def _plant(cluster: KubeCluster, plant: Plant, namespace: str, now: datetime) -> None:
+    """Create a planted pod, its status and its events, relative to a time."""
+    created = _create_pod(cluster, {**plant.pod(namespace), "status": plant.with_state(now)})
+    for index in range(len(plant.events)):
+        event = plant.event(index, namespace, created["metadata"]["uid"], now)
+        cluster.create(f"/api/v1/namespaces/{namespace}/events", event)
 
 
-class _Writer:
-    """Writes of many objects at the same time."""
-
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
-
-    async def send(
-        self, method: str, path: str, body: Json, headers: dict[str, str] | None = None
-    ) -> Json:
-        kind = "merge-patch+json" if method == "PATCH" else "json"
-        sent = {"Content-Type": f"application/{kind}", **(headers or {})}
-        data = json.dumps(body)
-        async with self._session.request(method, path, data=data, headers=sent) as response:
-            answer: Json = await response.json()
-            assert response.status in (200, 201), f"{method} {path}: {answer}"
-            return answer
-
-    async def create_node(self, name: str) -> datetime:
-        """Create a node, and return the time of its creation."""
-        runtime = NODE_RUNTIMES.get(name, "containerd://2.1.4")
-        node = planted_symptoms.node(name, runtime, NODE_HANDLERS.get(name))
-        created = await self.send("POST", "/api/v1/nodes", node)
-        return datetime.fromisoformat(created["metadata"]["creationTimestamp"])
-
-    async def create_request(self, node: str, node_created: datetime) -> None:
-        """Create the certificate request of a node as its kubelet does, and approve it."""
-        user = f"system:node:{node}"
-        as_kubelet = {"Impersonate-User": user, "Impersonate-Group": "system:nodes"}
-        request = planted_symptoms.request(node, _pem(user))
-        del request["spec"]["username"]  # The API server writes it.
-        if request["spec"]["signerName"] == planted_symptoms.CLIENT_SIGNER:
-            request["spec"]["usages"] = ["digital signature", "client auth"]
-        created = await self.send("POST", _CSR_API, request, as_kubelet)
-        if node != WAITING:
-            approved = {**created, "status": planted_symptoms.approval(node_created)}
-            await self.send("PUT", f"{_CSR_API}/csr-{node}/approval", approved)
-
-    async def plant(self, plant: Plant, namespace: str, node_created: dict[str, datetime]) -> None:
-        """Create a planted pod, its status and its events."""
-        now = node_created[plant.node]
-        created = await self.create_pod(plant.pod(namespace), plant.with_state(now))
-        uid = created["metadata"]["uid"]
-        for index in range(len(plant.events)):
-            event = plant.event(index, namespace, uid, now)
-            await self.send("POST", f"/api/v1/namespaces/{namespace}/events", event)
-
-    async def create_pod(self, pod: Json, status: Json | None = None) -> Json:
-        """Create a pod, and write its status if it has one."""
-        status = status or pod.pop("status", None)
-        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
-        created = await self.send("POST", path, pod)
-        if status is not None:
-            name = pod["metadata"]["name"]
-            await self.send("PATCH", f"{path}/{name}/status", {"status": status})
-        return created
+def _create_pod(cluster: KubeCluster, pod: Json) -> Json:
+    """Create a pod, and write its status if it has one."""
+    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+    created = cluster.create(path, pod)
+    if "status" in pod:
+        status = {"status": pod["status"]}
+        answer = cluster.request("PATCH", f"{path}/{pod['metadata']['name']}/status", status)
+        assert answer.status == 200, answer.body
+    return created
 
 
 def _pem(user: str) -> str:

@@ -97,25 +97,41 @@ def api_server_takes(cluster: KubeCluster, rendered: str) -> None:
     assert applied.returncode == 0, applied.stderr
 
 
+def parent_chart(directory: Path, values: dict[str, Any], **dependency: str) -> Path:
+    """Write a chart with podsettle as a dependency, and get the dependency."""
+    fields = {"name": "podsettle", "version": ">=0.0.0-0", "repository": f"file://{CHART}"}
+    dependencies = [{**fields, **dependency}]
+    chart = {"apiVersion": "v2", "name": "shop", "version": "1.0.0", "dependencies": dependencies}
+    (directory / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    (directory / "values.yaml").write_text(yaml.safe_dump(values))
+    built = run("helm", "dependency", "build", directory)
+    assert built.returncode == 0, built.stderr
+    return directory
+
+
 @pytest.mark.parametrize("alias", ["podSettle", "pod_settle", "POD-Settle"])
 def test_alias_in_a_parent_chart_may_have_capitals_and_underscores(
     crd: KubeCluster, tmp_path: Path, alias: str
 ) -> None:
-    dependency = {
-        "name": "podsettle",
-        "version": ">=0.0.0-0",
-        "repository": f"file://{CHART}",
-        "alias": alias,
-    }
-    chart = {"apiVersion": "v2", "name": "shop", "version": "1.0.0", "dependencies": [dependency]}
-    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(chart))
-    images = yaml.safe_load(IMAGES.read_text())
-    (tmp_path / "values.yaml").write_text(yaml.safe_dump({alias: images}))
-    built = run("helm", "dependency", "build", tmp_path)
-    assert built.returncode == 0, built.stderr
-    done = run("helm", "template", "shop", tmp_path, f"--kube-version={chosen()}", "-n", "default")
+    parent = parent_chart(tmp_path, {alias: yaml.safe_load(IMAGES.read_text())}, alias=alias)
+    done = run("helm", "template", "shop", parent, f"--kube-version={chosen()}", "-n", "default")
     assert done.returncode == 0, done.stderr
     api_server_takes(crd, done.stdout)
+
+
+@pytest.mark.parametrize(("enabled", "kinds"), [("true", True), ("false", False), ("null", True)])
+def test_parent_chart_can_switch_podsettle_off(tmp_path: Path, enabled: str, kinds: bool) -> None:
+    images = {"image": {"repository": "podsettle"}, "lingerImage": "linger"}
+    registry = {"imageRegistry": "registry.example", "imagePullSecrets": ["one"], "domain": "x"}
+    values = {"podsettle": images, "global": registry}
+    parent = parent_chart(tmp_path, values, condition="podsettle.enabled")
+    done = run("helm", "template", "shop", parent, f"--set=podsettle.enabled={enabled}")
+    assert done.returncode == 0, done.stderr
+    made = [each for each in yaml.safe_load_all(done.stdout) if each]
+    assert bool(made) is kinds
+    for pod in (each["spec"]["template"]["spec"] for each in made if each["kind"] == "Deployment"):
+        assert pod["imagePullSecrets"] == [{"name": "one"}]
+        assert pod["containers"][0]["image"].startswith("registry.example/podsettle:")
 
 
 def test_versions_may_have_build_metadata(crd: KubeCluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Upgrades of a release: of its values, and of the CRD by the documented command."""
+"""Upgrades of a release's values, and its `helm test`."""
 
 from __future__ import annotations
 
@@ -81,26 +81,6 @@ def _follows(webhook: Json, other: Json) -> bool:
 
     same = all(webhook[key] == other[key] for key in ("timeoutSeconds", "failurePolicy", "rules"))
     return same and excluded(webhook) == excluded(other)
-
-
-def test_the_crd_is_upgraded_by_the_documented_command(changed_release: Installation) -> None:
-    release = changed_release
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
-    columns = "/spec/versions/0/additionalPrinterColumns"
-    old = release.cluster.request("PATCH", path, [{"op": "remove", "path": columns}])
-    assert old.status == 200, old.body
-    release.helm("upgrade", RELEASE, CHART, REQUIRED)
-    assert "additionalPrinterColumns" not in release.get(path)["spec"]["versions"][0]
-    release.shell(release.documented("install.md", "Upgrade"))
-    await_that(
-        lambda: (
-            "opt-in The installed CRD has every field"
-            in release.shell(release.documented("install.md", "Upgrade", 1))
-        ),
-        "the policies say so",
-    )
-    release.shell(release.documented("install.md", "Upgrade", 2))
-    assert release.get(path)["spec"]["versions"][0]["additionalPrinterColumns"]
 
 
 def test_helm_test_fails_while_podsettle_is_not_ready(changed_release: Installation) -> None:

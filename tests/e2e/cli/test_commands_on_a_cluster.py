@@ -68,11 +68,8 @@ def test_kubectl_settle_previews_a_file_on_the_cluster_of_the_kubeconfig(
 def test_namespace_of_the_context_is_that_of_pods_that_name_none(
     live_cluster: KubeCluster, tmp_path: Path
 ) -> None:
-    configuration = json.loads(live_cluster.kubeconfig.read_text())
-    inner = {"cluster": "tests", "user": "admin", "namespace": "ci"}
-    configuration["contexts"].append({"name": "in-ci", "context": inner})
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(configuration))
+    live_cluster.write_kubeconfig(kubeconfig, other_contexts={"in-ci": "ci"})
     options = ("--kubeconfig", kubeconfig, "--context", "in-ci")
     env = dict(os.environ)
     found = previewed(*options, env=env, document=quick_pod("p"))
@@ -348,40 +345,9 @@ def test_arguments_of_a_tenants_deployment_hide_no_pods_and_reach_no_terminal(
         live_cluster.request("DELETE", path)
 
 
-def test_deployment_in_the_namespace_that_the_api_server_calls_is_the_installation(
-    live_cluster: KubeCluster, admin: dict[str, str]
-) -> None:
-    paths = [create_installation(live_cluster, image=f"registry.example/p:{n}") for n in range(2)]
-    namespace = paths[1].split("/")[5]
-    configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-    webhook = {
-        "name": "opt-in.podsettle.dev",
-        "clientConfig": {"service": {"namespace": namespace, "name": "podsettle"}},
-        "objectSelector": {"matchLabels": {"no": "pod"}},
-        "failurePolicy": "Ignore",
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-    }
-    live_cluster.create(configurations, {"metadata": {"name": "called"}, "webhooks": [webhook]})
-    try:
-        done = podsettle("version", env=admin)
-        assert f"server: registry.example/p:1 (Deployment {namespace}/podsettle)" in done.stdout
-    finally:
-        for path in (*paths, f"{configurations}/called"):
-            live_cluster.request("DELETE", path)
-
-
-@pytest.mark.parametrize(
-    ("count", "why"),
-    [
-        (0, "there is no Deployment of podsettle"),
-        (2, "there are several Deployments of podsettle: podsettle-"),
-    ],
-)
-def test_assumed_helper_is_explained(
-    live_cluster: KubeCluster, admin: dict[str, str], count: int, why: str
-) -> None:
-    paths = [create_installation(live_cluster) for _ in range(count)]
+def test_assumed_helper_is_explained(live_cluster: KubeCluster, admin: dict[str, str]) -> None:
+    paths = [create_installation(live_cluster) for _ in range(2)]
+    why = "there are several Deployments of podsettle: podsettle-"
     try:
         found = previewed(env=admin, document=quick_pod("p", namespace="ci"))
         assert f"the image of the helper, because {why}" in found["stderr"]

@@ -95,21 +95,6 @@ async def test_nodes_that_join_in_a_row_are_processed_together(
     assert len(processed) <= 2 + (monotonic() - start) / BURST_INTERVAL_SECONDS
 
 
-async def test_policy_that_becomes_invalid_keeps_its_last_valid_state(
-    own_cluster: KubeCluster, source: KubernetesSource
-) -> None:
-    own_cluster.create(POLICIES, policy_document("edited", priority=1))
-    await eventually(lambda: len(source.view.policies) == 1)
-    # The CRD's schema prevents this. An older CRD or a write to etcd would not.
-    item = source.policies.objects["edited"]
-    source.policies.objects["edited"] = replace(item, generation=2, policy=None)
-    # The event of another policy makes the source evaluate all policies again.
-    own_cluster.create(POLICIES, policy_document("other"))
-    await eventually(lambda: "other" in source.policies_in_force)
-    assert source.policies_in_force.keys() == {"edited", "other"}
-    assert len(source.view.policies) == 2
-
-
 async def test_new_invalid_policy_does_not_get_the_state_of_a_deleted_one(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:

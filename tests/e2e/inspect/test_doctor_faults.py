@@ -57,30 +57,37 @@ def patch(release: DoctorRelease, path: str, body: object) -> Json:
     return answer
 
 
-def exclusions(release: DoctorRelease) -> str:
-    """The path of the names that the opt-in webhook excludes."""
+def upgrade(release: DoctorRelease, *flags: str) -> None:
+    """Upgrade the release with further values."""
+    release.installation.helm("upgrade", RELEASE, CHART, "--reset-then-reuse-values", *flags)
+
+
+def change(op: str, path: str, value: object) -> Callable[[DoctorRelease], None]:
+    """Return a function that changes a field of the opt-in webhook."""
+
+    def plant(release: DoctorRelease) -> None:
+        operation = {"op": op, "path": f"/webhooks/0/{path}", "value": value}
+        patch(release, CONFIGURATION, [operation])
+
+    return plant
+
+
+def exclusions(release: DoctorRelease) -> tuple[str, list[str]]:
+    """Return the path of the names that the opt-in webhook excludes, and these names."""
     (webhook,) = release.installation.get(CONFIGURATION)["webhooks"]
-    expressions = webhook["namespaceSelector"]["matchExpressions"]
-    (index,) = (
-        number
-        for number, each in enumerate(expressions)
+    ((index, names),) = (
+        (number, each["values"])
+        for number, each in enumerate(webhook["namespaceSelector"]["matchExpressions"])
         if each["key"] == "kubernetes.io/metadata.name"
     )
-    return f"/webhooks/0/namespaceSelector/matchExpressions/{index}/values"
+    return f"/webhooks/0/namespaceSelector/matchExpressions/{index}/values", names
 
 
 def include(release: DoctorRelease, namespace: str, *further: Json) -> None:
     """Take a namespace out of the exclusions of the opt-in webhook."""
-    (webhook,) = release.installation.get(CONFIGURATION)["webhooks"]
-    names = next(
-        each["values"]
-        for each in webhook["namespaceSelector"]["matchExpressions"]
-        if each["key"] == "kubernetes.io/metadata.name"
-    )
-    remaining = [name for name in names if name != namespace]
-    assert remaining != names
-    operation = {"op": "replace", "path": exclusions(release), "value": remaining}
-    patch(release, CONFIGURATION, [operation, *further])
+    path, names = exclusions(release)
+    names.remove(namespace)
+    patch(release, CONFIGURATION, [{"op": "replace", "path": path, "value": names}, *further])
 
 
 def expired_certificate(release: DoctorRelease) -> None:
@@ -94,56 +101,13 @@ def expired_certificate(release: DoctorRelease) -> None:
 def wrong_bundle(release: DoctorRelease) -> None:
     other = issue_ca("other", timedelta(days=1)).certificate_pem
     release.write(other, "other.crt")
-    release.installation.helm(
-        "upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--server-side=true",
-        f"--set-file=webhook.caBundle={release.directory / 'other.crt'}",
-    )  # fmt: skip
-
-
-def deleted_configuration(release: DoctorRelease) -> None:
-    release.cluster.request("DELETE", CONFIGURATION)
-
-
-def own_namespace_in_scope(release: DoctorRelease) -> None:
-    include(release, NAMESPACE)
-
-
-def control_plane_in_scope(release: DoctorRelease) -> None:
-    fail = {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}
-    include(release, "kube-system", fail)
-
-
-def foreign_object_selector(release: DoctorRelease) -> None:
-    selector = {"matchLabels": {"a": "b"}}
-    patch(
-        release,
-        CONFIGURATION,
-        [{"op": "replace", "path": "/webhooks/0/objectSelector", "value": selector}],
-    )
+    bundle = f"--set-file=webhook.caBundle={release.directory / 'other.crt'}"
+    upgrade(release, "--server-side=true", bundle)
 
 
 def covered_namespace_excluded(release: DoctorRelease) -> None:
-    patch(
-        release,
-        CONFIGURATION,
-        [{"op": "add", "path": f"{exclusions(release)}/-", "value": "ci"}],
-    )
-
-
-def rules_without_creation(release: DoctorRelease) -> None:
-    path = "/webhooks/0/rules/0/operations"
-    patch(release, CONFIGURATION, [{"op": "replace", "path": path, "value": ["UPDATE"]}])
-
-
-def foreign_match_condition(release: DoctorRelease) -> None:
-    condition = {"name": "never", "expression": "false"}
-    path = "/webhooks/0/matchConditions"
-    patch(release, CONFIGURATION, [{"op": "add", "path": path, "value": [condition]}])
-
-
-def wrong_path(release: DoctorRelease) -> None:
-    path = "/webhooks/0/clientConfig/service/path"
-    patch(release, CONFIGURATION, [{"op": "replace", "path": path, "value": "/other"}])
+    path, _ = exclusions(release)
+    patch(release, CONFIGURATION, [{"op": "add", "path": f"{path}/-", "value": "ci"}])
 
 
 def old_crd(release: DoctorRelease) -> None:
@@ -190,24 +154,15 @@ def deleted_service(release: DoctorRelease) -> None:
     release.controller.restart()
 
 
-def crashed_replicas(release: DoctorRelease) -> None:
-    release.controller.crash()
-
-
 def no_helper_image(release: DoctorRelease) -> None:
-    release.installation.helm(
-        "upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--set=lingerImage=none"
-    )
+    upgrade(release, "--set=lingerImage=none")
     release.controller.reconcile()
 
 
 def helper_that_is_too_old(release: DoctorRelease) -> None:
     limits = policy("limits", remedies={"openFiles": {"soft": 65536}})
     release.cluster.create(POLICIES, limits)
-    release.installation.helm(
-        "upgrade", RELEASE, CHART, "--reset-then-reuse-values",
-        "--set=lingerImage=registry.example/linger:0.1.0",
-    )  # fmt: skip
+    upgrade(release, "--set=lingerImage=registry.example/linger:0.1.0")
     release.controller.reconcile()
 
 
@@ -245,7 +200,7 @@ def unaccepted_policy(release: DoctorRelease) -> None:
 class Fault(NamedTuple):
     """A fault, the check that finds it, and a part of what the check says."""
 
-    plant: Callable[[DoctorRelease], None]
+    plant: Callable[[DoctorRelease], object]
     check: str
     says: str
     clean_up: tuple[str, ...] = ()
@@ -254,46 +209,92 @@ class Fault(NamedTuple):
     pod: str = ""
 
 
-FAULTS = (
-    Fault(expired_certificate, "certificate", "tls.crt: expired at"),
-    Fault(wrong_bundle, "registration", "unable to get local issuer certificate"),
-    Fault(deleted_configuration, "webhook configuration", "does not exist"),
-    Fault(own_namespace_in_scope, "exclusions", f"{OPT_IN} includes podsettle's own"),
-    Fault(control_plane_in_scope, "exclusions", f"{OPT_IN} includes kube-system"),
-    Fault(foreign_object_selector, "reachability", "no objectSelector of podsettle"),
-    Fault(covered_namespace_excluded, "reachability", "excludes namespace ci by name"),
-    Fault(rules_without_creation, "reachability", "is for the creation of pods"),
-    Fault(foreign_match_condition, "reachability", "may leave them out: never"),
-    Fault(wrong_path, "webhook configuration", "443/other instead of Service"),
-    Fault(old_crd, "crd", "is older than podsettle and lacks"),
-    Fault(
+FAULTS = {
+    "expired certificate": Fault(expired_certificate, "certificate", "tls.crt: expired at"),
+    "wrong bundle": Fault(wrong_bundle, "registration", "unable to get local issuer certificate"),
+    "deleted configuration": Fault(
+        lambda release: release.cluster.request("DELETE", CONFIGURATION),
+        "webhook configuration",
+        "does not exist",
+    ),
+    "own namespace in scope": Fault(
+        lambda release: include(release, NAMESPACE),
+        "exclusions",
+        f"{OPT_IN} includes podsettle's own",
+    ),
+    "control plane in scope": Fault(
+        lambda release: include(
+            release,
+            "kube-system",
+            {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"},
+        ),
+        "exclusions",
+        f"{OPT_IN} includes kube-system",
+    ),
+    "foreign objectSelector": Fault(
+        change("replace", "objectSelector", {"matchLabels": {"a": "b"}}),
+        "reachability",
+        "no objectSelector of podsettle",
+    ),
+    "covered namespace excluded": Fault(
+        covered_namespace_excluded, "reachability", "excludes namespace ci by name"
+    ),
+    "rules without creation": Fault(
+        change("replace", "rules/0/operations", ["UPDATE"]),
+        "reachability",
+        "is for the creation of pods",
+    ),
+    "foreign match condition": Fault(
+        change("add", "matchConditions", [{"name": "never", "expression": "false"}]),
+        "reachability",
+        "may leave them out: never",
+    ),
+    "wrong path": Fault(
+        change("replace", "clientConfig/service/path", "/other"),
+        "webhook configuration",
+        "443/other instead of Service",
+    ),
+    "old CRD": Fault(old_crd, "crd", "is older than podsettle and lacks"),
+    "missing class": Fault(
         missing_class, "runtime classes", "overlay-volatile", (f"{POLICIES}/volatile",), "volatile"
     ),
-    Fault(
+    "missing handler": Fault(
         missing_handler,
         "runtime classes",
         "no node has handler kata",
         (f"{POLICIES}/sandboxed", f"{CLASSES}/sandboxed", "/api/v1/nodes/a", "/api/v1/nodes/b"),
         "sandboxed",
     ),
-    Fault(missing_permission, "permissions", "lacks: list nodes, watch nodes"),
-    Fault(one_replica, "replicas", "one replica only"),
-    Fault(lease_of_a_replica_that_is_gone, "lease", "gone_0123456789ab holds it for 36000 s"),
-    Fault(deleted_service, "reachability", f"Service {NAMESPACE}/{RELEASE} does not exist"),
-    Fault(crashed_replicas, "readiness", "does not answer"),
-    Fault(no_helper_image, "helper image", "postInitSleep of opt-in"),
-    Fault(
+    "missing permission": Fault(
+        missing_permission, "permissions", "lacks: list nodes, watch nodes"
+    ),
+    "one replica": Fault(one_replica, "replicas", "one replica only"),
+    "Lease of a replica that is gone": Fault(
+        lease_of_a_replica_that_is_gone, "lease", "gone_0123456789ab holds it for 36000 s"
+    ),
+    "deleted Service": Fault(
+        deleted_service, "reachability", f"Service {NAMESPACE}/{RELEASE} does not exist"
+    ),
+    "crashed replicas": Fault(
+        lambda release: release.controller.crash(), "readiness", "does not answer"
+    ),
+    "no helper image": Fault(no_helper_image, "helper image", "postInitSleep of opt-in"),
+    "helper that is too old": Fault(
         helper_that_is_too_old,
         "helper image",
         "0.1.0 has version 0.1.0, and podsettle skips what needs a newer one: openFiles of limits",
         (f"{POLICIES}/limits",),
     ),
-    Fault(unpullable_helper, "helper pull", "Back-off pulling image", pod="waits"),
-    Fault(unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",), "bad"),
-)
+    "unpullable helper": Fault(
+        unpullable_helper, "helper pull", "Back-off pulling image", pod="waits"
+    ),
+    "unaccepted policy": Fault(
+        unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",), "bad"
+    ),
+}
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[each.plant.__name__ for each in FAULTS])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=[*FAULTS])
 def test_planted_fault_is_found_alone_and_mended_by_the_section_it_names(
     release: DoctorRelease, fault: Fault
 ) -> None:
@@ -326,10 +327,7 @@ def test_planted_fault_is_found_alone_and_mended_by_the_section_it_names(
 def test_refused_pods_are_a_fault_whose_section_lets_pods_be_created(
     release: DoctorRelease,
 ) -> None:
-    release.installation.helm(
-        "upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--server-side=true",
-        "--set=webhook.failurePolicy=Fail",
-    )  # fmt: skip
+    upgrade(release, "--server-side=true", "--set=webhook.failurePolicy=Fail")
 
     def is_created() -> bool:
         return release.cluster.create_pod(simple_pod("later", "ci"), dry_run=True).status == 201

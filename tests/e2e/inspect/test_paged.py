@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
-from itertools import pairwise
 
 import pytest
 
@@ -21,7 +20,6 @@ from webhook.inspect.objects import LiveMetadata
 pytestmark = pytest.mark.slow
 
 MANY = 600
-LARGE_BYTES = 900_000
 
 
 class ConfigMap(WireStruct):
@@ -71,31 +69,6 @@ async def test_list_whose_version_expires_continues_without_a_duplicate(
     assert progress[-1] == ("configmaps", MANY + 1, MANY + 1)
     # The API server says how many objects are left, so a bar can have a length.
     assert progress[0][2] in range(MANY, MANY + 3)
-
-
-async def test_page_of_large_objects_is_requested_again_with_fewer(
-    paging_cluster: KubeCluster,
-) -> None:
-    paging_cluster.namespace("large")
-    path = "/api/v1/namespaces/large/configmaps"
-    data = {"text": "x" * LARGE_BYTES}
-    for number in range(300):
-        paging_cluster.create(path, {"metadata": {"name": f"a-{number:03}"}})
-    for number in range(40):
-        paging_cluster.create(path, {"metadata": {"name": f"b-{number:03}"}, "data": data})
-    progress: list[tuple[str, int, int | None]] = []
-    async with await ApiServer.connect(kubeconfig=str(paging_cluster.kubeconfig)) as server:
-        reader = PagedReader(server, lambda *each: progress.append(each))
-        names = [each.metadata.name async for each in reader.objects(CONFIG_MAPS, "large")]
-    expected = [f"a-{number:03}" for number in range(300)]
-    expected += [f"b-{number:03}" for number in range(40)]
-    assert [name for name in names if name != "kube-root-ca.crt"] == expected
-    assert reader.areas["configmaps"].looked is Looked.LOOKED_AT
-    counts = [0, *(done for _, done, _ in progress)]
-    pages = [end - begin for begin, end in pairwise(counts)]
-    assert max(pages) == 80, "small objects come in large pages"
-    # The pages after the small objects.
-    assert max(pages[-2:]) * LARGE_BYTES <= 8 * 1024 * 1024
 
 
 async def test_list_that_is_refused_is_not_looked_at_and_names_the_right(

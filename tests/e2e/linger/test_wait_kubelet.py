@@ -17,12 +17,5 @@ pytestmark = pytest.mark.slow
 def test_go_tls_accepts_the_client_hello_for_each_tls_version(linger: Path, version: str) -> None:
     """The kubelet and the kube-apiserver both use Go's crypto/tls."""
     with KubeCluster.start(f"--tls-min-version={version}") as cluster:
-        port = int(cluster.url.rpartition(":")[2])
-        assert (
-            logged_line(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"
-        )
-
-
-def test_kube_apiserver_accepts_the_client_hello(linger: Path, cluster: KubeCluster) -> None:
-    port = int(cluster.url.rpartition(":")[2])
-    assert logged_line(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"
+        line = logged_line(linger, Listener("127.0.0.1", cluster.port))
+        assert line == f"the kubelet at 127.0.0.1 {READY}"

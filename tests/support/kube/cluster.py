@@ -5,8 +5,7 @@
         status, created, warnings = cluster.create_pod(pod)
 
 There is no controller manager, no scheduler and no kubelet; `tests.support.node` adds them to a
-cluster that has an address other than loopback, and `tests.support.endpoint_controllers` adds the
-controllers of endpoints. Without them, `namespace` makes the ServiceAccount
+cluster that has an address other than loopback. Without them, `namespace` makes the ServiceAccount
 that a pod needs, and `quota` fills in the status without which no quota can be enforced. A deleted
 namespace stays `Terminating`: take a new name instead. A pod that has a node or a finalizer goes
 away only with a grace period of 0 and without its finalizer.

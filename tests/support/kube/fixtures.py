@@ -7,31 +7,19 @@ PersistentVolumeClaim, ConfigMap, Secret, image pull secret, owner or node.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import yaml
-
 from tests.support.kube.cluster import Json, KubeCluster
-from tests.support.paths import DATA
+from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
 
-PODS = DATA / "pods"
 _NODE_API = "/apis/node.k8s.io/v1/runtimeclasses"
 _SCHEDULING_API = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-def load_pods(directory: Path = PODS) -> dict[str, Json]:
-    """The pods by the names of their files."""
-    return {
-        path.stem: yaml.safe_load(path.read_text()) for path in sorted(directory.glob("*.yaml"))
-    }
 
 
 def prepare_for_fixture_pods(cluster: KubeCluster) -> None:
     """Make the pods' namespaces, ServiceAccounts, RuntimeClasses and PriorityClasses."""
     accounts: dict[str, set[str]] = {}
     runtime_classes: dict[str, Json] = {}
-    for pod in load_pods(PODS).values():
+    for pod in map(load_pod, PODS):
         spec = pod["spec"]
         account = spec.get("serviceAccountName", "default")
         accounts.setdefault(pod["metadata"]["namespace"], {"default"}).add(account)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import copy
 import re
 from typing import Any
 
 from tests.support.kube.cluster import Json
-from tests.support.kube.fixtures import load_pods
 from tests.support.node.images import NodeImages
+from tests.support.paths import DATA
+from tests.support.reviews import load_pod
 
 # The scripts of the Tekton pod's steps and of its sidecar, in the order of the pod's own.
 TEKTON_SCRIPTS = (
@@ -67,7 +67,7 @@ def woodpecker_secret() -> Json:
 
 def _runnable(name: str, namespace: str) -> Json:
     """Return a pod without what belongs to the cluster that it is from."""
-    pod = copy.deepcopy(load_pods()[name])
+    pod = load_pod(DATA / "pods" / f"{name}.yaml")
     pod["metadata"]["namespace"] = namespace
     pod["metadata"].pop("ownerReferences", None)
     spec = pod["spec"]
