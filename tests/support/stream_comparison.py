@@ -16,7 +16,6 @@ from uvicorn.server import ServerState
 
 from tests.data.protocol_differences import INCOMPLETE, PROBE, REFUSALS, REVIEW, Sent, first_request
 from tests.support.byte_streams import UNKNOWN_NAMESPACE, Piece, Stream
-from tests.support.faulty_protocol import Fault, FaultyProtocol
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod
 from tests.support.server_fixtures import STEADY, make_components
@@ -27,6 +26,7 @@ from webhook.cluster.source import NamespaceLookup
 from webhook.core.cluster.view import Namespace
 from webhook.server.app import create_app
 from webhook.server.components import Components
+from webhook.server.connections.protocol import ReviewProtocol
 
 _SECONDS = STEADY.header_timeout_seconds + 1
 _TEXT = b"text/plain; charset=utf-8"
@@ -148,7 +148,7 @@ def _short(value: object) -> str:
 
 
 @asynccontextmanager
-async def both_servers(fault: Fault) -> AsyncIterator[Servers]:
+async def both_servers() -> AsyncIterator[Servers]:
     """Start both servers, on Unix sockets, whose bytes the next iteration of the loop sees."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SteppedLoop)
@@ -160,7 +160,7 @@ async def both_servers(fault: Fault) -> AsyncIterator[Servers]:
         addresses = Path(directory) / "reviews", Path(directory) / "stock"
         servers = (
             await loop.create_unix_server(
-                lambda: FaultyProtocol(ours.review_server, loop, fault), addresses[0]
+                lambda: ReviewProtocol(ours.review_server, loop), addresses[0]
             ),
             await loop.create_unix_server(
                 lambda: H11Protocol(config, ServerState(), app_state), addresses[1]

@@ -19,7 +19,6 @@ import pytest
 
 from tests.data.protocol_differences import INCOMPLETE, PROBE, REFUSALS, REVIEW
 from tests.support.byte_streams import Piece, Stream, stream
-from tests.support.faulty_protocol import FAULTS, NO_FAULT, Fault
 from tests.support.long_forms import IS_LONG
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.stepped_loop import SteppedLoop
@@ -29,14 +28,13 @@ from webhook.server.limits import DEFAULT_LIMITS
 pytestmark = pytest.mark.slow
 
 BLOCKS, BLOCK_STREAMS = (12 if IS_LONG else 2), 1000
-"""Each fault of the protocol shows in the first block."""
 
 
-def run(compare: Callable[[Servers], Coroutine[Any, Any, None]], fault: Fault = NO_FAULT) -> None:
-    """Compare streams on both servers. A fault changes what podsettle's protocol does."""
+def run(compare: Callable[[Servers], Coroutine[Any, Any, None]]) -> None:
+    """Compare streams on both servers."""
 
     async def main() -> None:
-        async with both_servers(fault) as servers:
+        async with both_servers() as servers:
             await compare(servers)
 
     with asyncio.Runner(loop_factory=SteppedLoop) as runner:
@@ -71,14 +69,3 @@ def test_long_body_is_answered_like_by_the_route(length: int, more: int) -> None
         assert not flaw
 
     run(compare)
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_fault_of_the_protocol_is_found(fault: Fault) -> None:
-    async def compare(servers: Servers) -> None:
-        for number in range(BLOCK_STREAMS):
-            if (await servers.compare(stream(number)))[0]:
-                return
-        pytest.fail("no stream shows the fault")
-
-    run(compare, fault)
