@@ -1,20 +1,23 @@
-"""Clients that abuse a server: they send slowly, send without end, or do not read.
+"""Clients that abuse a server: they send slowly, send without end, do not read, or are thousands.
 
 None of them reads to find out whether the server has closed its connection.
 """
 
 from __future__ import annotations
 
+import resource
 import select
+import socket
 import ssl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.support.http_client import Client
 from tests.support.process import RunningServer
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that, repeating
 
 _DRIP_SECONDS = 0.05
 _FLOOD_SECONDS = 0.001
@@ -22,20 +25,45 @@ _FLOOD_SECONDS = 0.001
 
 
 class Crowd:
-    """Connections of clients that abuse a port of a server."""
+    """Connections to a port of a server, from the oldest to the newest."""
 
     def __init__(self, server: RunningServer, port: int) -> None:
-        self.clients: list[Client] = []
+        self.sockets: list[socket.socket] = []
         self._address = "127.0.0.1", port
         self._context = ssl.create_default_context(cafile=server.ca)
 
     def connect(self, count: int, first: bytes = b"") -> list[Client]:
-        """Open connections, and send some bytes on each."""
+        """Open connections, complete their handshakes, and send some bytes on each."""
         added = [Client(self._address, self._context) for _ in range(count)]
-        self.clients += added
         for client in added:
-            client.send(first)
+            self.sockets.append(client.socket)
+            with suppress(OSError):  # The server may have closed it already.
+                client.send(first)
         return added
+
+    def connect_silently(self, count: int, first: bytes = b"") -> None:
+        """Do the same for clients that never read nor send: without the 50 KiB of TLS's state."""
+        for _ in range(count):
+            (client,) = self.connect(1, first)
+            self.sockets[-1] = socket.socket(fileno=client.socket.detach())
+
+    def open_plain(self, count: int, first: bytes = b"") -> None:
+        """Open connections without a handshake, and send some bytes on each."""
+        for _ in range(count):
+            self.sockets.append(socket.create_connection(self._address, TIMEOUT_SECONDS))
+            self.sockets[-1].sendall(first)
+
+    def open(self) -> list[socket.socket]:
+        """Return the connections whose end was not received."""
+        ended = select.poll()
+        for each in self.sockets:
+            ended.register(each, select.POLLRDHUP)
+        closed = {descriptor for descriptor, _event in ended.poll(0)}
+        return [each for each in self.sockets if each.fileno() not in closed]
+
+    def await_open(self, count: int) -> None:
+        """Wait until no more than so many connections are open, which are the newest ones."""
+        await_that(lambda: len(self.open()) <= count, f"no more than {count} connections are open")
 
     def await_end(self) -> None:
         """Wait until the server has closed all connections."""
@@ -53,59 +81,42 @@ class Crowd:
             for row in rows
             if row[3] == established and int(row[1].rpartition(":")[2], 16) == self._address[1]
         }
-        return ports & {client.socket.getsockname()[1] for client in self.clients}
-
-    def open(self) -> list[Client]:
-        """Return the clients that have not received the end of their connection."""
-        ended = select.poll()
-        by_descriptor = {client.socket.fileno(): client for client in self.clients}
-        for descriptor in by_descriptor:
-            ended.register(descriptor, select.POLLRDHUP)
-        for descriptor, _event in ended.poll(0):
-            del by_descriptor[descriptor]
-        return list(by_descriptor.values())
+        return ports & {each.getsockname()[1] for each in self.sockets}
 
     @contextmanager
     def dripping(self, piece: bytes) -> Iterator[None]:
         """Send a piece on each connection again and again, until the server closes it."""
-        over = threading.Event()
 
         def drip() -> None:
-            while not over.wait(_DRIP_SECONDS):
-                for client in self.open():
-                    with suppress(OSError):
-                        client.send(piece)
+            for each in self.open():
+                with suppress(OSError):
+                    each.sendall(piece)
 
-        with _thread(drip, over):
+        with repeating(drip, pause_seconds=_DRIP_SECONDS) as failed:
             yield
+        assert not failed
 
     @contextmanager
     def flooding(self, piece: bytes) -> Iterator[None]:
         """Send a piece on each connection again and again, as fast as the server takes it."""
-        over = threading.Event()
+        sent = dict.fromkeys(self.sockets, 0)
+        for each in self.sockets:
+            each.setblocking(False)
 
         def flood() -> None:
-            sent = dict.fromkeys(self.clients, 0)
-            for client in self.clients:
-                client.socket.setblocking(False)
-            while not over.wait(_FLOOD_SECONDS) and (clients := self.open()):
-                for client in clients:
-                    with suppress(OSError):
-                        sent[client] += client.socket.send(piece[sent[client] % len(piece) :])
+            for each in self.open():
+                with suppress(OSError):
+                    sent[each] += each.send(piece[sent[each] % len(piece) :])
 
-        with _thread(flood, over):
+        with repeating(flood, pause_seconds=_FLOOD_SECONDS) as failed:
             yield
+        assert not failed
 
-
-@contextmanager
-def _thread(target: Callable[[], None], over: threading.Event) -> Iterator[None]:
-    thread = threading.Thread(target=target)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    def close(self) -> None:
+        """Close all connections."""
+        for each in self.sockets:
+            each.close()
+        self.sockets.clear()
 
 
 @contextmanager
@@ -115,5 +126,17 @@ def crowd(server: RunningServer, *, web: bool = False) -> Iterator[Crowd]:
     try:
         yield found
     finally:
-        for client in found.clients:
-            client.close()
+        found.close()
+
+
+@contextmanager
+def file_limit(files: int) -> Iterator[None]:
+    """Set the soft limit on open files while the block runs, and for processes started in it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < files:
+        pytest.skip(f"needs {files} open files, and the limit is {hard} (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

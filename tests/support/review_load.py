@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ssl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -12,18 +11,11 @@ from time import monotonic
 from tests.support.http_client import Client, mutate, review_in
 from tests.support.process import RunningServer
 from tests.support.reviews import PODS, load_pod, review
-from tests.support.waiting import await_that
+from tests.support.waiting import await_that, repeating
 
 SETTLED = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 WHOLE = mutate(SETTLED)
 _PAUSE_SECONDS = 0.02
-
-
-def connect(server: RunningServer, context: ssl.SSLContext | None = None) -> Client:
-    """Return a TLS connection that trusts the server's CA."""
-    return Client(
-        ("127.0.0.1", server.port), context or ssl.create_default_context(cafile=server.ca)
-    )
 
 
 @dataclass
@@ -52,7 +44,6 @@ class ReviewLoad:
 def sending_reviews(server: RunningServer) -> Iterator[ReviewLoad]:
     """Send reviews while the block runs. At the end, fail if a pod was not settled."""
     load = ReviewLoad()
-    over = threading.Event()
     context = ssl.create_default_context(cafile=server.ca)
 
     def settle(client: Client) -> None:
@@ -60,34 +51,22 @@ def sending_reviews(server: RunningServer) -> Iterator[ReviewLoad]:
         assert "patch" in (answer := review_in(client.answer())), answer
 
     def keep() -> None:
-        with connect(server, context) as client:
-            while not over.wait(_PAUSE_SECONDS):
-                started_at = monotonic()
-                settle(client)
-                load.slowest_seconds = max(load.slowest_seconds, monotonic() - started_at)
-                load.kept += 1
+        started_at = monotonic()
+        settle(kept)
+        load.slowest_seconds = max(load.slowest_seconds, monotonic() - started_at)
+        load.kept += 1
 
     def renew() -> None:
-        while not over.wait(_PAUSE_SECONDS):
-            with connect(server, context) as client:
-                settle(client)
-            load.fresh += 1
+        with Client(address, context) as client:
+            settle(client)
+        load.fresh += 1
 
-    def run(send: Callable[[], None]) -> None:
-        try:
-            send()
-        except Exception as error:
-            load.failed.append(f"{send.__name__}: {error!r}")
-
-    threads = [threading.Thread(target=run, args=(send,)) for send in (keep, renew)]
-    for thread in threads:
-        thread.start()
-    try:
+    address = "127.0.0.1", server.port
+    with (
+        Client(address, context) as kept,
+        repeating(keep, renew, pause_seconds=_PAUSE_SECONDS) as load.failed,
+    ):
         load.await_answers()
         yield load
         load.await_answers()
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
     assert not load.failed
