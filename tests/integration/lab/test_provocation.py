@@ -11,7 +11,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from lab.provocation import (
     DELAY_MS,
@@ -20,7 +19,6 @@ from lab.provocation import (
     build,
     containerd_drop_in,
     crio_drop_in,
-    main,
 )
 from lab.race import read_calls
 from webhook.linger.build import compile_c
@@ -70,25 +68,15 @@ def test_state_fails_silently_once_the_container_has_stopped(
         assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 
-@pytest.mark.parametrize("status", ["created", "running", "paused"])
-def test_state_of_a_living_container_is_passed_on(
-    directory: Path, for_crio: list[Provoked], status: str
-) -> None:
-    text = answer(directory, id="a", status=status)
-    done = call(for_crio[0].runtime, "--root", "/run/x", "state", "a")
-    assert (done.returncode, done.stdout) == (0, text)
-    assert (directory / "arguments").read_text().splitlines()[-1] == "--root /run/x state a"
-
-
-def test_an_annotation_with_the_word_stopped_is_not_the_status(
+def test_all_other_answers_of_the_runtime_are_passed_on(
     directory: Path, for_crio: list[Provoked]
 ) -> None:
-    text = answer(directory, annotations={"a": '"status": "stopped"'}, status="running")
-    done = call(for_crio[0].runtime, "state", "a")
-    assert (done.returncode, done.stdout) == (0, text)
-
-
-def test_a_failure_of_the_runtime_is_passed_on(for_crio: list[Provoked]) -> None:
+    stopped_in_a_text: dict[str, object] = {"annotations": {"a": '"status": "stopped"'}}
+    for state in ({"status": "created"}, {"status": "running", **stopped_in_a_text}):
+        text = answer(directory, **state)
+        done = call(for_crio[0].runtime, "--root", "/run/x", "state", "a")
+        assert (done.returncode, done.stdout) == (0, text)
+        assert (directory / "arguments").read_text().splitlines()[-1] == "--root /run/x state a"
     done = call(for_crio[0].runtime, "state", "gone")
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "no such container\n")
     assert call(for_crio[0].runtime, "delete", "gone").returncode == 3
@@ -197,9 +185,3 @@ def test_drop_ins_name_a_handler_for_each_provocation() -> None:
         assert containerd["version"] == major + 1
         runtimes = containerd["plugins"][plugin]["containerd"]["runtimes"]
         assert runtimes["race-s"]["options"]["BinaryName"] == "/b/runtime"
-
-
-def test_command_names_a_program_that_is_missing(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, [str(tmp_path), "--runtime", "no-such-runtime"])
-    assert done.exit_code == 2
-    assert "'no-such-runtime' does not exist" in done.output

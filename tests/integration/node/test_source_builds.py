@@ -82,12 +82,6 @@ def test_released_commit_is_built_even_if_the_tag_is_another_one(build: SourceBu
     assert (build.build("v1.0.0") / "program").read_text() == "one"
 
 
-def test_commit_is_built_by_its_hash(build: SourceBuild, clone: Clone) -> None:
-    commit = clone.commit("three")
-    assert (build.build(commit) / "program").read_text() == "three"
-    assert build.build(commit) != build.build("v1.0.0")
-
-
 def test_clone_that_the_environment_names_takes_precedence_over_the_public_repository(
     clone: Clone, build: SourceBuild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,9 +130,3 @@ def test_commit_that_cannot_be_fetched_is_an_error_that_names_the_variable(
     other = replace(build, address=address or build.address)
     with pytest.raises(BuildError, match=rf"(?s)^program {revision}: git fetch .*{VARIABLE}=DIR$"):
         other.build(revision)
-
-
-def test_missing_program_is_an_error_that_names_its_debian_package(build: SourceBuild) -> None:
-    lacking = replace(build, packages={"no-such-compiler": "gcc-99"})
-    with pytest.raises(BuildError, match=r"program v1\.0\.0: .*: apt install gcc-99$"):
-        lacking.build("v1.0.0")
