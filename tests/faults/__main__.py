@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import get_args
 
 import click
@@ -21,13 +18,7 @@ from tests.faults.scenario import SCENARIOS
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="A scenario.")
 @click.option("--short", is_flag=True, help="Only some scenarios, for a nightly run.")
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the results to this file.",
-)
-def main(only: Sequence[str], short: bool, file: Path | None) -> None:
+def main(only: Sequence[str], short: bool) -> None:
     """Make faults around podsettle while pods are created, and fail if pods are lost."""
     results: list[Result] = []
     for each in SCENARIOS.values():
@@ -36,10 +27,6 @@ def main(only: Sequence[str], short: bool, file: Path | None) -> None:
         for policy in get_args(FailurePolicy):
             results.append(run(each, policy))
             click.echo(_text(results[-1]))
-            if file is not None:
-                # At once, because a whole run takes long.
-                text = json.dumps(list(map(asdict, results)), indent=1)
-                file.write_text(f"{text}\n", encoding="utf-8")
     Console(width=120).print(_table(results))
     if bad := [f"{each.fault} with {each.policy}" for each in results if each.is_bad]:
         raise click.ClickException(f"lost more than the fault explains: {', '.join(bad)}")

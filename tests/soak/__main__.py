@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -41,13 +39,7 @@ SETTINGS = "--set=webhook.timeoutSeconds=2"
 
 @click.command()
 @click.option("--minutes", type=click.FloatRange(min=1), default=60.0, show_default=True)
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write all samples to this file.",
-)
-def main(minutes: float, file: Path | None) -> None:
+def main(minutes: float) -> None:
     """Create pods at a steady rate while everything changes, and fail if anything grows."""
     with tempfile.TemporaryDirectory() as scratch, _released(Path(scratch), minutes) as release:
         churn = Churn(release, release.replicas[0])
@@ -68,16 +60,6 @@ def main(minutes: float, file: Path | None) -> None:
         click.echo(f"growth is not judged in less than {2 * WARM_MINUTES} minutes")
     else:
         click.echo(f"memory grows by {slope:.2f} MiB in ten minutes")
-    if file is not None:
-        result = {
-            "created": load.created,
-            "failed": len(load.failed),
-            "unsettled": len(load.unsettled),
-            "memorySlopeMiB": None if slope is None else round(slope, 2),
-            "changes": done,
-            "samples": [asdict(sample) for sample in samples],
-        }
-        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     found = [
         *(growth(judged) if slope is not None else ()),
         *(f"not created: {text}" for text in load.failed),

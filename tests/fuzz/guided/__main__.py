@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shutil
 import subprocess
@@ -38,8 +37,6 @@ _COVERAGE = re.compile(r"\bcov: (\d+)")
 class Run(NamedTuple):
     """What one target did."""
 
-    name: str
-    seconds: int
     executions: int
     covered: int
     """The number of edges of the code that were reached."""
@@ -52,7 +49,6 @@ def main() -> int:
     parser.add_argument("seconds", nargs="?", type=float, default=_DEFAULT_SECONDS)
     known = [*INVARIANTS, *LINGER]
     parser.add_argument("targets", nargs="*", metavar="target", help=", ".join(known))
-    parser.add_argument("--write", type=Path, metavar="FILE", help="record the counts in a file")
     options = parser.parse_args()
     names = options.targets or known
     if unknown := set(names) - set(known):
@@ -69,8 +65,6 @@ def main() -> int:
         for text in run.found:
             print(f"  {text}", flush=True)
         failed = failed or bool(run.found)
-        if options.write is not None:
-            _record(options.write, run)
     return int(failed)
 
 
@@ -118,20 +112,10 @@ def _run(name: str, seconds: int) -> Run:
     if name in _TIMED_AS:
         texts += _too_slow(_TIMED_AS[name], inputs.iterdir())
     return Run(
-        name,
-        seconds,
         max((int(a or b) for a, b in _EXECUTIONS.findall(ended.stderr)), default=0),
         max(map(int, _COVERAGE.findall(ended.stderr)), default=0),
         tuple(texts),
     )
-
-
-def _record(file: Path, run: Run) -> None:
-    """Replace the counts of a target in a file."""
-    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    known[run.name] = run._asdict() | {"found": len(run.found)}
-    kept = {name: known[name] for name in (*INVARIANTS, *LINGER) if name in known}
-    file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def _command(name: str) -> list[str]:
