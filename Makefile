@@ -75,7 +75,7 @@ endef
 
 # What the tests need of a Debian system, and what `make nightly` and the workflow of releases need besides.
 DEBIAN_PACKAGES := runc buildah busybox-static containernetworking-plugins dash libc-bin qemu-user-static chromium \
-  chromium-driver conmon crun gcc haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog umoci wrk
+  chromium-driver conmon crun gcc haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog wrk
 MORE_PACKAGES := clang e2fsprogs gettext-base gh git libseccomp-dev make mmdebstrap pkg-config \
   qemu-system-x86
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 
 import pytest
 import trustme
 
-from tests.support.registry import Image, RunningRegistry, made_image, start_registry
+from tests.support.registry import Image, RunningRegistry, image_of, start_registry
 from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup, LookupLimits
 
@@ -72,12 +71,5 @@ def registry(tmp_path_factory: pytest.TempPathFactory, ca: trustme.CA) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    return made_image(
-        tmp_path_factory.mktemp("image"), entrypoint=["/bin/app", "--x"], cmd=["run", "$(HOME)"]
-    )
-
-
-@pytest.fixture
-def new_image(tmp_path: Path) -> Callable[..., Image]:
-    return lambda **settings: made_image(tmp_path, **settings)
+def image() -> Image:
+    return image_of(["/bin/app", "--x"], ["run", "$(HOME)"])

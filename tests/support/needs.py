@@ -36,7 +36,6 @@ PACKAGES: Mapping[str, str] = {
     "qemu-s390x-static": "qemu-user-static",
     "rsyslogd": "rsyslog",
     "runc": "runc",
-    "umoci": "umoci",
     "unshare": "util-linux",
     "wrk": "wrk",
 }
@@ -48,9 +47,7 @@ FIXTURES: Mapping[str, tuple[str, ...]] = {
     "chromium": ("chromium", "chromedriver"),
     "machine": ("runc", "busybox", "root"),
     "agent": ("rsyslogd",),
-    "image": ("docker-registry", "umoci"),
-    "new_image": ("docker-registry", "umoci"),
-    "registry": ("docker-registry", "umoci"),
+    "registry": ("docker-registry",),
 }
 """What a test needs that uses one of these fixtures."""
 

@@ -11,7 +11,7 @@ import trustme
 
 from tests.support.kube.cluster import Json
 from tests.support.pull_secrets import docker_config
-from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
+from tests.support.registry import PASSWORD, USER, basic, htpasswd, image_of, start_registry
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 
 
@@ -20,7 +20,7 @@ def private_registry(directory: Path, ca: trustme.CA, program: str) -> Iterator[
     """Run a registry while the block runs. Yield an image and the Secret `registry`."""
     directory.mkdir()
     with start_registry(directory, ca, authorize=basic, auth=htpasswd(directory)) as registry:
-        registry.push("team/private", "1", made_image(directory, entrypoint=[program]))
+        registry.push("team/private", "1", image_of([program]))
         content = docker_config({registry.host: (USER, PASSWORD)}).content
         secret = {
             "metadata": {"name": "registry"},

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -153,12 +153,13 @@ def start_server(
     *arguments: str,
     kubeconfig: Path | None = None,
     port: int | None = None,
+    prefix: Sequence[str] = (),
 ) -> Iterator[RunningServer]:
-    """Start a server on manifests or a cluster."""
+    """Start a server on manifests or a cluster. `prefix` stands in front of its command."""
     write_certificates(certs)
     port, web_port = port or free_port(), free_port()
     ports = ["--port", str(port), "--web-port", str(web_port)]
-    command = [PODSETTLE, "serve", "--certs-dir", str(certs), *ports, *arguments]
+    command = [*prefix, PODSETTLE, "serve", "--certs-dir", str(certs), *ports, *arguments]
     if manifests is not None:
         command += ["--manifests", str(manifests)]
     with run_server(command, certs, port, web_port, {"KUBECONFIG": str(kubeconfig)}) as server:

@@ -71,7 +71,9 @@ class _Server(ThreadingHTTPServer):
         """Ignore clients that refuse the certificate, or end their connections."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
+    """A handler of requests that answers in JSON, and writes no log."""
+
     def answer(self, status: int, body: bytes) -> None:
         """Send an answer in JSON."""
         self.send_response(status)
@@ -103,7 +105,7 @@ class Recorder(_Server):
         self.open.clear()
 
 
-class _Recording(_Handler):
+class _Recording(Handler):
     protocol_version = "HTTP/1.1"
     server: Recorder
 
@@ -133,19 +135,23 @@ class _Recording(_Handler):
 
 
 class RecordingProxy(_Server):
-    """A proxy that records where it was asked to go."""
+    """A proxy that records where it was asked to go. It may refuse to open tunnels."""
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None, refusal: int = 0) -> None:
         super().__init__(_Proxying, context)
+        self.refusal = refusal
         self.asked: list[tuple[str, str]] = []
 
 
-class _Proxying(_Handler):
+class _Proxying(Handler):
     server: RecordingProxy
 
     def do_CONNECT(self) -> None:
         """Open a tunnel."""
         self.server.asked.append((self.path, self.headers.get("Proxy-Authorization", "")))
+        if self.server.refusal:
+            self.answer(self.server.refusal, b"")
+            return
         # Names of the tests have no address: all of them are this machine.
         port = int(self.path.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as target:

@@ -1,7 +1,7 @@
-"""Real registries (Debian's docker-registry) with images made by umoci, and servers that misbehave.
+"""Real registries (Debian's docker-registry), and servers that misbehave.
 
     with start_registry(tmp_path, ca) as registry:
-        registry.push("team/app", "1", made_image(tmp_path, entrypoint=["/app"]))
+        registry.push("team/app", "1", image_of(["/app"]))
         registry.requests("HEAD")   # what the registry logged
 
 All listen on the loopback address, which podsettle asks only because the tests' policies spell it
@@ -34,7 +34,6 @@ from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailabl
 from webhook.images.lookup import ImageLookup
 
 REGISTRY = "docker-registry"
-UMOCI = "umoci"
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -71,33 +70,25 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def made_image(
-    directory: Path,
-    *,
+def image_of(
     entrypoint: Sequence[str] = (),
     cmd: Sequence[str] = (),
+    *,
     architecture: str = "amd64",
+    os: str = "linux",
+    config_type: str = OCI_CONFIG,
+    media_type: str = OCI_MANIFEST,
 ) -> Image:
-    """Return an image without files, made by umoci."""
-    layout = directory / f"layout-{len(list(directory.iterdir()))}"
-    options = ["--architecture", architecture, "--os", "linux"]
-    for name, texts in (("entrypoint", entrypoint), ("cmd", cmd)):
-        for text in texts:
-            options += [f"--config.{name}", text]
-    for command in (
-        ["init", "--layout", str(layout)],
-        ["new", "--image", f"{layout}:made"],
-        ["config", "--image", f"{layout}:made", *options],
-    ):
-        subprocess.run([UMOCI, *command], check=True, capture_output=True)
-
-    def blob(digest: str) -> bytes:
-        return (layout / "blobs" / digest.replace(":", "/")).read_bytes()
-
-    (entry,) = json.loads((layout / "index.json").read_text())["manifests"]
-    manifest = blob(entry["digest"])
-    config = json.loads(manifest)["config"]["digest"]
-    return Image(manifest, OCI_MANIFEST, (blob(config),))
+    """Return an image without files. What is empty is left out of its configuration."""
+    words = {"Entrypoint": [*entrypoint], "Cmd": [*cmd]}
+    config: dict[str, Any] = {"config": {name: found for name, found in words.items() if found}}
+    config |= {"os": os, "rootfs": {"type": "layers", "diff_ids": []}}
+    if architecture:
+        config["architecture"] = architecture
+    blob = json.dumps(config).encode()
+    described = {"mediaType": config_type, "digest": digest_of(blob), "size": len(blob)}
+    manifest = {"schemaVersion": 2, "mediaType": media_type, "config": described, "layers": []}
+    return Image(json.dumps(manifest).encode(), media_type, (blob,))
 
 
 def index_of(*images: tuple[Image, Mapping[str, Any]], media_type: str = OCI_INDEX) -> Image:

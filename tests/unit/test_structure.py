@@ -12,7 +12,7 @@ TESTS = ROOT / "tests"
 # Fixtures that start a real part. Those of an API server stand in tests/e2e.
 REAL_PARTS = {
     *("cluster", "own_cluster", "settling", "kubelet", "release", "tcp_proxy"),
-    *("chromium", "linger", "machine", "registry", "image", "new_image"),
+    *("chromium", "linger", "machine", "registry", "image"),
 }
 
 

@@ -26,7 +26,7 @@ from tests.support.waiting import await_that
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.needs("docker-registry", "umoci")
+@pytest.mark.needs("docker-registry")
 def test_pull_secrets_are_read_where_a_value_allows_it(
     changed_release: Installation, tmp_path: Path
 ) -> None:

@@ -149,7 +149,7 @@ def test_user_with_few_rights_gets_the_missing_ones_by_name(
     assert states["helper image"] == "ok"
 
 
-@pytest.mark.needs("docker-registry", "umoci")
+@pytest.mark.needs("docker-registry")
 @pytest.mark.slow
 def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
     fresh: Installation, tmp_path: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -19,8 +18,8 @@ from tests.faults.rig import PODS_NAMESPACE, Rig
 from tests.faults.scenario import Steps, Unavailable, scenario
 from tests.support.every_remedy import every_remedy_pod
 from tests.support.helm_release import HOST
-from tests.support.kube.cluster import LOOPBACK, Json
-from tests.support.registry import OCI_CONFIG, OCI_MANIFEST, Image, digest_of, serving
+from tests.support.kube.cluster import LOOPBACK
+from tests.support.registry import image_of, serving
 from tests.support.silent_dns import silent_dns
 from webhook.tls.issuing import issue_ca, issue_leaf
 
@@ -119,8 +118,7 @@ for _name, _offset, _about in (
 @scenario("the registry that policies query accepts connections and does not answer")
 def registry_hangs(rig: Rig) -> Steps:
     """Stop the answers of a registry, while each pod names another image."""
-    image = _image()
-    serve = serving(image)
+    serve = serving(image_of(["/app"]))
     answering = asyncio.Event()
     answering.set()
 
@@ -161,12 +159,3 @@ def _need_images(rig: Rig, registry: str) -> None:
         main = pod["spec"]["containers"][0]
         main["image"] = f"{registry}/app:{number}"
         del main["command"]
-
-
-def _image() -> Image:
-    config: Json = {"architecture": "amd64", "os": "linux", "config": {"Entrypoint": ["/app"]}}
-    config |= {"rootfs": {"type": "layers", "diff_ids": []}}
-    blob = json.dumps(config).encode()
-    described = {"mediaType": OCI_CONFIG, "digest": digest_of(blob), "size": len(blob)}
-    manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": described, "layers": []}
-    return Image(json.dumps(manifest).encode(), OCI_MANIFEST, (blob,))

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from tests.support.factories import Json
 from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.process import podsettle
+from tests.support.recording_server import Handler
 from tests.support.recording_server import serving as in_threads
 
 EVIL = "\x1b]0;title\x07\x1b[2J\u202e\u3164\r\npodsettle: forged\x7f"
@@ -131,24 +132,17 @@ def objects(path: str) -> tuple[int, Any]:
 def serving(answer: Answer, directory: Path) -> Iterator[dict[str, str]]:
     """Run an API server, and yield an environment with its kubeconfig."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answering(Handler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802 (the name is http.server's)
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, value = answer(self.path)
-            body = json.dumps(value).encode() + b"\n"
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, json.dumps(value).encode() + b"\n")
 
         do_POST = do_GET  # noqa: N815 (the name is http.server's)
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     kubeconfig = write_kubeconfig(directory, f"http://127.0.0.1:{server.server_address[1]}")
     with in_threads(server):
         yield {**os.environ, "KUBECONFIG": str(kubeconfig)}

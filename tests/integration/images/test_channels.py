@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import httpx
@@ -102,50 +104,44 @@ async def test_policy_in_the_body_with_registries_in_force_wraps_by_the_image(
     assert {o["policy"] for o in shown["outcomes"] if o["changed"]} == {"mine"}
 
 
+@pytest.fixture
+def preview_command(
+    registry: RunningRegistry, tmp_path: Path, ca: trustme.CA
+) -> Callable[..., CompletedProcess[str]]:
+    """Run `podsettle preview` on a text, beside a policy that allows look-ups at the registry."""
+    manifests, workload = tmp_path / "manifests", tmp_path / "pods.yaml"
+    manifests.mkdir()
+    policies = yaml.safe_dump(policy_document(**image_policy(registry.host)))
+    (manifests / "policy.yaml").write_text(policies)
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+    command = ("preview", "--manifests", manifests, "--linger-image", "linger:1", "-o", "json")
+
+    def run(text: str, *options: str) -> CompletedProcess[str]:
+        workload.write_text(text)
+        return podsettle_process(*command, *options, workload, env=env)
+
+    return run
+
+
 async def test_preview_looks_up_more_images_than_one_pod_may_have(
-    registry: RunningRegistry, new_lookup: NewLookup, tmp_path: Path, ca: trustme.CA
+    registry: RunningRegistry, new_lookup: NewLookup, preview_command: Callable[..., Any]
 ) -> None:
     await post_preview(registry, new_lookup(), many_pods(registry))
     assert len(registry.requests(path="/many/")) == 15
-    manifests = tmp_path / "manifests"
-    manifests.mkdir()
-    (manifests / "policy.yaml").write_text(
-        yaml.safe_dump(policy_document(**image_policy(registry.host)))
-    )
-    (tmp_path / "pods.yaml").write_text(many_pods(registry))
-    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
-    command = ("preview", "--manifests", manifests, "--linger-image", "linger:1")
-    podsettle_process(*command, "--look-up-images", tmp_path / "pods.yaml", env=env)
+    preview_command(many_pods(registry), "--look-up-images")
     assert len(registry.requests(path="/many/")) == 30
 
 
 def test_preview_command_sends_requests_only_with_look_up_images(
-    registry: RunningRegistry, image: Image, tmp_path: Path, ca: trustme.CA
+    registry: RunningRegistry, image: Image, preview_command: Callable[..., Any]
 ) -> None:
     registry.push("shown", "1", image)
-    manifests = tmp_path / "manifests"
-    manifests.mkdir()
-    (manifests / "policy.yaml").write_text(
-        yaml.safe_dump(policy_document(**image_policy(registry.host)))
-    )
-    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(new_pod(registry)))
-    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    command: list[str | Path] = [
-        "preview",
-        "--manifests",
-        manifests,
-        "--linger-image",
-        "linger:1",
-        "-o",
-        "json",
-    ]
-    env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
-    before = len(registry.requests())
-    silent = podsettle_process(*command, tmp_path / "pod.yaml", env=env)
+    text, before = yaml.safe_dump(new_pod(registry)), len(registry.requests())
+    silent = preview_command(text)
     assert len(registry.requests()) == before
     assert "ImageConfigUnavailable" in silent.stdout, silent.stderr
-    asked = podsettle_process(*command, "--look-up-images", tmp_path / "pod.yaml", env=env)
+    asked = preview_command(text, "--look-up-images")
     assert len(registry.requests()) == before + 3
     (shown,) = json.loads(asked.stdout)["pods"]
     (init,) = [c for c in shown["after"]["spec"]["initContainers"] if c["name"] == "a"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from tests.support.registry import (
     OCI_CONFIG,
     OCI_MANIFEST,
     Image,
-    digest_of,
+    image_of,
     index_of,
     look_up,
     platform,
@@ -29,31 +28,14 @@ DIFFER = "the image starts different commands on the platforms that the pod coul
 NO_PLATFORM: dict[str, Any] = {}
 
 
-def image_for(
-    command: str,
-    architecture: str = "",
-    os: str = "linux",
-    media_type: str = OCI_CONFIG,
-    manifest_type: str = OCI_MANIFEST,
-) -> Image:
-    """Return an image. Its configuration names an architecture, unless that is empty."""
-    config: dict[str, Any] = {"os": os, "config": {"Entrypoint": [command]}}
-    if architecture:
-        config["architecture"] = architecture
-    blob = json.dumps(config).encode()
-    descriptor = {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
-    manifest = {"schemaVersion": 2, "mediaType": manifest_type, "config": descriptor, "layers": []}
-    return Image(json.dumps(manifest).encode(), manifest_type, (blob,))
-
-
-AMD64, ARM64 = image_for("/amd", "amd64"), image_for("/arm", "arm64")
-I386, ARM = image_for("/i386", "386"), image_for("/arm32", "arm")
-WINDOWS = image_for("/win", "amd64", "windows")
-ARTIFACT = image_for("/none", media_type="application/vnd.example.config+json")
-NAMELESS = image_for("/any")
-LEGACY = image_for("/old", "amd64", "linux", "application/octet-stream", DOCKER_MANIFEST)
-AGREEING = [(image_for("/app", each), platform(each)) for each in ("amd64", "arm64")]
-DIFFERING = [*AGREEING, (image_for("/other", "s390x"), platform("s390x"))]
+AMD64, ARM64 = image_of(["/amd"]), image_of(["/arm"], architecture="arm64")
+I386, ARM = image_of(["/i386"], architecture="386"), image_of(["/arm32"], architecture="arm")
+WINDOWS = image_of(["/win"], os="windows")
+ARTIFACT = image_of(["/none"], architecture="", config_type="application/vnd.example.config+json")
+NAMELESS = image_of(["/any"], architecture="")
+LEGACY = image_of(["/old"], config_type="application/octet-stream", media_type=DOCKER_MANIFEST)
+AGREEING = [(image_of(["/app"], architecture=each), platform(each)) for each in ("amd64", "arm64")]
+DIFFERING = [*AGREEING, (image_of(["/other"], architecture="s390x"), platform("s390x"))]
 
 
 @pytest.mark.parametrize(
@@ -90,10 +72,10 @@ DIFFERING = [*AGREEING, (image_for("/other", "s390x"), platform("s390x"))]
         ([(AMD64, platform("x86_64"))], ["amd64"], "/amd"),
         ([(ARM64, {"platform": {"os": "Linux", "architecture": "aarch64"}})], ["arm64"], "/arm"),
         ([(AMD64, {"platform": {"architecture": "amd64"}})], ["amd64"], "/amd"),
-        ([(image_for("/x", "aarch64", "Linux"), NO_PLATFORM)], ["arm64"], "/x"),
+        ([(image_of(["/x"], architecture="aarch64", os="Linux"), NO_PLATFORM)], ["arm64"], "/x"),
         # A runtime prefers the entry that names the platform of its node.
         ([(NAMELESS, NO_PLATFORM), (AMD64, platform("amd64"))], ["amd64"], "/amd"),
-        ([(image_for("/x", "amd64"), NO_PLATFORM), (AMD64, platform("amd64"))], [], "/amd"),
+        ([(image_of(["/x"]), NO_PLATFORM), (AMD64, platform("amd64"))], [], "/amd"),
         ([(AMD64, platform("amd64")), (ARM64, NO_PLATFORM)], ["arm64"], "/arm"),
         ([(AMD64, platform("amd64")), (ARM64, NO_PLATFORM)], ["amd64"], "/amd"),
         ([(AMD64, platform("amd64")), (ARTIFACT, NO_PLATFORM)], [], "/amd"),
@@ -150,7 +132,10 @@ async def test_more_than_16_entries_with_and_without_a_platform_are_not_requeste
     ca: trustme.CA, lookup: ImageLookup
 ) -> None:
     entries = [
-        (image_for(f"/{number}"), platform(f"cpu{number}") if number < 8 else NO_PLATFORM)
+        (
+            image_of([f"/{number}"], architecture=""),
+            platform(f"cpu{number}") if number < 8 else NO_PLATFORM,
+        )
         for number in range(17)
     ]
     async with start_server(ca, serving(index_of(*entries))) as server:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import trustme
 from aiohttp import web
 
 from tests.support.factories import Json, container, pod, policy, view
-from tests.support.image_factories import HELPER, image_policy, mutate_pod_with_lookup
+from tests.support.image_factories import APP, HELPER, image_policy, mutate_pod_with_lookup
 from tests.support.image_fixtures import Clock, NewLookup
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
@@ -27,6 +26,7 @@ from tests.support.registry import (
     basic,
     digest_of,
     htpasswd,
+    image_of,
     index_of,
     look_up,
     platform,
@@ -41,9 +41,7 @@ from webhook.core.pull_secrets import PullSecret
 from webhook.core.reasons import Outcome
 from webhook.images.lookup import ImageLookup, LookupLimits
 
-APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
 OTHER = ImageConfig(("/other",), ())
-NewImage = Callable[..., Image]
 
 
 def command(settled: Json, index: int = 0) -> list[str]:
@@ -52,12 +50,12 @@ def command(settled: Json, index: int = 0) -> list[str]:
 
 
 async def test_entry_of_an_index_is_selected_by_platform(
-    registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
+    registry: RunningRegistry, lookup: ImageLookup
 ) -> None:
-    windows = new_image(entrypoint=["c:\\app.exe"])
-    attestation = new_image(entrypoint=["/attestation"])
-    arm = new_image(entrypoint=["/arm"], architecture="arm64")
-    app = new_image(entrypoint=["/amd"], architecture="amd64")
+    windows = image_of(["c:\\app.exe"])
+    attestation = image_of(["/attestation"])
+    arm = image_of(["/arm"], architecture="arm64")
+    app = image_of(["/amd"])
     attested = {
         **platform("unknown", "unknown"),
         "annotations": {
@@ -94,6 +92,7 @@ async def test_requests_go_to_the_mirror_of_a_registry(
     ]
 
 
+@pytest.mark.needs("docker-registry")
 async def test_every_matching_credential_is_tried(
     tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
 ) -> None:
@@ -123,6 +122,7 @@ async def test_no_more_than_10_credentials_are_tried(ca: trustme.CA, new_lookup:
     assert len(server.seen) == 20
 
 
+@pytest.mark.needs("docker-registry")
 async def test_namespace_cannot_use_results_of_credentials_of_another_namespace(
     tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
 ) -> None:
@@ -176,7 +176,6 @@ async def test_message_names_three_unreadable_secrets_and_counts_the_rest(
 async def test_cached_configurations_expire_and_are_bounded_in_number(
     registry: RunningRegistry,
     image: Image,
-    new_image: NewImage,
     new_lookup: NewLookup,
     clock: Clock,
 ) -> None:
@@ -184,7 +183,7 @@ async def test_cached_configurations_expire_and_are_bounded_in_number(
     registry.push("moving", "1", image)
     asked = query(f"{registry.host}/moving:1")
     assert await look_up(lookup, asked) == APP
-    registry.push("moving", "1", new_image(entrypoint=["/other"]))
+    registry.push("moving", "1", image_of(["/other"]))
     assert await look_up(lookup, asked) == APP
     clock.now += 60.1
     assert await look_up(lookup, asked) == OTHER
@@ -194,7 +193,7 @@ async def test_cached_configurations_expire_and_are_bounded_in_number(
     heads = [line for line in registry.requests(path="moving") if line.startswith("HEAD")]
     assert (len(heads), len(registry.requests(path="moving"))) == (3, 3 + 2 + 2)
     for number in range(5):
-        registry.push("moving", "n", new_image(entrypoint=[f"/{number}"]))
+        registry.push("moving", "n", image_of([f"/{number}"]))
         clock.now += 60.1
         assert await look_up(lookup, query(f"{registry.host}/moving:n")) == ((f"/{number}",), ())
     assert len(lookup.cache) == 3
@@ -397,14 +396,11 @@ async def test_failed_look_up_skips_only_its_container(
 async def test_command_killed_by_a_signal_exits_with_128_plus_its_number(
     number: signal.Signals,
     registry: RunningRegistry,
-    new_image: NewImage,
     lookup: ImageLookup,
     linger: Path,
 ) -> None:
     """The command comes from the image, and the wrapper runs it."""
-    registry.push(
-        "dies", "1", new_image(entrypoint=["/usr/bin/env", "sh", "-c"], cmd=["kill -$0 $$"])
-    )
+    registry.push("dies", "1", image_of(["/usr/bin/env", "sh", "-c"], ["kill -$0 $$"]))
     settings = {"postInitSleep": {"minLifetime": "0", "sleep": "1ms", "containers": ["*"]}}
     seen = view(policy(**{**image_policy(registry.host), "remedies": settings}))
     new = pod(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ from aiohttp.resolver import AsyncResolver
 
 from tests.support.factories import container, pod, policy_document
 from tests.support.image_factories import image_policy
-from tests.support.process import PODSETTLE, RunningServer, free_port, write_certificates
+from tests.support.process import start_server
 from tests.support.registry import look_up, query
 from tests.support.reviews import review
 from tests.support.silent_dns import silent_dns, silent_dns_needed
@@ -94,41 +91,6 @@ async def test_hanging_registry_names_block_no_other_namespace_and_end_with_the_
 # The whole server, on a machine whose name server does not answer
 
 
-@contextmanager
-def serving_without_dns(directory: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """Run a server that may connect to every registry, and whose name server does not answer."""
-    certs, manifests, log_file = (directory / name for name in ("certs", "manifests", "log"))
-    port, web_port = free_port(), free_port()
-    write_certificates(certs)
-    manifests.mkdir()
-    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**image_policy("*"))))
-    arguments = ["--manifests", manifests, "--certs-dir", certs]
-    arguments += ["--port", port, "--web-port", web_port]
-    with silent_dns(directory) as begin, log_file.open("w") as log:
-        process = subprocess.Popen(
-            [*begin, PODSETTLE, "serve", *map(str, arguments)],
-            stdout=log,
-            stderr=log,
-            text=True,
-            env={"PATH": os.environ["PATH"], "KUBECONFIG": os.devnull},
-        )
-        server = RunningServer(process, port, web_port, certs / "ca.crt", log_file)
-        try:
-            with server.client() as client:
-                await_that(lambda: _is_ready(client), "the server is ready")
-                yield process, client
-        finally:
-            process.kill()
-            process.wait(TIMEOUT_SECONDS)
-
-
-def _is_ready(client: httpx.Client) -> bool:
-    try:
-        return client.get("/readyz").status_code == 200
-    except httpx.TransportError:
-        return False
-
-
 def warnings(client: httpx.Client, namespace: str, *hosts: str) -> str:
     """Return the warnings for a pod with one container from each registry."""
     containers = [container(f"c{n}", image=f"{host}/a:1") for n, host in enumerate(hosts)]
@@ -140,14 +102,21 @@ def warnings(client: httpx.Client, namespace: str, *hosts: str) -> str:
 
 @silent_dns_needed
 def test_silent_name_server_holds_no_threads_and_blocks_no_other_namespace(tmp_path: Path) -> None:
-    with serving_without_dns(tmp_path) as (process, client):
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**image_policy("*"))))
+    with (
+        silent_dns(tmp_path) as begin,
+        start_server(manifests, tmp_path / "certs", prefix=begin) as server,
+        server.client() as client,
+    ):
         # The first reviews may fail, because the HTTP client is still being imported.
-        threads = len(os.listdir(f"/proc/{process.pid}/task"))
+        threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
         late = "the registry did not answer within"
         ten = [f"registry-{n}.example" for n in range(10)]
         await_that(lambda: warnings(client, "a", *ten).count(late) == 10, "no name is found")
         await_that(lambda: NEVER_ASKED in warnings(client, "b", "localhost"), "b is served")
         # One is the first look-up's of c-ares, and some are those of the default executor.
-        assert len(os.listdir(f"/proc/{process.pid}/task")) < threads + 10
-        process.terminate()
-        assert process.wait(TIMEOUT_SECONDS) == 0
+        assert len(os.listdir(f"/proc/{server.process.pid}/task")) < threads + 10
+        server.process.terminate()
+        assert server.process.wait(TIMEOUT_SECONDS) == 0

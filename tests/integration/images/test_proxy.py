@@ -2,68 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
 
 import pytest
 import trustme
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
+from tests.support.image_factories import APP
 from tests.support.image_fixtures import NewLookup
 from tests.support.process import free_port
+from tests.support.recording_server import RecordingProxy
+from tests.support.recording_server import serving as in_threads
 from tests.support.registry import Image, look_up, query, serving, start_server
-from webhook.core.images import ImageConfig, Unavailable
+from webhook.core.images import Unavailable
 from webhook.images.http_session import SsrfSafeResolver
 from webhook.images.proxy import Proxy
 
-APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
 NAME = "registry.test"
 """A host name that only the proxy of the tests can resolve."""
 
 
-@dataclass
-class RunningProxy:
-    """A proxy that resolves every name to the loopback address."""
-
-    host: str
-    seen: list[tuple[str, str]] = field(default_factory=list)
-    """Target and Proxy-Authorization of each CONNECT request."""
-
-
 @asynccontextmanager
 async def start_proxy(
-    status: str = "200 OK", context: ssl.SSLContext | None = None
-) -> AsyncIterator[RunningProxy]:
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while block := await reader.read(65536):
-                writer.write(block)
-                await writer.drain()
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        method, target, _ = head.split(" ", 2)
-        assert method == "CONNECT"
-        headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
-        running.seen.append((target, headers.get("Proxy-Authorization", "")))
-        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
-        if status.startswith("200"):
-            inner = await asyncio.open_connection("127.0.0.1", int(target.rpartition(":")[2]))
-            await asyncio.gather(copy(reader, inner[1]), copy(inner[0], writer))
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    running = RunningProxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    try:
-        yield running
-    finally:
-        server.close()
+    refusal: int = 0, context: ssl.SSLContext | None = None
+) -> AsyncIterator[RecordingProxy]:
+    """Run a proxy that resolves every name to the loopback address."""
+    proxy = RecordingProxy(context, refusal)
+    with in_threads(proxy):
+        yield proxy
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +56,9 @@ async def test_request_goes_through_the_proxy_which_resolves_the_name(
 ) -> None:
     async with start_server(ca, serving(image), NAME) as server, start_proxy() as proxy:
         port = server.host.rpartition(":")[2]
-        monkeypatch.setenv("HTTPS_PROXY", f"http://{user}{proxy.host}")
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{user}127.0.0.1:{proxy.port}")
         assert await look_up(new_lookup(), query(f"{NAME}:{port}/a:1")) == APP
-        assert set(proxy.seen) == {(f"{NAME}:{port}", authorization)}
+        assert set(proxy.asked) == {(f"{NAME}:{port}", authorization)}
 
 
 async def test_https_proxy_with_its_own_certificate_is_used(
@@ -101,9 +71,9 @@ async def test_https_proxy_with_its_own_certificate_is_used(
         start_proxy(context=context) as proxy,
     ):
         target = f"{NAME}:{server.host.rpartition(':')[2]}"
-        monkeypatch.setenv("HTTPS_PROXY", f"https://{proxy.host}")
+        monkeypatch.setenv("HTTPS_PROXY", f"https://127.0.0.1:{proxy.port}")
         assert await look_up(new_lookup(), query(f"{target}/a:1")) == APP
-        assert {each for each, _ in proxy.seen} == {target}
+        assert {each for each, _ in proxy.asked} == {target}
 
 
 async def test_hosts_in_no_proxy_are_connected_to_directly(
@@ -111,34 +81,34 @@ async def test_hosts_in_no_proxy_are_connected_to_directly(
 ) -> None:
     async with start_server(ca, serving(image), NAME) as server, start_proxy() as proxy:
         port = server.host.rpartition(":")[2]
-        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, .test")
         answer = await look_up(new_lookup(), query(f"{NAME}:{port}/a:1"))
         assert isinstance(answer, Unavailable)
         assert "the proxy" not in answer.why
         # A loopback address needs no entry in NO_PROXY.
         assert await look_up(new_lookup(), query(f"{server.host}/a:1")) == APP
-        assert proxy.seen == []
+        assert proxy.asked == []
 
 
 async def test_forbidden_address_is_not_requested_through_a_proxy(
     new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with start_proxy() as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
         answer = await look_up(new_lookup(), query("169.254.169.254/a:1", "*"))
         assert answer == Unavailable(
             "169.254.169.254/a:1: refusing to connect to '169.254.169.254': "
             "loopback, link-local or metadata address"
         )
-        assert proxy.seen == []
+        assert proxy.asked == []
 
 
 async def test_error_of_the_proxy_is_reported_as_such(
     new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with start_proxy("407 Proxy Authentication Required") as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
+    async with start_proxy(407) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
         answer = await look_up(new_lookup(), query(f"{NAME}/a:1"))
     assert answer == Unavailable(
         f"{NAME}/a:1: '{NAME}': podsettle gets no answer; its log has the cause"

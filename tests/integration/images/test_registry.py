@@ -1,24 +1,18 @@
-"""Look-ups at a real registry: TLS, basic and token authentication, indexes, redirects."""
+"""Look-ups at a real registry: TLS, basic authentication, media types; and a token server."""
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
+from tests.support.image_factories import APP
 from tests.support.image_fixtures import NewLookup
 from tests.support.paths import ROOT
 from tests.support.pull_secrets import Secrets, docker_config
@@ -30,18 +24,17 @@ from tests.support.registry import (
     RunningRegistry,
     basic,
     htpasswd,
+    image_of,
     index_of,
     look_up,
     platform,
     query,
+    serving,
     start_registry,
     start_server,
 )
 from webhook.core.images import ImageConfig, Unavailable
 from webhook.images.lookup import ImageLookup
-
-APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
-NewImage = Callable[..., Image]
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +79,10 @@ async def test_media_types_of_docker_are_supported(
 
 
 async def test_image_without_an_entrypoint_has_an_empty_entrypoint(
-    registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
+    registry: RunningRegistry, lookup: ImageLookup
 ) -> None:
-    registry.push("bare", "1", new_image(cmd=["sh"]))
-    registry.push("empty", "1", new_image())
+    registry.push("bare", "1", image_of(cmd=["sh"]))
+    registry.push("empty", "1", image_of())
     assert await look_up(lookup, query(f"{registry.host}/bare:1")) == ImageConfig((), ("sh",))
     assert await look_up(lookup, query(f"{registry.host}/empty:1")) == ImageConfig((), ())
 
@@ -109,6 +102,7 @@ async def test_certificate_of_an_unknown_ca_is_refused(
 # Authentication.
 
 
+@pytest.mark.needs("docker-registry")
 async def test_basic_authentication_needs_the_credentials_of_the_registry(
     guarded: RunningRegistry, image: Image, new_lookup: NewLookup
 ) -> None:
@@ -124,89 +118,39 @@ async def test_basic_authentication_needs_the_credentials_of_the_registry(
     assert await look_up(new_lookup(elsewhere), asked) == refused
 
 
-def _b64(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+async def test_token_authentication_needs_an_allowed_token_server(
+    ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    serve, asked = serving(image), list[dict[str, str]]()
 
-
-class TokenServer:
-    """A server of tokens that docker-registry accepts: https://distribution.github.io/distribution/spec/auth/."""
-
-    def __init__(self, home: Path) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tokens")])
-        now = datetime.now(UTC)
-        self._certificate = (
-            x509.CertificateBuilder(name, name, self._key.public_key())
-            .serial_number(1)
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
-        self.bundle = home / "bundle.pem"
-        self.bundle.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
-        self.asked: list[Mapping[str, str]] = []
-
-    def token(self, scope: str) -> str:
-        kind, name, actions = scope.split(":")
-        der = self._certificate.public_bytes(serialization.Encoding.DER)
-        header = {"typ": "JWT", "alg": "ES256", "x5c": [base64.b64encode(der).decode()]}
-        now = int(time.time())
-        claims = {
-            "iss": "tokens",
-            "sub": "",
-            "aud": "registry",
-            "exp": now + 300,
-            "nbf": now - 60,
-            "iat": now,
-            "jti": "1",
-            "access": [{"type": kind, "name": name, "actions": actions.split(",")}],
-        }
-        signed = ".".join(_b64(json.dumps(part).encode()) for part in (header, claims))
-        r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
-        return f"{signed}.{_b64(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
-
-    def authorize(self, scope: str) -> Mapping[str, str]:
-        return {"Authorization": f"Bearer {self.token(scope)}"}
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(dict(request.query))
+    async def issue_token(request: web.Request) -> web.StreamResponse:
+        asked.append(dict(request.query))
         if request.headers.get("Authorization") != basic("")["Authorization"]:
             return web.Response(status=401)
-        return web.json_response(
-            {"token": None, "access_token": self.token(request.query["scope"])}
+        return web.json_response({"token": None, "access_token": "good"})
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Authorization") == "Bearer good":
+            return await serve(request)
+        scope = "repository:secret/app:pull"
+        value = f'Bearer realm="https://{tokens.host}/token",service="registry",scope="{scope}"'
+        return web.Response(status=401, headers={"WWW-Authenticate": value})
+
+    async with start_server(ca, issue_token) as tokens, start_server(ca, answer) as registry:
+        name = f"{registry.host}/secret/app:1"
+        secrets = Secrets(docker_config({f"{registry.host}/secret": (USER, PASSWORD)}))
+        allowed = query(name, registry.host, tokens.host)
+        assert await look_up(new_lookup(secrets), allowed) == APP
+        assert asked == [{"service": "registry", "scope": "repository:secret/app:pull"}]
+        anonymous = await look_up(new_lookup(), allowed)
+        assert anonymous == Unavailable(f"{name}: the registry's token server answers 401")
+        # The token server has a loopback address that the policy does not list.
+        unseen = await look_up(new_lookup(secrets), query(name))
+        assert unseen == Unavailable(
+            f"{name}: refusing to connect to '{tokens.host}': "
+            "loopback, link-local or metadata address"
         )
-
-
-async def test_token_authentication_needs_an_allowed_token_server(
-    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
-) -> None:
-    tokens = TokenServer(tmp_path)
-    async with start_server(ca, tokens.answer) as server:
-        auth = {
-            "token": {
-                "realm": f"https://{server.host}/token",
-                "service": "registry",
-                "issuer": "tokens",
-                "rootcertbundle": str(tokens.bundle),
-            }
-        }
-        with start_registry(tmp_path, ca, authorize=tokens.authorize, auth=auth) as registry:
-            registry.push("secret/app", "1", image)
-            name = f"{registry.host}/secret/app:1"
-            secrets = Secrets(docker_config({f"{registry.host}/secret": (USER, PASSWORD)}))
-            allowed = query(name, registry.host, server.host)
-            assert await look_up(new_lookup(secrets), allowed) == APP
-            assert tokens.asked == [{"service": "registry", "scope": "repository:secret/app:pull"}]
-            anonymous = await look_up(new_lookup(), allowed)
-            assert anonymous == Unavailable(f"{name}: the registry's token server answers 401")
-            # The token server has a loopback address that the policy does not list.
-            unseen = await look_up(new_lookup(secrets), query(name))
-            assert unseen == Unavailable(
-                f"{name}: refusing to connect to '{server.host}': "
-                "loopback, link-local or metadata address"
-            )
-            assert len(tokens.asked) == 2
+        assert len(asked) == 2
 
 
 def test_ca_in_ssl_cert_file_is_trusted(
