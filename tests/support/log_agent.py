@@ -13,11 +13,10 @@ from pathlib import Path
 
 from tests.support.needs import path_of
 from tests.support.runc import Machine
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 # rsyslog's default. Its module `imfile` finds and reads new files only at each scan.
 INTERVAL_SECONDS = 10
-TIMEOUT_SECONDS = 180.0
 _CONFIG = """
 global(workDirectory="{home}/work")
 module(load="imfile" mode="polling" PollingInterval="{interval}")
@@ -69,7 +68,7 @@ class LogAgent:
     def await_scan(self) -> None:
         """Wait until the agent has scanned the directory once more."""
         probe = self.place_probe()
-        await_that(lambda: self.has_shipped(probe), "the agent scanned", TIMEOUT_SECONDS)
+        await_that(lambda: self.has_shipped(probe), "the agent scanned")
 
     def run_pod(self, machine: Machine, name: str, command: list[str]) -> int:
         """Run a container, write its log like a runtime, delete the log, and return the exit code.

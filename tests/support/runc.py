@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import threading
 import uuid
@@ -18,11 +19,8 @@ from typing import Any
 import pytest
 
 from tests.support.process import process_status
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from tools.base_image import copy_libraries
-
-# For each step of a test. A busy machine needs seconds.
-TIMEOUT_SECONDS = 180.0
 
 
 def make_rootfs(directory: Path, linger: Path) -> Path:
@@ -106,6 +104,21 @@ class Container:
                 except (FileNotFoundError, ProcessLookupError):
                     continue
         return found
+
+    def await_ready(self) -> None:
+        """Wait until the command has printed `ready`, and PID 1 can pass signals on to it."""
+        assert self.read_line() == "ready"
+        # A shell starts the command before it sets its own traps. Until then, it ignores signals.
+        if self.pid and "linger" not in self.status("Name"):
+            await_that(self._has_traps, "the traps were set")
+        # bash may lose a signal that arrives when it begins to wait.
+        await_that(lambda: self.status("State")[0] == "S", "it waits")
+        await_that(lambda: all(c[0] in "SZ" for c in self.children().values()), "so do the others")
+
+    def _has_traps(self) -> bool:
+        """Return whether the shell wrapper has set its last trap, or already ignores the signal."""
+        fields = (self.status(name) for name in ("SigCgt", "SigIgn"))
+        return any(int(each, 16) >> (signal.SIGWINCH - 1) & 1 for each in fields)
 
     def await_end_of_command(self) -> None:
         """Wait until PID 1 has no children except the timers of the shell wrapper."""

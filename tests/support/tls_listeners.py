@@ -14,10 +14,8 @@ from pathlib import Path
 import trustme
 
 from tests.support.process import free_port
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
-# For each step of a test. A busy machine needs seconds.
-TIMEOUT_SECONDS = 180.0
 INTERNAL_ERROR, HANDSHAKE_FAILURE = 80, 40
 
 Answer = Callable[[socket.socket], None]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.kube.cluster import KubeCluster
+from tests.support.linger_process import READY, logged_line
 from tests.support.tls_listeners import Listener
-from tests.support.wait_kubelet import READY, logged_line
 
 pytestmark = pytest.mark.slow
 

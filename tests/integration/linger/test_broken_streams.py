@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.linger_process import TIMEOUT_SECONDS, run
+from tests.support.linger_process import run
 from tests.support.process import free_port
+from tests.support.waiting import TIMEOUT_SECONDS
 
 
 def run_without_reader(

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.linger_process import address, logged, run
 from tests.support.tls_listeners import (
     alert,
     handshake,
@@ -22,7 +23,6 @@ from tests.support.tls_listeners import (
     server_context,
     stay_silent,
 )
-from tests.support.wait import address, logged
 from webhook.linger.build import HERE, SOURCE, TARGETS, build, compile_c, host_arch, main
 
 pytestmark = pytest.mark.slow
@@ -94,14 +94,7 @@ def test_wait_kubelet_works_with_the_byte_order_of_each_architecture(
     emulator = [] if arch == host_arch() else [ELF[arch][2]]
     with listening(alert(80), handshake(server_context()), host=host) as server:
         wait = ["wait-kubelet", "--timeout", "1h", "--port", str(server.port)]
-        done = subprocess.run(
-            [*emulator, str(executable), *wait],
-            env={"HOST_IP": host},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run(*emulator, executable, *wait, env={"HOST_IP": host})
     assert (done.returncode, done.stderr) == (
         0,
         f"linger: the kubelet at {host} is ready: it begins a TLS handshake\n",

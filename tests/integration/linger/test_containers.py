@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.container_state import await_ready
 from tests.support.runc import (
     Container,
     Machine,
@@ -75,7 +74,7 @@ def test_airflows_xcom_sidecar_ends_without_an_error_unless_its_shell_ignores_in
     """Airflow ends the sidecar by SIGINT. Where the trap has no effect, podsettle takes linger."""
     script = 'trap "exit 0" INT; echo ready; while true; do sleep 1; done;'
     with machine.start(wrapper.script(script)) as container:
-        await_ready(container)
+        container.await_ready()
         container.signal(signal.SIGINT)
         is_ignored = shell_wrapper.is_shell_that_ignores_interrupts([wrapper.shell])
         works = wrapper.name == "linger" or not is_ignored
@@ -107,7 +106,7 @@ def test_command_with_a_handler_receives_the_same_signal(
 ) -> None:
     command = wrapper.around(["/handler", str(int(number))])
     with with_handler.start(command) as container:
-        await_ready(container)
+        container.await_ready()
         container.signal(number)
         assert container.finish() == (40 + number, "", "")
 
@@ -132,7 +131,7 @@ def test_stop_signals_have_no_effect_on_the_command_in_dash_and_busybox(
     """The command is in the orphaned group of process 1: the kernel drops TSTP, TTIN and TTOU."""
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script)) as container:
-        await_ready(container)
+        container.await_ready()
         for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
             container.signal(number)
         container.signal(signal.SIGTERM)
@@ -144,7 +143,7 @@ def test_stopped_command_continues_after_sigcont(machine: Machine, wrapper: Wrap
     """The command leads its own group and has no handler, so it stops. Process 1 would not."""
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script)) as container:
-        await_ready(container)
+        container.await_ready()
         container.signal(signal.SIGTSTP)
         await_that(lambda: _states(container) == {"T"}, "the command stopped")
         # It runs for a moment, because the kernel has told it that the command stopped.
@@ -183,7 +182,7 @@ def test_termination_signal_ends_the_delay_immediately(
 ) -> None:
     command = wrapper.script("echo ready; exit 7", sleep_ms=AN_HOUR_MS, min_lifetime_ms=AN_HOUR_MS)
     with machine.start(command) as container:
-        await_ready(container)
+        container.await_ready()
         container.await_end_of_command()
         container.signal(number)
         assert container.finish() == (7, "", "")
@@ -192,7 +191,7 @@ def test_termination_signal_ends_the_delay_immediately(
 def test_other_signals_do_not_shorten_the_delay(machine: Machine, wrapper: Wrapper) -> None:
     started = time.monotonic()
     with machine.start(wrapper.script("echo ready; exit 7", min_lifetime_ms=4_000)) as container:
-        await_ready(container)
+        container.await_ready()
         container.await_end_of_command()
         container.signal(signal.SIGUSR1)
         assert container.finish() == (7, "", "")
@@ -204,7 +203,7 @@ def test_termination_signal_during_the_command_prevents_the_delay(
 ) -> None:
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script, sleep_ms=AN_HOUR_MS)) as container:
-        await_ready(container)
+        container.await_ready()
         container.signal(signal.SIGTERM)
         assert container.finish() == (9, "", "")
 

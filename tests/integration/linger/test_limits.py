@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from tests.support.container_state import await_ready
 from tests.support.node import cgroups
 from tests.support.runc import MIB, TIGHT, Container, Machine, with_limits
 from tests.support.wrappers import Wrapper
@@ -27,7 +26,7 @@ def test_wrapped_command_runs_within_the_smallest_limits(
     script = "trap 'exit 42' TERM; echo ready; while :; do sleep 1000 & wait; done"
     command = wrapper.script(script, min_lifetime_ms=20)
     with machine.start(command, resources=TIGHT) as container:
-        await_ready(container)
+        container.await_ready()
         assert _cgroup_value(container, "memory", "memory.limit_in_bytes", "memory.max") == str(
             5 * MIB
         )

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.linger_process import TIMEOUT_SECONDS, first_line, run, start
+from tests.support.linger_process import first_line, run, start
 from tests.support.paths import ROOT
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from tests.support import linger_process
 from tests.support.runc import Machine
 from tests.support.shells import SHELL_NAMES, SHELLS
+from tests.support.waiting import TIMEOUT_SECONDS
 from tests.support.wrappers import Wrapper
 
 SHOW = ("sh", "-c", "ulimit -Sn; ulimit -Hn; echo err >&2; exit 7")
@@ -99,7 +100,7 @@ def test_command_replaces_the_wrapper_and_inherits_everything_else(linger: Path,
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
-    out, _ = process.communicate("input", timeout=linger_process.TIMEOUT_SECONDS)
+    out, _ = process.communicate("input", timeout=TIMEOUT_SECONDS)
     pid, group, *rest = out.split(" ", 2)
     assert int(pid) == int(group) == process.pid
     assert rest[0].endswith("input a b  --\n")

@@ -8,17 +8,16 @@ shells, like Red Hat's images.
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import pytest
 
-from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
+from tests.data.expected_outcomes import HELPER, OUTCOMES, WRAPPED
 from tests.support import runc
-from tests.support.factories import Json, container, mutate_pod, pod, policy, view
+from tests.support.factories import Json, mutate_pod, policy, view
 from tests.support.kubelet_expansion import kubelet_expands
 from tests.support.reviews import PODS, load_pod
 from webhook.core.constants import HELPER_PATH
@@ -31,32 +30,6 @@ Delivery: TypeAlias = Literal["Auto", "Binary"]
 
 LIFETIME = 0.2
 PATHS = {path.stem: path for path in PODS if set(OUTCOMES[path.stem].values()) & {*WRAPPED}}
-# Tekton's three init containers, as in tektoncd/pipeline pkg/pod/pod.go.
-TEKTON = pod(
-    container(
-        "prepare",
-        *("/ko-app/entrypoint", "init", "/ko-app/entrypoint", "/tekton/bin/entrypoint", "step-a"),
-        workingDir="/",
-    ),
-    container(
-        "place-scripts",
-        "sh",
-        args=[
-            "-c",
-            'scriptfile="/tekton/scripts/script-0"\n'
-            "touch ${scriptfile} && chmod +x ${scriptfile}\n"
-            "cat > ${scriptfile} << '_EOF_'\nIyEvYmluL3NoCg==\n_EOF_\n"
-            '/tekton/bin/entrypoint decode-script "${scriptfile}"\n',
-        ],
-    ),
-    container(
-        "working-dir-initializer",
-        "/ko-app/workingdirinit",
-        args=["/workspace/src", "/workspace/a b"],
-        workingDir="/workspace",
-    ),
-    restartPolicy="Never",
-)
 # The programs that the wrapped containers or their scripts start.
 PROGRAMS = (
     *("/bin/argoexec", "/bin/cp", "/bin/gradle", "/bin/php", "/bin/tar", "/argo-bin/bin/argoexec"),
@@ -65,12 +38,6 @@ PROGRAMS = (
 )
 # Volumes that scripts write to, and working directories.
 DIRECTORIES = ("/shard", "/tekton/scripts", "/woodpecker", "/workspace")
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(scope="module")
@@ -126,15 +93,12 @@ def _command(of: Json) -> list[str]:
     return [kubelet_expands(text) for text in (*of["command"], *of.get("args", ()))]
 
 
-def _environment(of: Json, how: str) -> dict[str, str]:
+def _run(machine: runc.Machine, of: Json) -> tuple[int, str, str]:
+    """Run a container whose programs exit with 7."""
     said = {each["name"]: each["value"] for each in of.get("env", ()) if "value" in each}
     # PATH must match the root file systems.
-    return {**said, "PATH": "/bin", "STAND_IN": how}
-
-
-def _run(machine: runc.Machine, of: Json, how: str) -> Ran:
-    environment, where = _environment(of, how), of.get("workingDir") or "/"
-    return Ran(*machine.run(_command(of), env=environment, cwd=where))
+    environment = {**said, "PATH": "/bin", "STAND_IN": "7"}
+    return machine.run(_command(of), env=environment, cwd=of.get("workingDir") or "/")
 
 
 def _pairs(before: Json, delivery: Delivery) -> Iterator[tuple[Json, Json, Root]]:
@@ -167,63 +131,11 @@ def test_wrapped_container_runs_the_same_program_with_the_same_result(
         if same or kind in done:
             continue
         done.add(kind)
-        as_it_was = _run(machines[root], old, "7")
+        as_it_was = _run(machines[root], old)
         started = time.monotonic()
-        assert _run(machines[root], new, "7") == as_it_was, f"{old['name']} {root}"
+        assert _run(machines[root], new) == as_it_was, f"{old['name']} {root}"
         assert time.monotonic() - started >= LIFETIME
         if OUTCOMES[name][old["name"]] == HELPER:
-            assert as_it_was.code == 7
+            assert as_it_was[0] == 7
             said = [f"{len(text.encode())} {text}" for text in _command(old)]
-            assert as_it_was.out.split("\n", 1)[1] == "\n".join([*said, ""])
-
-
-@pytest.mark.parametrize("name", PATHS)
-def test_wrapped_container_is_terminated_by_the_same_signal(
-    name: str, machines: dict[Root, runc.Machine]
-) -> None:
-    before = load_pod(PATHS[name])
-    done: set[tuple[str, Root]] = set()
-    for old, new, root in _pairs(before, "Auto"):
-        if OUTCOMES[name][old["name"]] == SHELL or (old["command"][0], root) in done:
-            continue
-        done.add((old["command"][0], root))
-        environment = _environment(old, "wait")
-        ended = []
-        for each in (old, new):
-            with machines[root].start(_command(each), env=environment) as running:
-                while running.read_line() != "ready":
-                    assert running.runc.poll() is None
-                running.signal(signal.SIGTERM)
-                ended.append(running.finish())
-        assert ended == [(43, "", "")] * 2, f"{old['name']} {root}"
-
-
-@pytest.mark.parametrize("code", [0, 1, 255])
-@pytest.mark.parametrize("image", ["upstream", "Red Hat"])
-def test_tekton_init_containers_are_wrapped_by_shell_or_helper_depending_on_their_command(
-    image: str, code: int, machines: dict[Root, runc.Machine]
-) -> None:
-    """Of upstream's images, only that of place-scripts has a shell. Red Hat's images have shells.
-
-    podsettle does not know the image. It decides by the command whether a shell exists.
-    """
-    after = _containers(_after(TEKTON, "Auto"))
-    for old in TEKTON["spec"]["initContainers"]:
-        new = after[old["name"]]
-        of_shell = old["name"] == "place-scripts"
-        assert shell_wrapper.is_wrapped(new["command"]) is of_shell
-        assert (new["command"][0] == HELPER_PATH) is not of_shell
-        assert new.get("args") == old.get("args")
-        root: Root = "with shells" if of_shell or image == "Red Hat" else "without a shell"
-        as_it_was = _run(machines[root], old, str(code))
-        assert as_it_was.code == code
-        assert as_it_was.out.startswith(f"{3 if of_shell else len(_command(old))} in ")
-        started = time.monotonic()
-        assert _run(machines[root], new, str(code)) == as_it_was
-        assert time.monotonic() - started >= LIFETIME
-
-
-def test_only_one_root_file_system_contains_a_shell(machines: dict[Root, runc.Machine]) -> None:
-    """A container that runs in the root without a shell therefore needs none."""
-    for root, has in zip(ROOTS, (False, True), strict=True):
-        assert (machines[root].rootfs / "bin/sh").exists() is has
+            assert as_it_was[1].split("\n", 1)[1] == "\n".join([*said, ""])

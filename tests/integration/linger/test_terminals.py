@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runc import TIMEOUT_SECONDS, Container, Machine
-from tests.support.waiting import await_that
+from tests.support.runc import Container, Machine
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from tests.support.wrappers import Wrapper
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.linger_process import AN_HOUR, address, logged, wait_arguments
 from tests.support.name_server import NO_SUCH_NAME, SERVER_FAILURE, Query, name_server
 from tests.support.process import free_port, process_status
 from tests.support.runc import TIGHT, Machine, with_limits
 from tests.support.silent_dns import silent_dns_needed
 from tests.support.tls_listeners import (
-    TIMEOUT_SECONDS,
     Answer,
     close_connection,
     dropping,
@@ -27,8 +27,7 @@ from tests.support.tls_listeners import (
     says,
     stay_silent,
 )
-from tests.support.wait import AN_HOUR, address, logged
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 OK = says(b"HTTP/1.1 200 OK\r\n")
 
@@ -426,10 +425,16 @@ def test_twelve_targets_fit_into_the_smallest_limits(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "around", [[], ["/linger", "--min-lifetime", AN_HOUR, "--"]], ids=["unwrapped", "wrapped"]
 )
-def test_termination_signal_ends_a_container_at_once(machine: Machine, around: list[str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_termination_signal_ends_a_container_at_once(
+    machine: Machine, around: list[str], number: signal.Signals
+) -> None:
     with listening(stay_silent) as server:
-        command = [*around, "/linger", "wait", "--http", f"http://{address(server)}/"]
-        with machine.start(command) as container:
-            await_that(lambda: server.connections, "linger has connected")
-            container.signal(signal.SIGTERM)
-            assert container.finish() == (0, "", "")
+        targets = ["wait", "--http", f"http://{address(server)}/"]
+        for arguments in (targets, wait_arguments(server)):
+            before = server.connections
+            command = [*around, "/linger", *arguments]
+            with machine.start(command, env={"HOST_IP": server.host}) as container:
+                await_that(lambda: server.connections > before, "linger has connected")  # noqa: B023
+                container.signal(number)
+                assert container.finish() == (0, "", "")

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.support.linger_process import READY, logged_line, run, wait_arguments
 from tests.support.process import free_port
 from tests.support.runc import TIGHT, Machine, with_limits
 from tests.support.tls_listeners import (
     HANDSHAKE_FAILURE,
     INTERNAL_ERROR,
-    TIMEOUT_SECONDS,
     Answer,
     Listener,
     alert,
@@ -32,8 +32,7 @@ from tests.support.tls_listeners import (
     server_context,
     stay_silent,
 )
-from tests.support.wait_kubelet import AN_HOUR, READY, logged_line, wait, wait_arguments
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +172,7 @@ def check_reason_at_timeout(run: Callable[[], str], host: str, *reasons: str) ->
 def test_timeout_exits_with_0_and_logs_the_reason(
     linger: Path, answer: Answer, why: str | tuple[str, ...]
 ) -> None:
-    def run() -> str:
+    def waited() -> str:
         with listening(answer) as server:
             started = time.monotonic()
             line = logged_line(linger, server, timeout="3s")
@@ -181,7 +180,7 @@ def test_timeout_exits_with_0_and_logs_the_reason(
             assert server.connections > 1
             return line
 
-    check_reason_at_timeout(run, "127.0.0.1", *((why,) if isinstance(why, str) else why))
+    check_reason_at_timeout(waited, "127.0.0.1", *((why,) if isinstance(why, str) else why))
 
 
 def test_server_that_never_answers_ends_at_the_timeout(linger: Path) -> None:
@@ -247,7 +246,7 @@ def test_attempts_back_off(linger: Path) -> None:
 
 @pytest.mark.parametrize("host", [None, "", "node.example", "10.0.0.1 ", "fe80::1%eth0", "1.2.3"])
 def test_invalid_address_exits_with_0(linger: Path, host: str | None) -> None:
-    done = wait(linger, "wait-kubelet", host=host)
+    done = run(linger, "wait-kubelet", env={"HOST_IP": host} if host is not None else {})
     assert (done.returncode, done.stdout) == (0, "")
     expected = f"linger: not waiting for the kubelet: HOST_IP is not an address: {host or ''}\n"
     assert done.stderr == expected
@@ -280,15 +279,15 @@ def test_termination_signal_exits_immediately_with_0(linger: Path, number: signa
     ],
 )
 def test_wrong_usage_exits_with_2_and_prints_the_usage(linger: Path, arguments: list[str]) -> None:
-    done = wait(linger, "wait-kubelet", *arguments, host="127.0.0.1")
+    done = run(linger, "wait-kubelet", *arguments, env={"HOST_IP": "127.0.0.1"})
     assert (done.returncode, done.stdout) == (2, "")
     assert "linger wait-kubelet [--timeout D] [--port N]" in done.stderr
 
 
 def test_help_shows_the_defaults_of_port_and_timeout(linger: Path) -> None:
-    done = wait(linger, "wait-kubelet", "--timeout=0", host="127.0.0.1")
+    done = run(linger, "wait-kubelet", "--timeout=0", env={"HOST_IP": "127.0.0.1"})
     assert done.returncode == 0
-    shown = wait(linger, "--help", host=None).stdout
+    shown = run(linger, "--help").stdout
     assert "default 30s" in shown
     assert "default 10250" in shown
 
@@ -296,56 +295,29 @@ def test_help_shows_the_defaults_of_port_and_timeout(linger: Path) -> None:
 # wait-kubelet as PID 1 of containers with the network of this machine.
 
 
-def contained(listener: Listener, *around: str, timeout: str = AN_HOUR) -> list[str]:
-    return [
-        "/bin/env",
-        f"HOST_IP={listener.host}",
-        *around,
-        "/linger",
-        *wait_arguments(listener, timeout),
-    ]
-
-
-def _as_container(resources: Mapping[str, object] | None) -> str:
-    return "tight limits" if resources else "no limits"
-
-
 @pytest.mark.parametrize(
-    "resources", [None, pytest.param(TIGHT, marks=with_limits)], ids=_as_container
+    "resources",
+    [None, pytest.param(TIGHT, marks=with_limits)],
+    ids=["no limits", "tight limits"],
 )
 def test_wait_works_for_any_user_on_a_read_only_root(
     machine: Machine, resources: Mapping[str, object] | None
 ) -> None:
     with listening(NO_CERTIFICATE_YET, handshake(server_context())) as server:
         code, out, err = machine.run(
-            contained(server), uid=machine.unprivileged_uid, resources=resources
+            ["/linger", *wait_arguments(server)],
+            uid=machine.unprivileged_uid,
+            resources=resources,
+            env={"HOST_IP": server.host},
         )
     assert (code, out, err) == (0, "", f"linger: the kubelet at 127.0.0.1 {READY}\n")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize(
-    "around",
-    [[], ["/linger", "--min-lifetime", AN_HOUR, "--"]],
-    ids=["unwrapped", "wrapped by linger"],
-)
-def test_wait_in_a_container_ends_immediately_at_a_termination_signal(
-    machine: Machine, number: signal.Signals, around: list[str]
-) -> None:
-    with (
-        listening(stay_silent) as server,
-        machine.start(contained(server, *around)) as container,
-    ):
-        await_that(lambda: server.connections, "linger has connected")
-        container.signal(number)
-        assert container.finish() == (0, "", "")
 
 
 def test_wait_wrapped_by_linger_lives_for_the_minimum_lifetime(machine: Machine) -> None:
     with listening(handshake(server_context())) as server:
         started = time.monotonic()
-        settled = ["/linger", "--min-lifetime", "1s", "--"]
-        code, _, err = machine.run(contained(server, *settled))
+        settled = ["/linger", "--min-lifetime", "1s", "--", "/linger", *wait_arguments(server)]
+        code, _, err = machine.run(settled, env={"HOST_IP": server.host})
     assert time.monotonic() - started >= 1
     assert (code, err) == (0, f"linger: the kubelet at 127.0.0.1 {READY}\n")
 
@@ -354,12 +326,6 @@ def test_attempts_leave_no_open_file_descriptor(linger: Path) -> None:
     """The limit allows the three standard descriptors and one more."""
     script = f"ulimit -n 4; exec '{linger}' \"$@\""
     with listening(*[NO_CERTIFICATE_YET] * 3, handshake(server_context())) as server:
-        done = subprocess.run(
-            ["sh", "-c", script, "sh", *wait_arguments(server)],
-            env={**os.environ, "HOST_IP": server.host},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
+        limited = ["sh", "-c", script, "sh", *wait_arguments(server)]
+        done = run(*limited, env={**os.environ, "HOST_IP": server.host})
     assert done.stderr == f"linger: the kubelet at 127.0.0.1 {READY}\n"
