@@ -218,3 +218,11 @@ def process_status(pid: int, field: str) -> str:
         if line.startswith(field + ":"):
             return line.partition(":")[2].strip()
     raise KeyError(field)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs. A zombie does not."""
+    try:
+        return process_status(pid, "State")[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -15,7 +15,7 @@ import trustme
 import yaml
 
 from tests.support.kubeconfig_oracle import World, credential, document
-from tests.support.process import PODSETTLE
+from tests.support.process import PODSETTLE, is_running
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, NoClusterError, Unreachable
@@ -217,14 +217,6 @@ def test_plugin_asks_at_the_terminal_also_if_standard_input_is_another(world: Wo
         check=True,
     )
     assert tokens(world)[0] == "123"
-
-
-def is_running(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "socks5h://u:p@h:1", "http://u:p@h:p"])

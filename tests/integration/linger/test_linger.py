@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.linger_process import first_line, run, start
 from tests.support.paths import ROOT
+from tests.support.process import is_running
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 
@@ -188,14 +189,7 @@ def test_killing_linger_kills_the_command(linger: Path) -> None:
         command = int(first_line(process))
         process.kill()
         process.wait(TIMEOUT_SECONDS)
-        await_that(lambda: _state(command) in ("", "Z"), "the command died")
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+        await_that(lambda: not is_running(command), "the command died")
 
 
 def test_signal_to_the_process_group_of_the_command_does_not_end_the_delay(linger: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.linger_process import AN_HOUR, address, logged, wait_arguments
 from tests.support.name_server import NO_SUCH_NAME, SERVER_FAILURE, Query, name_server
-from tests.support.process import free_port, process_status
+from tests.support.process import free_port, is_running, process_status
 from tests.support.runc import TIGHT, Machine, with_limits
 from tests.support.silent_dns import silent_dns_needed
 from tests.support.tls_listeners import (
@@ -377,14 +377,6 @@ def test_termination_signal_ends_all_processes_at_once_with_exit_code_0(
             process.send_signal(number)
             assert process.wait(TIMEOUT_SECONDS) == 0
             await_that(lambda: not any(map(is_running, started)), "the child processes have ended")
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return process_status(pid, "State")[0] != "Z"
 
 
 def test_killed_wait_leaves_no_child_process(linger: Path) -> None:

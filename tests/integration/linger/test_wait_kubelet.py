@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from tests.support.linger_process import READY, logged_line, run, wait_arguments
-from tests.support.process import free_port
+from tests.support.process import free_port, process_status
 from tests.support.runc import TIGHT, Machine, with_limits
 from tests.support.tls_listeners import (
     HANDSHAKE_FAILURE,
@@ -127,9 +127,8 @@ def test_kubelet_that_does_not_listen_yet_is_retried(linger: Path) -> None:
     with subprocess.Popen(
         command, env={"HOST_IP": "127.0.0.1"}, stderr=subprocess.PIPE, text=True
     ) as process:
-        status = Path(f"/proc/{process.pid}/stat")
         # linger sleeps after the first refused connection.
-        await_that(lambda: status.read_text().rpartition(")")[2].split()[0] == "S", "it waits")
+        await_that(lambda: process_status(process.pid, "State")[0] == "S", "it waits")
         with listening(handshake(server_context()), port=port):
             _, told = process.communicate(timeout=TIMEOUT_SECONDS)
     assert told == f"linger: the kubelet at 127.0.0.1 {READY}\n"
