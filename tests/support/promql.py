@@ -55,12 +55,6 @@ def metrics_in(expression: str) -> set[str]:
     return found
 
 
-def samples_in(scrape: str) -> set[str]:
-    """The names of all samples in an answer of /metrics."""
-    lines = (line for line in scrape.splitlines() if line and not line.startswith("#"))
-    return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in lines}
-
-
 def labels_in(expression: str) -> dict[str, set[str]]:
     """The labels that an expression names, by the metric that has to have them.
 
@@ -91,9 +85,9 @@ def labels_by_sample(scrape: str) -> dict[str, set[str]]:
 
 
 def unknown_labels(expression: str, known: Mapping[str, set[str]]) -> set[tuple[str, str]]:
-    """The pairs of a metric and a label in an expression that no sample has."""
+    """The metrics in an expression, each with what no sample has: a label, or "" for its name."""
     return {
         (name, label)
         for name, labels in labels_in(expression).items()
-        for label in labels - known.get(name, set()) - TARGET_LABELS
+        for label in (labels - known[name] - TARGET_LABELS if name in known else {""})
     }

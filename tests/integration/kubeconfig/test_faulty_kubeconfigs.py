@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.support.kubeconfig_oracle import credential, document, encoded
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import NoClusterError
 
 SERVER = "https://192.0.2.1:6443"
-PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}
 
 
 def kubeconfig(
@@ -26,15 +24,8 @@ def kubeconfig(
     context: dict[str, Any] | None = None,
 ) -> Path:
     path = directory / "config"
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", **(context or {})}}],
-        "clusters": [{"name": "k", "cluster": {"server": SERVER} if cluster is None else cluster}],
-        "users": [{"name": "u", "user": user or {"token": "t"}}],
-    }
-    path.write_text(yaml.safe_dump(document))
+    written = document({"server": SERVER} if cluster is None else cluster, user, context)
+    path.write_text(yaml.safe_dump(written))
     return path
 
 
@@ -50,40 +41,38 @@ async def error_of(path: Path) -> str:
 def plugin(directory: Path, script: str) -> dict[str, Any]:
     path = directory / "plugin"
     path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return {"exec": {**PLUGIN, "command": str(path)}}
+    path.chmod(0o755)
+    return executing(str(path))
 
 
-_CREDENTIAL = '{{"apiVersion": "{}", "kind": "ExecCredential", "status": {}}}'
-_VERSION = "client.authentication.k8s.io/v1"
+def executing(command: str) -> dict[str, Any]:
+    version = "client.authentication.k8s.io/v1"
+    return {"exec": {"apiVersion": version, "interactiveMode": "Never", "command": command}}
 
 
 @pytest.mark.parametrize(
-    ("output", "cause"),
+    ("script", "cause"),
     [
-        ("s3cret", "is not an ExecCredential"),
-        ("{}", "is not an ExecCredential"),
-        (_CREDENTIAL.format("s3cret", '{"token": "s3cret"}'), "has not the apiVersion"),
+        ("echo s3cret", "is not an ExecCredential"),
+        ("echo '{}'", "is not an ExecCredential"),
+        (credential({"token": "s3cret"}, version="s3cret"), "has not the apiVersion"),
         (
-            _CREDENTIAL.format(_VERSION, '{"token": "t", "expirationTimestamp": "s3cret"}'),
+            credential({"token": "t", "expirationTimestamp": "s3cret"}),
             "is not an ExecCredential",
         ),
-        (_CREDENTIAL.format(_VERSION, '"s3cret token"'), "is not an ExecCredential"),
-        (_CREDENTIAL.format(_VERSION, "{}"), "printed no token and no certificate"),
-        (
-            _CREDENTIAL.format(_VERSION, '{"clientCertificateData": "s3cret"}'),
-            "a certificate without a key",
-        ),
+        (credential("s3cret token"), "is not an ExecCredential"),
+        (credential({}), "printed no token and no certificate"),
+        (credential({"clientCertificateData": "s3cret"}), "a certificate without a key"),
     ],
 )
 async def test_output_of_a_failed_credential_plugin_is_not_shown(
-    output: str,
+    script: str,
     cause: str,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    text = await error_of(kubeconfig(tmp_path, user=plugin(tmp_path, f"echo '{output}'")))
+    text = await error_of(kubeconfig(tmp_path, user=plugin(tmp_path, script)))
     assert "users[u].exec: getting credentials: the credential plugin " in text
     assert cause in text
     assert "s3cret" not in text + caplog.text + capfd.readouterr().err
@@ -99,12 +88,12 @@ async def test_standard_error_of_a_credential_plugin_is_passed_on(
 
 
 async def test_missing_credential_plugin_is_an_error(tmp_path: Path) -> None:
-    user = {"exec": {**PLUGIN, "command": "/none/such"}}
-    assert "No such file" in await error_of(kubeconfig(tmp_path, user=user))
+    path = kubeconfig(tmp_path, user=executing("/none/such"))
+    assert "No such file" in await error_of(path)
 
 
 async def test_certificate_that_is_none_is_an_error(tmp_path: Path) -> None:
-    data = base64.b64encode(b"no certificate").decode()
+    data = encoded(b"no certificate")
     path = kubeconfig(tmp_path, cluster={"server": SERVER, "certificate-authority-data": data})
     assert "certificate or key is not valid" in await error_of(path)
 
@@ -115,7 +104,7 @@ async def test_token_that_no_header_can_have_is_an_error(token: str, tmp_path: P
 
 
 async def test_namespace_that_is_no_text_is_an_error(tmp_path: Path) -> None:
-    assert "contexts[c].namespace: Expected" in await error_of(
+    assert "contexts[x].namespace: Expected" in await error_of(
         kubeconfig(tmp_path, context={"namespace": 5})
     )
 
@@ -126,7 +115,7 @@ async def test_context_that_does_not_exist_is_an_error_that_names_the_others(
     path = kubeconfig(tmp_path)
     with pytest.raises(NoClusterError) as caught:
         await ApiServer.connect(kubeconfig=str(path), context="other")
-    assert str(caught.value) == f"{path}: there is no context 'other'; it has: c"
+    assert str(caught.value) == f"{path}: there is no context 'other'; it has: x"
 
 
 @pytest.mark.parametrize("cluster", [{"insecure-skip-tls-verify": True}, {"server": ""}])
@@ -134,7 +123,7 @@ async def test_cluster_without_a_server_is_an_error(
     cluster: dict[str, Any], tmp_path: Path
 ) -> None:
     path = kubeconfig(tmp_path, cluster=cluster)
-    assert "clusters[k].server: " in await error_of(path)
+    assert "clusters[c].server: " in await error_of(path)
 
 
 @pytest.mark.parametrize("content", ["5", "[]", "''", "clusters: 5"])
