@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from math import inf
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from bench.intervals import median_interval, percentile
+from bench.intervals import median_interval
 from bench.results import (
     AGNHOST,
     DELAY,
@@ -23,10 +18,8 @@ from bench.results import (
     PODSETTLE,
     TEMPLATE,
     Values,
-    as_json,
     compare,
 )
-from bench.rows import Effort, Run, in_rounds
 
 pytestmark = pytest.mark.lab
 
@@ -38,12 +31,6 @@ pytestmark = pytest.mark.lab
 def test_interval_is_that_of_the_sign_test(count: int, interval: tuple[float, float]) -> None:
     """The ranks stand in tables of the sign test."""
     assert median_interval([*range(count, 0, -1)]) == interval
-
-
-def test_percentile_of_sorted_and_unsorted_values() -> None:
-    assert percentile([3.0, 1.0, 2.0], 50) == 2
-    assert percentile(list(range(300)), 99) == 297
-    assert percentile([1.0], 99) == 1
 
 
 def result(values: Values, of: str, beside: str = "") -> str:
@@ -77,12 +64,6 @@ def test_commit_is_worse_if_the_whole_interval_is_beyond_the_bound(
     assert result(values, PODSETTLE, OTHER) == expected
 
 
-def test_ratios_are_calculated_for_each_round() -> None:
-    values: Values = {TEMPLATE: {PODSETTLE: [10.0, 5.0], ECHO: [5.0, 1.0], AGNHOST: [1.0, 1.0]}}
-    ratios = {each.beside: each.values for each in compare(values) if each.beside}
-    assert ratios == {ECHO: (2.0, 5.0), AGNHOST: (10.0, 5.0)}
-
-
 @pytest.mark.parametrize(
     ("figure", "beside", "ours", "expected"),
     [
@@ -98,32 +79,3 @@ def test_ratios_are_calculated_for_each_round() -> None:
 def test_targets_are_met_or_missed(figure: str, beside: str, ours: float, expected: str) -> None:
     values = {figure: {PODSETTLE: [ours], beside or ECHO: [1.0]}}
     assert result(values, PODSETTLE, beside) == expected
-
-
-def test_json_has_each_round_and_each_comparison() -> None:
-    values: Values = {P99: {PODSETTLE: [3.0], OTHER: [2.0]}}
-    data: Any = as_json(values, list(compare(values)), {})
-    assert data["figures"] == {P99: {"unit": "ms", "rounds": values[P99]}}
-    assert [(each["of"], each["beside"], each["median"]) for each in data["comparisons"]] == [
-        (PODSETTLE, "", 3.0),
-        (OTHER, "", 2.0),
-        (PODSETTLE, OTHER, 1.5),
-    ]
-
-
-def test_rounds_start_new_servers_and_reverse_the_order(tmp_path: Path) -> None:
-    order: list[str] = []
-
-    def serve(name: str) -> AbstractContextManager[Any]:
-        order.append(name.upper())
-        return nullcontext(SimpleNamespace(name=name))
-
-    def measure(_run: Run, server: Any) -> dict[str, float]:
-        order.append(server.name)
-        return {P99: len(order)}
-
-    run = Run(tmp_path, tmp_path, Effort(rounds=2), {})
-    contenders = {name: partial(serve, name) for name in "abc"}
-    values = in_rounds(run, "", contenders, [("ab", measure), ("c", measure)])
-    assert "".join(order) == "ABCabcCBAbac"
-    assert values == {P99: {"a": [4, 11], "b": [5, 10], "c": [6, 12]}}

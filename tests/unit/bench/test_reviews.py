@@ -32,14 +32,3 @@ def test_variants_have_similar_sizes_unique_names_and_one_template(kilobytes: in
 def test_distinct_templates_have_no_cache_key_in_common() -> None:
     bodies = reviews.distinct_templates()
     assert len(keys(bodies)) == len(bodies) == reviews.DISTINCT_TEMPLATES
-
-
-def test_variant_replaces_a_name_consistently() -> None:
-    request = decode_review(reviews.variants(reviews.tekton())[0]).request
-    assert request.pod.name == f"{(request.pod.labels or {})['tekton.dev/taskRun']}-pod"
-
-
-def test_init_containers_have_unique_names() -> None:
-    review = reviews.encode(reviews.with_init_containers(40))
-    containers = decode_review(review).request.pod.spec.init_containers or ()
-    assert len({container.name for container in containers}) == 40

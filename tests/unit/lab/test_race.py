@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.provocation import Provocation, runtime_class
+from lab.provocation import Provocation
 from lab.race import (
     ABNORMAL,
     AUTO,
@@ -16,30 +16,19 @@ from lab.race import (
     ENDED,
     INIT,
     LOST,
-    NONE,
     OTHER,
     OURS,
     PODS,
     REGULAR,
-    WANTED,
-    WANTED_OF_OTHERS,
     Condition,
     Counts,
-    Driver,
     Result,
-    check_delivery,
     count_exits,
-    is_incomplete,
     race_pod,
-    race_policy,
     read_calls,
-    tables,
     unproven,
 )
-from lab.report import LabError
-from webhook.core.constants import HELPER, HELPER_PATH
-from webhook.core.policy.model import parse_policy
-from webhook.core.remedies.shell_wrapper import SCRIPT
+from webhook.core.constants import HELPER
 
 pytestmark = pytest.mark.lab
 
@@ -76,126 +65,6 @@ def test_exits_are_counted_by_condition_and_code_apart_from_added_containers() -
     assert counts[BINARY] == own
     assert counts[CONTROL.main] == {PODS: 1, ENDED: 1, LOST: 1, OTHER: 0}
     assert counted(pod({HELPER: 255}))[BINARY] == {PODS: 1, OURS: 1}
-
-
-def test_containers_that_did_not_run_are_not_counted() -> None:
-    made_up = {"terminated": {"exitCode": 137}}
-    found = pod({}, made_up=made_up, waiting={"waiting": {}}, running={"running": {}})
-    assert not counted(found)
-
-
-@pytest.mark.parametrize(
-    ("phase", "codes", "incomplete"),
-    [
-        ("Succeeded", WHOLE, False),
-        ("Failed", WHOLE, True),
-        ("Succeeded", {name: 0 for name in WHOLE if name != NAMES[-1]}, True),
-        ("Failed", {HELPER: 255}, False),
-        ("Failed", {HELPER: 0, NAMES[0]: 255}, False),
-    ],
-)
-def test_a_pod_is_incomplete_if_it_lacks_exits_and_no_container_failed(
-    phase: str, codes: dict[str, int], incomplete: bool
-) -> None:
-    assert is_incomplete(pod(codes, phase), BINARY) is incomplete
-
-
-def test_pods_have_the_containers_policies_and_runtime_classes_of_their_conditions() -> None:
-    conditions = {*WANTED, *WANTED_OF_OTHERS}
-    for condition in conditions:
-        made = race_pod(condition, "image")
-        spec, labels = made["spec"], made["metadata"]["labels"]
-        work = spec["initContainers"] if condition.kind == INIT else spec["containers"]
-        assert len(work) == condition.expected
-        assert spec["restartPolicy"] == "Never"
-        if condition.provocation is Provocation.NATURAL:
-            assert "runtimeClassName" not in spec
-        else:
-            named = runtime_class(condition.provocation)
-            assert spec["runtimeClassName"] == named["metadata"]["name"] == named["handler"]
-        if not condition.is_wrapped:
-            assert not labels
-            continue
-        document = race_policy(condition)
-        remedy = document["spec"]["remedies"]["postInitSleep"]
-        assert remedy["delivery"] == condition.delivery
-        assert remedy["minLifetime"] == f"{condition.lifetime_ms}ms"
-        assert parse_policy(document).metadata.name == condition.policy
-        assert document["spec"]["podSelector"] == {"matchLabels": labels}
-    policies = [each.policy for each in WANTED if each.is_wrapped and each.provocation is S]
-    assert len(set(policies)) == len(policies)
-
-
-def test_commands_decide_the_delivery_and_the_lifetime() -> None:
-    def of(condition: Condition) -> set[str]:
-        containers = race_pod(condition, "image")["spec"]["initContainers"]
-        return {" ".join(each["command"]) for each in containers}
-
-    assert of(wrapped(AUTO)) == of(CONTROL) == {"true", "sh -c true"}
-    assert of(wrapped("Shell")) == {"sh -c true"}
-    assert of(BINARY) == {"true"}
-    assert of(wrapped(NONE, 50)) == {"sleep 0.05"}
-
-
-PLAIN = ["true"]
-SHELL = ["sh", "-c", SCRIPT, "podsettle", "sh", "-c", "true"]
-HELPED = [HELPER_PATH, "--", "true"]
-HELPED_SHELL = [HELPER_PATH, "--", "sh", "-c", "true"]
-IMAGE, EMPTY = {"name": HELPER, "image": {}}, {"name": HELPER, "emptyDir": {}}
-
-
-@pytest.mark.parametrize(
-    ("delivery", "volume", "commands", "right"),
-    [
-        (NONE, EMPTY, [PLAIN], True),
-        ("Shell", EMPTY, [SHELL], True),
-        ("Binary", EMPTY, [HELPED], True),
-        ("ImageVolume", IMAGE, [HELPED], True),
-        (AUTO, IMAGE, [HELPED, SHELL], True),
-        (NONE, EMPTY, [SHELL], False),
-        ("Shell", IMAGE, [HELPED_SHELL], False),
-        ("Binary", IMAGE, [HELPED], False),
-        ("ImageVolume", EMPTY, [HELPED], False),
-        ("ImageVolume", IMAGE, [HELPED, PLAIN], False),
-        (AUTO, EMPTY, [HELPED, SHELL], False),
-        (AUTO, IMAGE, [HELPED, HELPED_SHELL], False),
-    ],
-)
-def test_another_delivery_than_that_of_the_condition_ends_the_run(
-    delivery: str, volume: dict[str, Any], commands: list[list[str]], right: bool
-) -> None:
-    init = [{"name": f"work-{n}", "command": command} for n, command in enumerate(commands)]
-    main = [{"name": "main", "command": PLAIN}]
-    made = {"spec": {"initContainers": init, "containers": main, "volumes": [volume]}}
-    if right:
-        check_delivery(made, wrapped(delivery))
-    else:
-        with pytest.raises(LabError, match="has the delivery"):
-            check_delivery(made, wrapped(delivery))
-
-
-def driver(**wanted: int) -> Driver:
-    node: Any = None
-    return Driver(node, {BINARY: wanted["binary"], CONTROL: wanted["control"]})
-
-
-def test_the_condition_that_lags_behind_most_is_next() -> None:
-    found = driver(binary=100, control=10)
-    found.counts[CONTROL][ENDED] = 5
-    assert found.next_condition() == BINARY
-    found.counts[BINARY][ENDED] = 80
-    assert found.next_condition() == CONTROL
-
-
-def test_pods_in_flight_count_for_what_they_will_add() -> None:
-    found = driver(binary=2 * BINARY.expected, control=2)
-    found.created = {"a": (BINARY, 0.0), "b": (BINARY, 0.0), "c": (CONTROL, 0.0)}
-    assert found.next_condition() == CONTROL
-    found.created["d"] = (CONTROL, 0.0)
-    assert found.next_condition() is None
-    assert not found.is_complete
-    found.counts[BINARY][ENDED], found.counts[CONTROL][ENDED] = 40, 2
-    assert found.is_complete
 
 
 LINES = """\
@@ -278,14 +147,3 @@ def test_a_failure_on_a_runtime_without_the_defect_is_missing(found: Counter[str
 def test_a_delivery_without_containers_is_missing() -> None:
     controls = {CONTROL: FULL[CONTROL], CONTROL.main: FULL[CONTROL.main]}
     assert len(missing(controls, FIXED)) == 2 * len(DELIVERIES) + 1
-
-
-def test_tables_show_each_condition_and_the_calls_of_each_handler() -> None:
-    calls = {S: read_calls(LINES)}
-    counts, called = tables([Result("cri-o://1.33.12", {**FULL, BINARY: Counter()}, calls, True)])
-    assert len(counts.rows) == len(FULL)
-    (row,) = called.rows
-    shown = {name: cell if isinstance(cell, str) else cell.text for name, cell in row.items()}
-    assert shown["starts"] == "2"
-    assert shown["exposure"] == "320.00 ms (40.00–600.00)"
-    assert [shown[f"above {bound} ms"] for bound in (50, 100, 250, 500)] == ["1"] * 4

@@ -16,8 +16,6 @@ from lab.selinux_relabel import (
     SKIPPED,
     as_text,
     has_selinux,
-    parse_arguments,
-    parse_log,
 )
 from tests.support.paths import ROOT
 
@@ -31,15 +29,6 @@ def results(runtime: str = "cri-o://1.33.12", *, selinux: bool = True) -> dict[s
         "selinux": selinux,
         "seconds": seconds,
     }
-
-
-def test_table_has_a_row_for_each_kind_of_pod_and_the_difference_to_no_volume() -> None:
-    lines = as_text(results()).splitlines()
-    assert lines[-3].endswith("1.25 s (1.00–1.50)")
-    assert lines[-2].endswith("21.25 s (21.00–21.50)  more than no volume: 20.00 s (20.00–20.00)")
-    assert lines[-1].split()[:2] == ["volume,", "annotated"]
-    assert NO_PROOF not in as_text(results())
-    assert "is not CRI-O" not in as_text(results())
 
 
 def test_table_says_that_figures_without_selinux_or_crio_show_nothing() -> None:
@@ -62,14 +51,6 @@ def test_only_a_context_of_selinux_is_one(context: str, found: bool) -> None:
     assert has_selinux([context]) is found
 
 
-def test_times_of_a_log_are_read_from_kubectl_with_nanoseconds() -> None:
-    (first, text), (second, _) = parse_log(
-        "2026-11-22T19:00:00.100000000Z began\n2026-11-22T20:00:01.350000123+01:00 a b\n"
-    )
-    assert text == "began"
-    assert (second - first).total_seconds() == 1.25
-
-
 def test_script_runs_alone_without_the_project(tmp_path: Path) -> None:
     copy = tmp_path / "selinux_relabel.py"
     copy.write_bytes((ROOT / "lab" / "selinux_relabel.py").read_bytes())
@@ -79,12 +60,3 @@ def test_script_runs_alone_without_the_project(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "selinux_relabel: kubectl is not installed\n"
-
-
-@pytest.mark.parametrize("option", ["--files", "--rounds"])
-def test_measurement_without_files_or_pods_is_refused(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        parse_arguments([f"{option}=0"])
-    assert "--files and --rounds: the number must be 1 or more" in capsys.readouterr().err

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import platform
-
 import pytest
 
-from lab.umount import Sample, UmountClock, count_failures, unproven
-from tests.support.waiting import await_that
+from lab.umount import Sample, count_failures, unproven
 
 pytestmark = pytest.mark.lab
-
-CLOCK_NANOSLEEP = {"aarch64": "115", "x86_64": "230"}
 
 
 def sample(gap: float, failures: int = 0) -> Sample:
@@ -40,15 +34,6 @@ def test_defect_is_proven_if_half_of_the_pods_hang_by_it_and_no_settled_pod_does
     plain: list[Sample], settled: list[Sample], missing: list[str]
 ) -> None:
     assert unproven(plain, settled) == missing
-
-
-@pytest.mark.skipif(platform.machine() not in CLOCK_NANOSLEEP, reason="another processor")
-def test_clock_counts_only_the_time_in_its_system_call() -> None:
-    nanosleep = CLOCK_NANOSLEEP[platform.machine()]
-    with UmountClock(os.getpid()) as umount, UmountClock(os.getpid(), nanosleep) as sleep:
-        # This process sleeps between two tries.
-        await_that(lambda: sleep.seconds > 0.1, "the time in the system call is counted")
-    assert umount.seconds == 0
 
 
 FIRST = (
