@@ -172,10 +172,9 @@ class UmountClock:
     until the thread is back in the program.
     """
 
-    def __init__(self, process: int, call: str = "") -> None:
-        """`call` is the number of another system call than umount2."""
+    def __init__(self, process: int) -> None:
         self._tasks = Path(f"/proc/{process}/task")
-        self._call = call or _UMOUNT2[platform.machine()]
+        self._call = _UMOUNT2[platform.machine()]
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self.seconds = 0.0

@@ -64,10 +64,3 @@ def test_names_of_tests_contain_no_denied_word() -> None:
             for _, word in denied_words(name.replace("_", " "))
         ]
     assert not found, "\n".join(found)
-
-
-def test_a_denied_word_is_found_with_its_line() -> None:
-    assert list(denied_words("fine\nsomebody hangs up\nAnewish")) == [
-        (2, "somebody"),
-        (2, "hangs up"),
-    ]

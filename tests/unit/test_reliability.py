@@ -24,21 +24,12 @@ def soaked(memory: float = 0, tasks: float = 0) -> list[Sample]:
     ]
 
 
-def test_soak_without_growth_passes() -> None:
+def test_soak_fails_by_growth_of_memory_or_tasks_and_not_by_a_short_peak() -> None:
     assert growth(soaked()) == []
-
-
-def test_soak_with_a_slow_leak_of_memory_fails() -> None:
     (found,) = growth(soaked(memory=0.2))
     assert found.startswith("memory grows by 1.9")
-
-
-def test_soak_with_a_leak_of_tasks_fails() -> None:
     (found,) = growth(soaked(tasks=0.1))
     assert found == "tasks grow: at least 21 in the first third, 24 in the last"
-
-
-def test_soak_with_a_short_peak_of_descriptors_passes() -> None:
     samples = soaked()
     samples[-5] = replace(samples[-5], descriptors=200)
     assert growth(samples) == []

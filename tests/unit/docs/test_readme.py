@@ -54,21 +54,6 @@ def test_readme_shows_the_summary_of_a_scan() -> None:
     assert len([line for line in scan.output if not OMITTED.match(line)]) == 8
 
 
-@pytest.mark.parametrize(
-    ("shown", "wrong"),
-    [
-        (["a", "… 2 lines: x", "d"], 0),
-        (["… 1 line", "b", "… and 2 lines of the script"], 0),
-        (["a", "… 3 lines", "d"], 2),
-        (["a", "… 2 lines", "e"], 1),
-        (["a", "…", "d"], 3),
-        (["a", "b"], 1),
-    ],
-)
-def test_comparison_finds_other_lines_and_wrong_counts(shown: list[str], wrong: int) -> None:
-    assert len(differences(shown, list("abcd"))) == wrong
-
-
 def prose() -> str:
     """Return the text that a reader sees, without the targets of links."""
     text = re.sub(r"<!--.*?-->", "", README.text, flags=re.DOTALL)
