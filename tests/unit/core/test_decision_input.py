@@ -11,6 +11,7 @@ from hypothesis import given, reject
 from tests.support.factories import Json, container, pod
 from tests.support.reviews import make_request
 from tests.support.strategies import PODS
+from webhook.core.admission.review import decode_review, encode_creation
 from webhook.core.decision_input import (
     ContainerFacts,
     DecisionInput,
@@ -202,6 +203,13 @@ def test_mounts_are_facts_only_by_their_presence_and_the_helpers_path(
 ) -> None:
     found = container_facts(command=["x"], **fields)
     assert (found.has_mounts, found.mounts_over_helper) == (has_mounts, over_helper)
+
+
+def test_mount_over_the_helper_is_found_behind_an_escape() -> None:
+    mounting = pod(container("a", "x", volumeMounts=[{"name": "v", "mountPath": "/podsettle"}]))
+    body = encode_creation(mounting, "ci").replace(b"/podsettle", b"/podsettl\\u0065")
+    (found,) = facts_of(decode_review(body).request.pod).init_containers or ()
+    assert found.mounts_over_helper
 
 
 @pytest.mark.parametrize("mounts", [{"no": "list"}, 5, "text"])

@@ -142,36 +142,27 @@ async def log_of(caplog: pytest.LogCaptureFixture, *polls: list[Check]) -> list[
     return caplog.messages
 
 
-@pytest.mark.parametrize("ready", [True, False])
-async def test_problem_that_its_component_logs_is_not_logged_again(
-    ready: bool, caplog: pytest.LogCaptureFixture
+OK, LOGGED = Check("a", True), Check("a", True, "404", logged=True)
+
+
+@pytest.mark.parametrize(
+    ("polls", "lines"),
+    [
+        ([LOGGED, LOGGED, OK], []),
+        ([LOGGED._replace(ready=False)] * 2 + [OK], []),
+        ([LOGGED, Check("a", False, "expired"), OK], ["not ready: a: expired", "a: ok again"]),
+        (
+            [*(Check("a", True, f"reset from port {number}") for number in range(40)), OK],
+            ["a: reset from port 0", "a: reset from port 30", "a: ok again"],
+        ),
+        ([Check("a", True, "old"), LOGGED, OK], ["a: old", "a: ok again"]),
+    ],
+    ids=["logged", "logged, not ready", "unlogged after it", "at each 30th poll", "before it"],
+)
+async def test_problem_is_logged_unless_its_component_logs_it(
+    polls: list[Check], lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    problem = Check("a", ready, "404", logged=True)
-    assert await log_of(caplog, [problem], [problem], [Check("a", True)]) == []
-
-
-async def test_unlogged_problem_after_a_logged_one_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    polls = Check("a", True, "404", logged=True), Check("a", False, "expired"), Check("a", True)
-    said = await log_of(caplog, *([each] for each in polls))
-    assert said == ["not ready: a: expired", "a: ok again"]
-
-
-async def test_problem_whose_text_changes_is_logged_at_every_thirtieth_poll(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    polls = [[Check("a", True, f"reset from port {number}")] for number in range(40)]
-    said = await log_of(caplog, *polls, [Check("a", True)])
-    assert said == ["a: reset from port 0", "a: reset from port 30", "a: ok again"]
-
-
-async def test_end_of_a_problem_is_logged_although_its_component_logs_another_one(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    polls = Check("a", True, "old"), Check("a", True, "404", logged=True), Check("a", True)
-    said = await log_of(caplog, *([each] for each in polls))
-    assert said == ["a: old", "a: ok again"]
+    assert await log_of(caplog, *([each] for each in polls)) == lines
 
 
 async def test_problem_of_a_manifest_is_logged_once(

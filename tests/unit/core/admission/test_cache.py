@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -37,11 +36,7 @@ from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import Request, decode_review
 from webhook.core.cluster.nodes import Node, Nodes
-from webhook.core.cluster.view import ClusterFacts
-from webhook.core.decision_input import ContainerFacts, DecisionInput, NamespaceFacts, PodFacts
 from webhook.core.defects.versions import Version
-from webhook.core.images import Images
-from webhook.core.policy.plan import Plan
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
 
@@ -137,78 +132,6 @@ def test_pods_of_one_template_share_a_cached_decision(path: str, value: Any) -> 
     first = stored(cache, TASK)
     assert first.patch
     assert decide(cache, changed(TASK, path, value)) is first
-
-
-INSTALLED = {"name": "podsettle-linger", "command": ["/linger"], "restartPolicy": "Always"}
-MOUNT = {"name": "t", "mountPath": "/podsettle/"}
-WRAPPED_SIDECAR = {"name": "s", "command": ["/podsettle/linger", "x"], "restartPolicy": "Always"}
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("metadata.annotations", {"podsettle.dev/skip": "true"}),
-        ("metadata.annotations", {"podsettle.dev/applied": "other/runtimeClass"}),
-        ("metadata.labels", {"a": "b", "c": "d"}),
-        ("spec.volumes.0", {"name": "podsettle-linger", "configMap": {}}),
-        ("spec.volumes.1", {"name": "t-1", "persistentVolumeClaim": {}}),
-        ("spec.volumes", None),
-        ("spec.initContainers.0.command", ["/another"]),
-        ("spec.initContainers.0.volumeMounts", [MOUNT]),
-        ("spec.initContainers.0.volumeMounts", None),
-        ("spec.initContainers.0.volumeDevices", [{"name": "d", "devicePath": "/podsettle"}]),
-        ("spec.initContainers.1", INSTALLED),
-        ("spec.securityContext", {"runAsUser": 0}),
-        ("metadata.annotations", None),
-        ("spec.volumes.0", {"name": "podsettle-linger", "emptyDir": {}}),
-        ("spec.initContainers.0.resources", {"limits": {"cpu": "1"}}),
-        ("spec.initContainers.0.volumeMounts", [{**MOUNT, "mountPath": "/podsettl\u00e9"}]),
-        ("spec.initContainers.0.volumeMounts", {"no": "list"}),
-        ("spec.initContainers.0.restartPolicy", "Always"),
-        ("spec.initContainers", [WRAPPED_SIDECAR, {**INSTALLED, "restartPolicy": None}]),
-        ("spec.containers.0.name", "podsettle-linger"),
-        ("spec.nodeName", "elsewhere"),
-    ],
-)
-def test_a_change_that_matters_changes_the_cache_key(path: str, value: Any) -> None:
-    cache = DecisionCache()
-    seen = view(policy(remedies={"postInitSleep": {}, "skipSELinuxRelabel": {}}), nodes=[node()])
-    # The é is replaced by an e that the body writes as an escape.
-    documents = TASK, changed(TASK, path, value)
-    bodies = [json.dumps(review(d)).replace("\\u00e9", "\\u0065").encode() for d in documents]
-    for body in (*bodies, *bodies, *bodies):
-        asked, again = (decode_review(body).request for _ in range(2))
-        wanted = Decider(SETTINGS).decide(asked, seen)
-        found = Decider(SETTINGS, cache).decide(again, seen)
-        assert found == wanted
-    one, other = (Decider(SETTINGS).decide(decode_review(body).request, seen) for body in bodies)
-    assert (one == other) is (path == "spec.nodeName")
-
-
-def inputs_with_one_fact() -> Iterator[DecisionInput]:
-    """Yield an input without facts, and one for each fact of a pod, a namespace and a container."""
-    decode = msgspec.json.Decoder(DecisionInput).decode
-    values: tuple[Any, ...] = (True, 1, "x", ["x"], [{}], {"k": "v"})
-    yield decode(encode({"pod": {}, "namespace": {}}))
-    for struct, place in ((PodFacts, "pod"), (NamespaceFacts, "namespace"), (ContainerFacts, "")):
-        for field in msgspec.structs.fields(struct):
-            for value in values:
-                found = {field.encode_name: value}
-                whole = {place: found} if place else {"pod": {"containers": [found]}}
-                with suppress(msgspec.ValidationError):
-                    yield decode(encode({"pod": {}, "namespace": {}} | whole))
-                    break
-
-
-def test_every_fact_is_a_part_of_the_cache_key() -> None:
-    cache, plan = DecisionCache(), Plan((), (), (), frozenset())
-    cluster = ClusterFacts(SEEN.nodes, {}, None, IMAGE, None, None)
-    inputs = list(inputs_with_one_fact())
-    structs = (PodFacts, NamespaceFacts, ContainerFacts)
-    assert len(inputs) == 1 + sum(len(each.__struct_fields__) for each in structs)
-    for each in (*inputs, *inputs):
-        cache.get_or_decide(request(TASK).pod, each, plan, cluster, Images())
-    assert len(cache) == len(inputs)
 
 
 def policies(**remedies: Any) -> Snapshot:

@@ -1,46 +1,30 @@
-"""The FastAPI route POST /mutate, behind servers that know nothing of podsettle."""
+"""The FastAPI route POST /mutate, called without a server."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from starlette.types import Message
 
 from tests.support.reviews import PODS, UID, load_pod, patch_of, review
 from tests.support.server_fixtures import SETTINGS, STEADY, make_app, make_components
-from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.cluster.source import NamespaceLookup
 from webhook.core.admission.decider import Decider
 from webhook.core.admission.handler import admit
 from webhook.server.app import create_app
-from webhook.server.components import Components
 from webhook.server.reviews.request import answer_seconds
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 JSON = {"content-type": "application/json"}
 LONG_COMMAND = "y" * 300_000
-
-
-@pytest.fixture
-def components(source: ManifestsSource) -> Components:
-    return make_components(source)
-
-
-@pytest.fixture
-def app(components: Components) -> FastAPI:
-    return create_app(components)
 
 
 def long_review() -> dict[str, Any]:
@@ -50,60 +34,36 @@ def long_review() -> dict[str, Any]:
     return long
 
 
-@contextmanager
-def served_by_uvicorn(app: FastAPI, http: str) -> Iterator[httpx.Client]:
-    """Serve with uvicorn as it is, and connect without TLS."""
-    server = uvicorn.Server(uvicorn.Config(app, http=http, port=0, log_config=None))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        await_that(lambda: server.started, "uvicorn has started")
-        port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS) as client:
-            yield client
-    finally:
-        server.should_exit = True
-        thread.join(TIMEOUT_SECONDS)
-        assert not thread.is_alive()
-
-
-def check_all_answers(client: httpx.Client, source: ManifestsSource) -> None:
-    """Check answers to reviews, which the core gives too, and errors."""
+async def test_route_answers_reviews_as_the_core_does_and_refuses_other_requests(
+    client: httpx.AsyncClient, source: ManifestsSource
+) -> None:
     for path in PODS:
-        answer = client.post("/mutate?timeout=5s", json=review(load_pod(path)))
+        answer = await client.post("/mutate?timeout=5s", json=review(load_pod(path)))
         assert (answer.status_code, answer.headers["content-type"]) == (200, JSON["content-type"])
         decided = admit(answer.request.content, Decider(SETTINGS), source.view)
         assert answer.content == decided.body
-    answer = client.post("/mutate/", json=long_review())
+    answer = await client.post("/mutate/", json=long_review())
     assert LONG_COMMAND in json.dumps(patch_of(answer.json()))
     for method in ("GET", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"):
-        refused = client.request(method, "/mutate")
+        refused = await client.request(method, "/mutate")
         assert (refused.status_code, refused.text) == (405, "POST an AdmissionReview here\n")
         assert refused.headers["allow"] == "POST"
-    assert client.head("/mutate/").status_code == 405
+    assert (await client.head("/mutate/")).status_code == 405
     for content_type in ("text/plain", "application/yaml", None):
         headers = {"content-type": content_type} if content_type else {}
-        wrong_type = client.post("/mutate", content=b"{}", headers=headers)
+        wrong_type = await client.post("/mutate", content=b"{}", headers=headers)
         assert wrong_type.status_code == 415
         assert "application/json" in wrong_type.text
         assert wrong_type.headers["content-type"] == "text/plain; charset=utf-8"
     for body in (b"", b"{", b"[]", b"null", b"{}", b'{"request":{}}', b"\xff\xfe"):
-        unreadable = client.post("/mutate", content=body, headers=JSON)
+        unreadable = await client.post("/mutate", content=body, headers=JSON)
         assert unreadable.status_code == 400
         assert unreadable.text.startswith("not an AdmissionReview: ")
     charset = {"content-type": "Application/JSON; charset=utf-8"}
-    assert client.post("/mutate", json=review(TEKTON), headers=charset).status_code == 200
-    metrics = client.get("/metrics").text
+    assert (await client.post("/mutate", json=review(TEKTON), headers=charset)).status_code == 200
+    metrics = (await client.get("/metrics")).text
     for status, count in ((405, 7), (415, 3), (400, 7)):
         assert f'podsettle_requests_refused_total{{status="{status}"}} {count}.0' in metrics
-
-
-@pytest.mark.parametrize("http", ["httptools", "h11"])
-def test_route_answers_reviews_and_refuses_other_requests_behind_plain_uvicorn(
-    app: FastAPI, source: ManifestsSource, http: str
-) -> None:
-    with served_by_uvicorn(app, http) as client:
-        check_all_answers(client, source)
 
 
 async def call(
