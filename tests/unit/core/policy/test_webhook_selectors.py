@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.factories import Json, container, decide_pod, namespace, pod, policy, view
 from tests.support.webhook_configuration import ENTRY
-from tests.support.webhook_matching import asks
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.cluster_webhooks import cluster_webhooks
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.selectors import LabelRequirement
+from webhook.core.policy.selectors import LabelRequirement, LabelSelector, compile_selector
 from webhook.core.policy.webhook_selectors import (
     CLUSTER_WEBHOOK,
     MAX_SELECTOR_BYTES,
@@ -25,6 +24,42 @@ from webhook.core.policy.webhook_selectors import (
     webhook_selectors,
 )
 from webhook.core.reasons import Reason
+
+
+def asks(webhook: Json, space: Json, document: Json) -> bool:
+    """Return whether the API server calls the webhook for a pod that is created in a namespace."""
+
+    def matches(selector: str, labels: Json) -> bool:
+        found = LabelSelector.model_validate(webhook.get(selector) or {})
+        return compile_selector(found)(labels)
+
+    return (
+        matches("namespaceSelector", space["metadata"]["labels"])
+        and matches("objectSelector", document["metadata"]["labels"])
+        and all(
+            _holds(condition, space["metadata"]["name"], document)
+            for condition in webhook.get("matchConditions", ())
+        )
+    )
+
+
+def _holds(condition: Json, space: str, document: Json) -> bool:
+    """Return the value of one of podsettle's match conditions.
+
+    tests/e2e/test_scope.py evaluates the real CEL expressions.
+    """
+    match condition["name"]:
+        case "not-mirror":
+            return "kubernetes.io/config.mirror" not in document["metadata"]["annotations"]
+        case "not-windows":
+            return bool(document["spec"].get("os", {}).get("name") != "windows")
+        case "not-settled":
+            return True
+        case "not-protected":
+            prefixes, _, named = condition["expression"].partition(" in ")
+            protected = space.startswith(tuple(re.findall(r'startsWith\("([^"]*)"\)', prefixes)))
+            return not protected or space in re.findall('"([^"]*)"', named)
+    raise AssertionError(condition)
 
 
 def team(name: str) -> Json:
