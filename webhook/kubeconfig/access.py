@@ -97,11 +97,8 @@ def from_kubeconfig(
     merged = Kubeconfig(paths.files)
     name = context or merged.current_context
     if name not in merged.contexts:
-        which = (
-            f"there is no context {name!r}"
-            if name
-            else "no cluster found: current-context: it is empty"
-        )
+        no_name = "no cluster found: current-context: it is empty"
+        which = f"there is no context {name!r}" if name else no_name
         names = ", ".join(merged.contexts) or "no contexts"
         raise AccessError(f"{paths.text}: {which}; it has: {names}")
     chosen = merged.contexts[name]

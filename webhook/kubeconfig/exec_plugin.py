@@ -87,10 +87,7 @@ class ExecPlugin:
             answer = msgspec.convert(load_yaml(await self._run()), _ExecCredential)
         except ValueError:
             # The output is not shown. An error can become part of a JSON document or a CI log.
-            text = (
-                "its output (not shown: it can be a secret) is not an ExecCredential with a status"
-            )
-            raise self._error(text) from None
+            raise self._error("its output (not shown) is not an ExecCredential") from None
         status, version = answer.status, self._config.api_version
         if answer.api_version != version:
             raise self._error(f"its output has not the apiVersion of the kubeconfig, {version}")

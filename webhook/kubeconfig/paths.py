@@ -35,10 +35,8 @@ class KubeconfigPaths(NamedTuple):
         if not self.text.isprintable() or "{" in self.text or len(max(parts, key=len)) > 255:
             content = "the content of a kubeconfig (not shown: it has secrets)"
             return f"no cluster found: {self.origin} has to name files, and seems to be {content}"
-        origin = f" ({self.origin})" if self.origin else ""
-        return (
-            f"no cluster found: {self.text}{origin} does not exist; set KUBECONFIG, or run in a pod"
-        )
+        where = f"{self.text} ({self.origin})" if self.origin else self.text
+        return f"no cluster found: {where} does not exist; set KUBECONFIG, or run in a pod"
 
 
 def kubeconfig_paths(kubeconfig: str | None = None) -> KubeconfigPaths:
