@@ -163,8 +163,7 @@ class FoundPods:
         is_run = workload.kind == "Job" and _OF_ONE_RUN.fullmatch(workload.name)
         of_run = {f"-{each}" for each in (pod.name, workload.name if is_run else pod.name)}
         for container in containers:
-            named = self._containers[0 if container.init else 1]
-            name = container.name
+            name, named = container.name, self._containers[0 if container.init else 1]
             if len(named) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(name):
                 # Woodpecker names containers after their pods, `kubectl create job` after Jobs.
                 is_of_run = f"-{name}".endswith(tuple(of_run)) or _UNIQUE.fullmatch(name)

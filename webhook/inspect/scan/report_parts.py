@@ -33,10 +33,8 @@ _MAX_TIMES = 20_000
 """The maximum number of times of one symptom in the timeline. They take 160 KB."""
 MAX_BINS = 48
 """The maximum number of parts of a timeline, because people look at them side by side."""
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-_BIN_SECONDS = (
-    _MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY,
-)  # fmt: skip
+_DAY = 86_400
+_BIN_SECONDS = (60, 300, 900, 3_600, 10_800, 21_600, _DAY, 7 * _DAY, 30 * _DAY)
 _ORDER = list(Certainty)
 _NO_CURE = Need("True", "", "no release that podsettle knows cures it")
 

@@ -146,7 +146,7 @@ def _wrapped(text: str, first: str = "", others: str | None = None) -> list[str]
 
 
 def _table_lines(heads: summary.Row, rows: Iterable[summary.Row], width: int) -> list[str]:
-    """Return a table without lines between its cells. It has no heads if all are empty."""
+    """Return a table. It has no heads if all are empty, and cuts no name, even if it gets wider."""
     table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.show_header = any(head.removeprefix("n:") for head in heads)
     for head in heads:
@@ -155,7 +155,9 @@ def _table_lines(heads: summary.Row, rows: Iterable[summary.Row], width: int) ->
         table.add_column(name, justify="right" if is_number else "left", header_style="")
     for row in rows:
         table.add_row(*(printable(" ".join(cell.split())) for cell in row))
+    for column in table.columns:
+        column.min_width = max(map(len, " ".join(map(str, column.cells)).split(" ")))
     console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
-        console.print(table)
+        console.print(table, crop=False)
     return [line.rstrip() for line in captured.get().splitlines()]

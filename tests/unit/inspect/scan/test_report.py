@@ -614,7 +614,7 @@ def test_details_have_the_evidence_in_lines_of_80_columns(report: ScanReport) ->
 
 
 def test_json_and_details_name_every_node() -> None:
-    names = tuple(f"node-{number}" for number in range(9))
+    names = tuple(f"ip-10-0-1-{number}.eu-central-1.compute.internal" for number in range(9))
     planted = Dump()
     planted.items = [{"kind": "Node", "metadata": {"name": name}} for name in names]
     report = planted.scan()

@@ -215,6 +215,8 @@ def variants_of_exit_255() -> Iterator[Plant]:
         (None, 1, {"reason": "seccomp killed"}),
         (None, 1, {"reason": "ContainerStatusUnknown"}),
         (None, 1, {"signal": 9}),
+        (None, 1, {"message": "exec /entrypoint.sh: no such file or directory\n"}),
+        (Certainty.LIKELY, 1, {"message": "exec /entrypoint.sh: done\nall files written\n"}),
         (None, -1, {}),
     ):
         ended = init_ended("prepare", 255, 0, finished, **more)

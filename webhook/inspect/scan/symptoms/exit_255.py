@@ -10,6 +10,7 @@ the finding is only possible.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -28,9 +29,11 @@ _MAX_LIFETIME = timedelta(seconds=2)
 _REASONS = ("Error", "")
 """CRI-O names another reason if the kernel ended a container (`server/container_status.go`)."""
 _KILLED_PODS = ("Evicted", "DeadlineExceeded", "Preempting", "Terminated")
-"""The reasons of pods whose containers the kubelet itself ended (kubernetes
-`pkg/kubelet/active_deadline.go`, `eviction`, `preemption` and, as a node shuts down,
-`nodeshutdown`)."""
+"""The reasons of pods whose containers the kubelet itself ended (kubernetes `pkg/kubelet`:
+`active_deadline.go`, `eviction`, `preemption` and `nodeshutdown`)."""
+_NOT_EXECUTED = re.compile(r"exec \S+: [a-z ]+\s*")
+"""A log of runc, which ends with 255 if the kernel cannot execute a file, such as one of another
+architecture (runc `libcontainer/init_linux.go`: `Init`). The status may end with a log."""
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -79,7 +82,7 @@ def _ended(case: Case) -> Iterator[tuple[Container, str, datetime, datetime]]:
                 continue
             if ended.reason not in _REASONS or not timedelta() <= end - begin <= _MAX_LIFETIME:
                 continue
-            if _was_stopped(case, each.name, begin, end):
+            if _NOT_EXECUTED.fullmatch(ended.message) or _was_stopped(case, each.name, begin, end):
                 continue
             container = next((known for known in containers or () if known.name == each.name), None)
             # Sidecars and gates do not end soon after their start.

@@ -77,8 +77,7 @@ def find(case: Case) -> Iterator[Finding]:
     certificate = case.facts.first_certificates.get(pod.spec.node_name or "")
     if certificate is None:
         return
-    started = case.first_start
-    approved = certificate.approved_at
+    started, approved = case.first_start, certificate.approved_at
     if started is None or (approved is not None and approved <= started):
         return
     # The gate itself starts before the certificate exists.

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
+from webhook.core.durations import parse_duration
 from webhook.inspect.findings import Certainty, Finding, format_time
 from webhook.inspect.objects import ContainerStatus
 from webhook.inspect.scan.symptoms.base import Case, event_evidence, symptom_of
@@ -28,8 +29,6 @@ _NO_PULL = "already present on machine"
 _PULL_TIME = re.compile(r" in (\S+?)(?: \((\S+) including waiting\))?\.?(?: |$)")
 _MAX_PULL_SECONDS = 7 * 86_400
 """No pull takes longer. A tenant can write an event with any duration."""
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)")
-_UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -126,11 +125,11 @@ def _pull_seconds(message: str) -> float | None:
     if _NO_PULL in message:
         return 0.0
     found = _PULL_TIME.search(message)
-    if found is None:
+    try:
+        seconds = parse_duration(found and (found[2] or found[1])) / 1_000
+    except ValueError:
         return None
-    parts = _DURATION_PART.findall(found[2] or found[1])
-    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
-    return seconds if parts and seconds <= _MAX_PULL_SECONDS else None
+    return seconds if seconds <= _MAX_PULL_SECONDS else None
 
 
 SYMPTOM = symptom_of("containerd-slow-umount", ("pods", "nodes"), find)
