@@ -106,7 +106,7 @@ def _documents(body: bytes) -> None:
 
 def _globs(body: bytes) -> None:
     name, *globs = body.decode("utf-8", "replace").split("\n")
-    compile_globs(tuple(glob[:63] for glob in globs[:100]))(name)
+    compile_globs(tuple(glob[:63].replace("[", "?") for glob in globs[:50]))(name)
     LookupRules(tuple(glob[:300] for glob in globs[:100])).allows(name)
 
 
