@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
 
 from tests.support.chromium import TAB, Chromium
+from tests.support.http_client import in_process
 from tests.support.limited_server import limited_server
 from tests.support.process import RunningServer
+from webhook.server.components import Components
 
 UNCHANGED = """
 apiVersion: v1
@@ -45,23 +48,23 @@ items:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server whose previews have time, because a busy machine starts their worker late."""
     with limited_server(tmp_path_factory.mktemp("certs")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def http(server: RunningServer) -> Iterator[httpx.Client]:
-    with server.client() as client:
+def http(page_server: RunningServer) -> Iterator[httpx.Client]:
+    with page_server.client() as client:
         yield client
 
 
 @pytest.fixture
-def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
+def page(chromium: Chromium, page_server: RunningServer) -> Iterator[Chromium]:
     """The page, newly opened. Fails the test if the console shows an error afterwards."""
     chromium.emulate()
-    chromium.open(f"{server.web_url}/")
+    chromium.open(f"{page_server.web_url}/")
     leave_example(chromium)
     yield chromium
     # The browser logs a refused preview as a resource that failed to load, and it advises (INFO)
@@ -72,16 +75,44 @@ def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
     elsewhere = [
         request["url"]
         for request in chromium.requests()
-        if not request["url"].startswith((f"{server.web_url}/", "data:", "about:"))
+        if not request["url"].startswith((f"{page_server.web_url}/", "data:", "about:"))
     ]
     assert elsewhere == []
+
+
+@contextmanager
+def page_of(chromium: Chromium, components: Components) -> Iterator[Chromium]:
+    """Open the page of a server in this process, which knows its policies or asks for a token."""
+    with in_process(components) as server:
+        host, port = server.web_address
+        chromium.emulate()
+        chromium.open(f"https://{host}:{port}/")
+        chromium.wait_for("document.querySelector('#policies-status').textContent")
+        yield chromium
 
 
 def preview(page: Chromium, workload: str) -> None:
     """Paste a workload, preview it and wait for the answer."""
     page.paste("#workload", workload)
+    preview_again(page)
+
+
+def preview_again(page: Chromium) -> None:
     page.click("#preview")
     wait_for_answer(page)
+
+
+def focused(page: Chromium) -> str:
+    """The id of the element that has the focus."""
+    return str(page.run("return document.activeElement.id"))
+
+
+def allow_clipboard(page: Chromium) -> None:
+    page.devtools(
+        "Browser.grantPermissions",
+        origin=page.run("return origin"),
+        permissions=["clipboardReadWrite", "clipboardSanitizedWrite"],
+    )
 
 
 def wait_for_answer(page: Chromium) -> None:

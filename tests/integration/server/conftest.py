@@ -7,19 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.chromium import Chromium, start_chromium
-from tests.support.server_fixtures import (
-    client,
-    serve,
-    server,
-    source,
-)
+from tests.support.preview_page import http, page, page_server
+from tests.support.server_fixtures import client, serve, server, source
 
-__all__ = [
-    "client",
-    "serve",
-    "server",
-    "source",
-]
+__all__ = ["client", "http", "page", "page_server", "serve", "server", "source"]
 
 
 @pytest.fixture(scope="module")

@@ -25,20 +25,16 @@ from tests.support.preview_page import (
     MIXED,
     UNCHANGED,
     WARNED,
-    http,
+    allow_clipboard,
+    focused,
     open_example,
-    overflowing,
-    page,
     preview,
-    server,
+    preview_again,
     value_of,
     wait_for_answer,
     wait_for_policies,
 )
 from webhook.core.printable import printable
-
-__all__ = ["http", "page", "server"]
-
 
 # At most 63 characters: a longer container name matches no glob, and the page would not show it.
 _HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>'
@@ -117,7 +113,7 @@ def test_page_opens_on_its_first_example_with_the_result(page: Chromium) -> None
     assert page.texts("#example-mark") == ["Of an example"]
     assert page.texts(".pod h3") == ["Pod/echo-run-pod"]
     assert value_of(page, "#namespace") == "ci"
-    assert page.run("return document.activeElement.id") == "workload"
+    assert focused(page) == "workload"
     # An edit keeps the example, and another workload leaves nothing of it.
     page.paste("#workload", value_of(page, "#workload").replace("restartPolicy: Never", ""))
     assert value_of(page, "#labels") == "team=ci"
@@ -230,17 +226,12 @@ def test_results_of_an_earlier_input_are_marked(page: Chromium) -> None:
     page.type("#namespace", "x")
     assert page.text("#status") == "Result of an earlier input"
     assert len(page.texts(".stale .pod")) == 1
-    page.click("#preview")
-    wait_for_answer(page)
+    preview_again(page)
     assert page.texts(".facts dd")[0] == "x"
 
 
 def test_copy_button_copies_the_tab(page: Chromium, http: httpx.Client) -> None:
-    page.devtools(
-        "Browser.grantPermissions",
-        origin=page.run("return origin"),
-        permissions=["clipboardReadWrite", "clipboardSanitizedWrite"],
-    )
+    allow_clipboard(page)
     preview(page, WARNED)
     page.click(".tools button")
     page.wait_for("document.querySelector('.tools button').textContent === 'Copied'")
@@ -290,8 +281,7 @@ def test_http_errors_have_titles(page: Chromium) -> None:
         preview(page, UNCHANGED)
         page.wait_for("document.querySelector('#error .label').textContent === arguments[0]", title)
         assert page.text("#error .mono") == "said <b>so</b>"
-        focused = page.run("return document.activeElement.id")
-        assert (focused == "token") is (status in {401, 403})
+        assert (focused(page) == "token") is (status in {401, 403})
 
 
 def test_unreachable_server_is_reported(page: Chromium) -> None:
@@ -385,7 +375,7 @@ def test_page_can_be_used_with_the_keyboard_alone(page: Chromium) -> None:
     visited = []
     for _ in range(7):
         page.press(TAB)
-        visited.append(page.run("return document.activeElement.id"))
+        visited.append(focused(page))
     fields = ["namespace", "labels", "path"]
     assert visited == [*fields, "preview", "example", "copy-link", "add-policy"]
     for _ in page.texts(".policy"):
@@ -441,14 +431,3 @@ def test_every_control_has_an_accessible_name(page: Chromium) -> None:
     assert [role for role, name in found if not name] == []
     assert {"main", "banner"} <= {node["role"]["value"] for node in tree if not node["ignored"]}
     assert page.run("return document.querySelector('#results [role=status]').id") == "status"
-
-
-def test_long_names_need_no_horizontal_scrolling_in_a_narrow_window(page: Chromium) -> None:
-    """WCAG requires this down to 320 pixels (success criterion 1.4.10)."""
-    page.emulate(width=320, height=800)
-    for workload in (WARNED, UNCHANGED, BROKEN, MIXED):
-        preview(
-            page,
-            re.sub(r"\b(warned|unchanged|wrapped|bare|registry|web|p)\b", "long" * 40, workload),
-        )
-        assert overflowing(page) == [], workload

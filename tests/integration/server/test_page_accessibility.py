@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -14,22 +15,14 @@ from tests.support.preview_page import (
     UNCHANGED,
     WARNED,
     edit_policy,
-    http,
+    focused,
     open_example,
     overflowing,
-    page,
     preview,
-    server,
     tab_to,
     verdicts,
     wait_for_answer,
 )
-
-__all__ = ["http", "page", "server"]
-
-
-def open_nothing(_page: Chromium) -> None:
-    pass
 
 
 def open_examples(page: Chromium) -> None:
@@ -70,8 +63,13 @@ def show_tab(page: Chromium, name: str) -> None:
     assert page.text("[role=tab][aria-selected=true]") == name
 
 
+def show_long_names(page: Chromium, workload: str) -> None:
+    names = r"\b(warned|unchanged|wrapped|bare|registry|web|p)\b"
+    preview(page, re.sub(names, "long" * 40, workload))
+
+
 STATES: dict[str, Callable[[Chromium], None]] = {
-    "empty": open_nothing,
+    "empty": lambda _page: None,
     "examples": open_examples,
     "example": lambda page: open_example(page, "Tekton"),
     "warned": lambda page: preview(page, WARNED),
@@ -84,6 +82,10 @@ STATES: dict[str, Callable[[Chromium], None]] = {
     "JSON": lambda page: show_tab(page, "JSON"),
     "stale": make_stale,
     "link": show_link,
+    "long names": lambda page: show_long_names(page, WARNED),
+    "long names, unchanged": lambda page: show_long_names(page, UNCHANGED),
+    "long names, broken": lambda page: show_long_names(page, BROKEN),
+    "long names, mixed": lambda page: show_long_names(page, MIXED),
 }
 
 
@@ -106,10 +108,6 @@ def test_axe_finds_what_is_serious(page: Chromium) -> None:
     )
     found = {finding.split(" ")[0] for finding in grave_findings(page)}
     assert {"label", "color-contrast"} <= found
-
-
-def focused(page: Chromium) -> str:
-    return str(page.run("return document.activeElement.id"))
 
 
 def test_policy_is_edited_with_the_keyboard_alone(page: Chromium) -> None:

@@ -12,15 +12,15 @@ import pytest
 
 from tests.support.authorizer import Known
 from tests.support.chromium import ENTER, Chromium
-from tests.support.http_client import in_process
 from tests.support.preview_page import (
     WARNED,
+    allow_clipboard,
     edit_policy,
-    http,
+    focused,
     open_policy,
-    page,
+    page_of,
     preview,
-    server,
+    preview_again,
     tab_to,
     value_of,
     verdicts,
@@ -28,9 +28,6 @@ from tests.support.preview_page import (
 )
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_files_source import ManifestsSource
-
-__all__ = ["http", "page", "server"]
-
 
 INPUT = {"workload": WARNED, "namespace": "", "labels": "", "path": "", "policies": []}
 
@@ -40,14 +37,6 @@ INCOMPRESSIBLE = "".join(f"{number * 7919 % 1000003:x}" for number in range(20_0
 
 def new_policies(count: int) -> list[dict[str, str]]:
     return [{"name": f"p{number}", "text": "a: b"} for number in range(count)]
-
-
-def allow_clipboard(page: Chromium) -> None:
-    page.devtools(
-        "Browser.grantPermissions",
-        origin=page.run("return origin"),
-        permissions=["clipboardReadWrite", "clipboardSanitizedWrite"],
-    )
 
 
 def copied_link(page: Chromium) -> str:
@@ -115,7 +104,7 @@ def test_link_is_copied_with_the_keyboard_alone(page: Chromium) -> None:
     page.press(ENTER)
     page.wait_for("document.querySelector('#link-note').textContent.startsWith('Copied')")
     assert content(page.run("return navigator.clipboard.readText()"))["workload"] == "x"
-    assert page.run("return document.activeElement.id") == "copy-link"
+    assert focused(page) == "copy-link"
 
 
 def test_link_is_shown_and_selected_if_the_clipboard_cannot_be_used(page: Chromium) -> None:
@@ -124,7 +113,7 @@ def test_link_is_shown_and_selected_if_the_clipboard_cannot_be_used(page: Chromi
     tab_to(page, "#copy-link")
     page.press(ENTER)
     page.wait_for("document.querySelector('#link').checkVisibility()")
-    assert page.run("return document.activeElement.id") == "link"
+    assert focused(page) == "link"
     link = value_of(page, "#link")
     assert page.run("return getSelection().toString()") == link
     assert content(link)["workload"] == "x"
@@ -191,29 +180,24 @@ def test_hostile_link_cannot_run_scripts(page: Chromium) -> None:
 @pytest.fixture
 def guarded(source: ManifestsSource, chromium: Chromium) -> Iterator[Chromium]:
     """The page of a server that requires tokens."""
-    with in_process(make_components(source, authorizer=Known())) as server:
-        host, port = server.web_address
-        chromium.emulate()
-        chromium.open(f"https://{host}:{port}/")
-        yield chromium
+    with page_of(chromium, make_components(source, authorizer=Known())) as page:
+        yield page
 
 
 def test_token_is_in_no_link(guarded: Chromium) -> None:
     preview(guarded, WARNED)
     guarded.paste("#token", "good")
-    guarded.click("#preview")
-    wait_for_answer(guarded)
+    preview_again(guarded)
     link = copied_link(guarded)
     assert set(content(link)) == {"workload", "namespace", "labels", "path", "policies"}
     assert "good" not in json.dumps(content(link))
 
 
 def test_token_shows_the_policies(guarded: Chromium) -> None:
-    guarded.wait_for("document.querySelector('#policies-status').textContent")
     assert guarded.text("#policies-status") == "Shown with a token"
     assert guarded.texts(".policy .name") == ["tekton-on-crio"]  # That of the example.
     guarded.click("#enter-token")
-    assert guarded.run("return document.activeElement.id") == "token"
+    assert focused(guarded) == "token"
     guarded.paste("#token", "good")
     guarded.run("document.querySelector('#token').dispatchEvent(new Event('change'))")
     guarded.wait_for("document.querySelectorAll('.policy').length > 1")
@@ -232,8 +216,7 @@ def test_edits_of_a_link_are_kept_until_the_policies_are_known(
     wait_for_answer(guarded)
     assert guarded.texts(".policy .chip") == ["New"]
     guarded.paste("#token", "good")
-    guarded.click("#preview")
-    wait_for_answer(guarded)
+    preview_again(guarded)
     guarded.wait_for("document.querySelectorAll('.policy').length > 5")
     assert guarded.texts(".policy.edited .name") == ["tekton-on-crio"]
     assert "Edited" in guarded.texts(".policy.edited .chip")

@@ -12,31 +12,25 @@ import yaml
 
 from tests.support.chromium import Chromium
 from tests.support.factories import is_policy
-from tests.support.http_client import in_process
 from tests.support.paths import EXAMPLES, ROOT
 from tests.support.preview_page import (
     UNCHANGED,
     WARNED,
     edit_policy,
-    http,
+    focused,
     open_example,
     open_policy,
-    page,
+    page_of,
     preview,
-    server,
+    preview_again,
     value_of,
     verdicts,
-    wait_for_answer,
-    wait_for_policies,
 )
 from tests.support.server_fixtures import SETTINGS, make_components
 from webhook.cluster.manifest_files_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.remedies.shell_wrapper import SCRIPT
 from webhook.server.page.examples import examples
-
-__all__ = ["http", "page", "server"]
-
 
 FAULTS = ("exit-255", "wait-and-logs", "kubelet-gate", "slow-umount", "selinux-relabel")
 """The pages of the examples, in their order."""
@@ -110,8 +104,7 @@ def test_reverted_policy_decides_as_before(page: Chromium) -> None:
     assert page.text("#status") == "Result of an earlier input"
     assert chips(page, "tekton-on-crio") == []
     assert value_of(page, area) == before
-    page.click("#preview")
-    wait_for_answer(page)
+    preview_again(page)
     assert page.texts(".pod summary .chip")[0] == "Changed"
 
 
@@ -131,9 +124,8 @@ def test_added_policy_decides_until_it_is_removed(page: Chromium) -> None:
     # The policy itself is not listed as an object without a pod.
     assert page.texts(".without") == []
     page.click(".policy button", "Remove")
-    assert page.run("return document.activeElement.id") == "add-policy"
-    page.click("#preview")
-    wait_for_answer(page)
+    assert focused(page) == "add-policy"
+    preview_again(page)
     assert "mine" not in verdicts(page)
 
 
@@ -172,8 +164,7 @@ def test_error_in_an_edited_policy_leads_to_its_line(page: Chromium) -> None:
     assert "minLifetme: 500ms" in page.run("return getSelection().toString()")
     assert page.run("return document.activeElement.getAttribute('aria-invalid')") == "true"
     edit_policy(page, "tekton-on-crio", "minLifetme", "minLifetime")
-    page.click("#preview")
-    wait_for_answer(page)
+    preview_again(page)
     assert page.texts(".without") == []
     assert page.run("return document.querySelector('[aria-invalid]')") is None
 
@@ -253,12 +244,8 @@ def explained(source: ManifestsSource, chromium: Chromium) -> Iterator[Chromium]
     settings = OperatorSettings(
         linger_image=SETTINGS.linger_image, docs_url="https://docs.example/why"
     )
-    with in_process(make_components(source, settings=settings)) as server:
-        host, port = server.web_address
-        chromium.emulate()
-        chromium.open(f"https://{host}:{port}/")
-        wait_for_policies(chromium)
-        yield chromium
+    with page_of(chromium, make_components(source, settings=settings)) as page:
+        yield page
 
 
 def test_reasons_link_to_their_explanation(explained: Chromium) -> None:

@@ -9,8 +9,13 @@ import pytest
 from tests.support.authorizer import Known
 from tests.support.axe import grave_findings
 from tests.support.chromium import ENTER, SHIFT, TAB, Chromium
-from tests.support.http_client import in_process
-from tests.support.preview_page import overflowing, wait_for_answer
+from tests.support.preview_page import (
+    focused,
+    overflowing,
+    page_of,
+    preview_again,
+    wait_for_answer,
+)
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_files_source import ManifestsSource
 
@@ -20,19 +25,10 @@ _POD = "{apiVersion: v1, kind: Pod, metadata: {name: pod}, spec: {containers: []
 @pytest.fixture
 def page(source: ManifestsSource, chromium: Chromium) -> Iterator[Chromium]:
     """The page, newly opened without a token, with a workload."""
-    with in_process(make_components(source, authorizer=Known())) as server:
-        host, port = server.web_address
-        chromium.emulate()
-        chromium.open(f"https://{host}:{port}/")
-        chromium.wait_for("document.querySelector('#policies-status').textContent")
-        assert chromium.texts("#error") == []
-        chromium.paste("#workload", _POD)
-        yield chromium
-
-
-def preview(page: Chromium) -> None:
-    page.click("#preview")
-    wait_for_answer(page)
+    with page_of(chromium, make_components(source, authorizer=Known())) as page:
+        assert page.texts("#error") == []
+        page.paste("#workload", _POD)
+        yield page
 
 
 def enter_token(page: Chromium, token: str) -> None:
@@ -43,13 +39,9 @@ def enter_token(page: Chromium, token: str) -> None:
     wait_for_answer(page)
 
 
-def focused(page: Chromium) -> str:
-    return str(page.run("return document.activeElement.id"))
-
-
 def test_token_field_appears_once_the_server_refuses_a_preview(page: Chromium) -> None:
     assert page.texts("label") == ["Workload", "Namespace", "Namespace labels", "Template path"]
-    preview(page)
+    preview_again(page)
     assert "Enter a valid bearer token below (401" in page.text("#error")
     assert "kubectl create token" in page.text("#error")
     assert page.texts("label")[-1] == "Bearer token"
@@ -59,9 +51,9 @@ def test_token_field_appears_once_the_server_refuses_a_preview(page: Chromium) -
 
 
 def test_token_is_sent_with_each_later_preview_and_not_stored(page: Chromium) -> None:
-    preview(page)
+    preview_again(page)
     enter_token(page, "Bearer good")
-    preview(page)
+    preview_again(page)
     requests = page.requests()
     sent = [request["headers"] for request in requests if request["method"] == "POST"]
     # The first one was that of the example, whose refusal is not shown.
@@ -73,7 +65,7 @@ def test_token_is_sent_with_each_later_preview_and_not_stored(page: Chromium) ->
 
 
 def test_token_without_permission_is_answered_with_how_to_grant_it(page: Chromium) -> None:
-    preview(page)
+    preview_again(page)
     enter_token(page, "poor")
     assert "The token does not allow previews (403" in page.text("#error")
     assert "kubectl create clusterrole" in page.text("#error")
@@ -82,7 +74,7 @@ def test_token_without_permission_is_answered_with_how_to_grant_it(page: Chromiu
 
 
 def test_token_with_invalid_characters_is_not_sent(page: Chromium) -> None:
-    preview(page)
+    preview_again(page)
     enter_token(page, "naïve token")
     assert "not a token" in page.text("#error")
     assert focused(page) == "token"
@@ -90,7 +82,7 @@ def test_token_with_invalid_characters_is_not_sent(page: Chromium) -> None:
 
 
 def test_token_field_is_between_the_other_fields_and_the_buttons(page: Chromium) -> None:
-    preview(page)
+    preview_again(page)
     page.press(TAB)
     assert focused(page) == "preview"
     page.press(SHIFT, TAB)
@@ -99,7 +91,7 @@ def test_token_field_is_between_the_other_fields_and_the_buttons(page: Chromium)
 
 
 def test_token_field_is_accessible(page: Chromium) -> None:
-    preview(page)
+    preview_again(page)
     for token in ("", "poor", "naïve token", "good"):
         if token:
             enter_token(page, token)

@@ -12,11 +12,9 @@ import pytest
 
 from tests.support.chromium import Chromium
 from tests.support.paths import ROOT
-from tests.support.preview_page import server, wait_for_answer, wait_for_policies
+from tests.support.preview_page import wait_for_answer, wait_for_policies
 from tests.support.process import RunningServer, podsettle
 from webhook.server.page import document
-
-__all__ = ["server"]
 
 PICTURES = ROOT / "tests" / "golden" / "pictures"
 _TIME_AND_RELEASE = re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ, .*")
@@ -52,9 +50,9 @@ def test_scan_report(
     taken("scan", chromium.text("style"))
 
 
-def test_preview_page(chromium: Chromium, taken: Taken, server: RunningServer) -> None:
+def test_preview_page(chromium: Chromium, taken: Taken, page_server: RunningServer) -> None:
     chromium.emulate(width=1500, height=1040)
-    chromium.open(f"{server.web_url}/")
+    chromium.open(f"{page_server.web_url}/")
     wait_for_policies(chromium)
     wait_for_answer(chromium)
     taken("preview-page", Path(document.__file__).with_name("page.css").read_text())
