@@ -16,39 +16,6 @@ _CRI = 'plugins."io.containerd.grpc.v1.cri"'
 _RUNTIME = "plugins.'io.containerd.cri.v1.runtime'"
 _IMAGES = "plugins.'io.containerd.cri.v1.images'"
 
-_EKS = f"""\
-version = 2
-{_IMPORTS}root = "/var/lib/containerd"
-state = "/run/containerd"
-[grpc]
-address = "/run/containerd/containerd.sock"
-[{_CRI}]
-sandbox_image = "example/pause"
-enable_unprivileged_ports = true
-[{_CRI}.containerd]
-default_runtime_name = "runc"
-discard_unpacked_layers = true
-[{_CRI}.containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-base_runtime_spec = "/etc/containerd/base-runtime-spec.json"
-[{_CRI}.containerd.runtimes.runc.options]
-BinaryName = "/usr/sbin/runc"
-SystemdCgroup = true
-[{_CRI}.registry]
-config_path = "/etc/containerd/certs.d:/etc/docker/certs.d"
-[{_CRI}.cni]
-bin_dir = "/opt/cni/bin"
-conf_dir = "/etc/cni/net.d"
-"""
-_OTHER_SNAPSHOTTER = 'snapshotter = "soci"\ndefault_runtime_name'
-_SOCI = f"""\
-{_EKS.replace("default_runtime_name", _OTHER_SNAPSHOTTER)}
-[proxy_plugins.soci]
-type = "snapshot"
-address = "/run/soci-snapshotter-grpc/soci-snapshotter-grpc.sock"
-[proxy_plugins.soci.exports]
-root = "/var/lib/soci-snapshotter-grpc"
-"""
 _KIND = f"""\
 version = 2
 {_IMPORTS}
@@ -70,28 +37,15 @@ runtime_type = "io.containerd.runc.v2"
 [{_CRI}.registry]
 config_path = "/etc/containerd/certs.d"
 """
-_K3S_1 = f"""\
-version = 2
-{_IMPORTS}root = "/var/lib/rancher/k3s/agent/containerd"
-state = "/run/k3s/containerd"
-[plugins."io.containerd.internal.v1.opt"]
-path = "/var/lib/rancher/k3s/agent/containerd"
-[{_CRI}]
-stream_server_address = "127.0.0.1"
-stream_server_port = "10010"
-enable_unprivileged_ports = true
-sandbox_image = "example/pause"
-[{_CRI}.containerd]
-snapshotter = "overlayfs"
-disable_snapshot_annotations = true
-[{_CRI}.containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-[{_CRI}.containerd.runtimes.runc.options]
-SystemdCgroup = true
-[{_CRI}.registry]
-config_path = "/var/lib/rancher/k3s/agent/etc/containerd/certs.d"
+_SOCI = f"""\
+{_KIND.replace('"overlayfs"', '"soci"')}
+[proxy_plugins.soci]
+type = "snapshot"
+address = "/run/soci-snapshotter-grpc/soci-snapshotter-grpc.sock"
+[proxy_plugins.soci.exports]
+root = "/var/lib/soci-snapshotter-grpc"
 """
-_K3S_2 = f"""\
+_K3S = f"""\
 version = 3
 {_IMPORTS}root = "/var/lib/rancher/k3s/agent/containerd"
 state = "/run/k3s/containerd"
@@ -156,11 +110,9 @@ config_path = "/etc/example/certs.d"
 """
 
 MAIN_FILES: Mapping[str, str] = {
-    "eks": _EKS,
-    "eks-soci": _SOCI,
     "kind": _KIND,
-    "k3s-v2": _K3S_1,
-    "k3s-v3": _K3S_2,
+    "soci": _SOCI,
+    "k3s-v3": _K3S,
     "aks": _AKS,
     "debian": _DEBIAN,
     "unversioned": _UNVERSIONED,

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from tests.support.process import run
 from tests.support.tls_listeners import Listener
 from tests.support.waiting import TIMEOUT_SECONDS
 
@@ -16,14 +16,6 @@ from tests.support.waiting import TIMEOUT_SECONDS
 AN_HOUR = "1h"
 READY = "is ready: it begins a TLS handshake"
 _SECONDS = re.compile(r"after \d+\.\d s$")
-
-
-def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, with options of `subprocess.run`."""
-    options = {"stdin": subprocess.DEVNULL} | options if "input" not in options else options
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, **options
-    )
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx
 import trustme
@@ -39,18 +40,22 @@ def podsettle(
     return subprocess.CompletedProcess(words, result.exit_code, result.stdout, result.stderr)
 
 
+def run(*command: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, with options of `subprocess.run`, and return its output as text."""
+    defaults = {"capture_output": True, "text": True, "timeout": TIMEOUT_SECONDS, "check": False}
+    if "input" not in options:
+        defaults["stdin"] = subprocess.DEVNULL
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        [str(each) for each in command], **(defaults | options)
+    )
+    return done
+
+
 def podsettle_process(
     *arguments: str | Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as a process to its end."""
-    return subprocess.run(
-        [PODSETTLE, *map(str, arguments)],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+    return run(PODSETTLE, *arguments, env=env)
 
 
 REVIEW_PATHS = ("/mutate", "/mutate/", "/livez", "/readyz")

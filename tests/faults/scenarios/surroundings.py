@@ -19,8 +19,8 @@ from tests.faults.scenario import Steps, Unavailable, scenario
 from tests.support.every_remedy import every_remedy_pod
 from tests.support.helm_release import HOST
 from tests.support.kube.cluster import LOOPBACK
+from tests.support.name_server import silent_dns
 from tests.support.registry import image_of, serving
-from tests.support.silent_dns import silent_dns
 from webhook.tls.issuing import issue_ca, issue_leaf
 
 _FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from prometheus_client import generate_latest
 from docs.generate import example_metrics
 from tests.support.helm import NAMESPACE, Json, named, only, rendered
 from tests.support.paths import DOCS
+from tests.support.process import run
 from tests.support.promql import (
     API_SERVER_LABELS,
     grouping_labels,
@@ -136,13 +136,7 @@ def _promtool(
         "tests": [{"interval": "1m", "input_series": present, "promql_expr_test": questions}],
     }
     (directory / "test.yaml").write_text(yaml.safe_dump(test))
-    done = subprocess.run(
-        ["promtool", "test", "rules", "test.yaml"],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run("promtool", "test", "rules", "test.yaml", cwd=directory)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -241,12 +235,8 @@ def test_alerts_and_their_tests_use_only_existing_metrics_and_labels(groups: Jso
 @pytest.mark.needs("promtool")
 def test_promtool_accepts_the_rules(tmp_path: Path, groups: Json) -> None:
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
-    done = subprocess.run(
-        ["promtool", "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run(
+        "promtool", "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

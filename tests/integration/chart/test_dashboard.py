@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from itertools import combinations
 
 import pytest
@@ -12,6 +11,7 @@ from prometheus_client import generate_latest
 
 from docs.generate import example_metrics
 from tests.support.helm import NAMESPACE, Json, named, objects, only, rendered
+from tests.support.process import run
 from tests.support.promql import (
     API_SERVER_LABELS,
     DASHBOARD,
@@ -35,7 +35,7 @@ def scrape() -> str:
 @pytest.mark.needs("promtool")
 def test_promtool_accepts_the_metrics() -> None:
     command = ["promtool", "check", "metrics"]
-    done = subprocess.run(command, input=scrape(), capture_output=True, text=True, check=False)
+    done = run(*command, input=scrape())
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from tests.support.kubeconfigs import write_kubeconfig
 from tests.support.paths import EXAMPLES
-from tests.support.process import PODSETTLE, free_port, podsettle
+from tests.support.process import PODSETTLE, free_port, podsettle, run
 from webhook import __version__
 from webhook.cli import main
 from webhook.cli.options import DURATION, KUBECTL_DURATION
@@ -54,7 +54,7 @@ def test_output_that_cannot_be_written_is_one_message_and_exit_code_2() -> None:
 
 def test_kubectl_plugin_prints_the_version() -> None:
     plugin = Path(PODSETTLE).with_name("kubectl-settle")
-    done = subprocess.run([plugin, "--version"], capture_output=True, text=True, check=True)
+    done = run(plugin, "--version", check=True)
     assert done.stdout == f"podsettle, version {__version__}\n"
 
 
@@ -169,7 +169,7 @@ def test_list_of_commands_imports_no_command() -> None:
         "try:\n main(['--help'])\nexcept SystemExit:\n"
         " print([n for n in sys.modules if n.startswith('webhook.cli.')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run(sys.executable, "-c", code, check=True)
     assert done.stdout.splitlines()[-1] == "['webhook.cli.server_extra']"
 
 
@@ -220,7 +220,7 @@ def output_in_a_terminal(command: list[str], env: dict[str, str]) -> bytes:
 
 def complete_for_kubectl(*words: str) -> list[str]:
     program = Path(PODSETTLE).with_name("kubectl_complete-settle")
-    done = subprocess.run([program, *words], capture_output=True, text=True, check=True)
+    done = run(program, *words, check=True)
     return done.stdout.splitlines()
 
 

@@ -11,13 +11,11 @@ from tests.support.image_fixtures import (
     registry,
     trusting,
 )
-from tests.support.linger_fixtures import linger
 
 __all__ = [
     "ca",
     "clock",
     "image",
-    "linger",
     "lookup",
     "new_lookup",
     "registry",

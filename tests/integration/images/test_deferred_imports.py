@@ -6,7 +6,6 @@ The import takes 0.1 to 0.4 s and 9 MiB, and few policies look images up.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import yaml
 from tests.support.factories import container, pod, policy_document
 from tests.support.image_factories import image_policy
 from tests.support.paths import ROOT
+from tests.support.process import run
 from tests.support.reviews import review
 
 # The address is forbidden, so no request is sent.
@@ -53,15 +53,7 @@ def test_server_imports_its_http_client_for_the_first_image(tmp_path: Path, look
     spec["imageConfig"]["lookup"] = lookup
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy_document(**spec)))
     sent = review(pod(containers=[container("main", image=f"{HOST}/a:1")], restartPolicy="Never"))
-    done = subprocess.run(
-        [sys.executable, "-c", SERVE, str(tmp_path)],
-        input=json.dumps(sent),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run(sys.executable, "-c", SERVE, tmp_path, input=json.dumps(sent), cwd=ROOT)
     assert done.returncode == 0, done.stderr
     answers: list[Any]
     *answers, is_imported = json.loads(done.stdout)
@@ -73,7 +65,5 @@ def test_server_imports_its_http_client_for_the_first_image(tmp_path: Path, look
 @pytest.mark.parametrize("module", ["webhook.cli.serve", "webhook.cli.preview"])
 def test_command_starts_without_the_code_of_image_look_ups(module: str) -> None:
     script = f"import sys, {module}; print({{'webhook.images', 'aiohttp'}} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = run(sys.executable, "-c", script, check=True)
     assert done.stdout.strip() == "set()"

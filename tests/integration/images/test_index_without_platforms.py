@@ -38,9 +38,22 @@ AGREEING = [(image_of(["/app"], architecture=each), platform(each)) for each in 
 DIFFERING = [*AGREEING, (image_of(["/other"], architecture="s390x"), platform("s390x"))]
 
 
+ATTESTATION = image_of(["/attestation"])
+REFERENCE = {"vnd.docker.reference.type": "attestation-manifest"}
+ATTESTED = [
+    (WINDOWS, platform("amd64", "windows")),
+    (ATTESTATION, {**platform("unknown", "unknown"), "annotations": REFERENCE}),
+    (ATTESTATION, {**platform("amd64"), "annotations": {"vnd.docker.reference.type": "x"}}),
+    (ARM64, platform("arm64")),
+    (AMD64, platform("amd64")),
+]
+
+
 @pytest.mark.parametrize(
     ("entries", "architectures", "expected"),
     [
+        (ATTESTED, ["amd64"], "/amd"),
+        (ATTESTED, ["arm64"], "/arm"),
         (AGREEING, [], "/app"),
         (AGREEING, ["arm64"], "/app"),
         (DIFFERING, ["arm64"], "/app"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from pathlib import Path
 
 import pytest
@@ -27,9 +26,7 @@ from tests.support.registry import (
     digest_of,
     htpasswd,
     image_of,
-    index_of,
     look_up,
-    platform,
     query,
     serving,
     start_registry,
@@ -47,34 +44,6 @@ OTHER = ImageConfig(("/other",), ())
 def command(settled: Json, index: int = 0) -> list[str]:
     found: list[str] = settled["spec"]["containers"][index]["command"]
     return found
-
-
-async def test_entry_of_an_index_is_selected_by_platform(
-    registry: RunningRegistry, lookup: ImageLookup
-) -> None:
-    windows = image_of(["c:\\app.exe"])
-    attestation = image_of(["/attestation"])
-    arm = image_of(["/arm"], architecture="arm64")
-    app = image_of(["/amd"])
-    attested = {
-        **platform("unknown", "unknown"),
-        "annotations": {
-            "vnd.docker.reference.type": "attestation-manifest",
-            "vnd.docker.reference.digest": app.digest,
-        },
-    }
-    disguised = {**platform("amd64"), "annotations": {"vnd.docker.reference.type": "x"}}
-    index = index_of(
-        (windows, platform("amd64", "windows")),
-        (attestation, attested),
-        (attestation, disguised),
-        (arm, platform("arm64")),
-        (app, platform("amd64")),
-    )
-    registry.push("index", "1", windows, attestation, arm, app, index)
-    for architecture, entrypoint in (("amd64", "/amd"), ("arm64", "/arm")):
-        asked = query(f"{registry.host}/index:1", architectures=frozenset({architecture}))
-        assert await look_up(lookup, asked) == ImageConfig((entrypoint,), ())
 
 
 async def test_requests_go_to_the_mirror_of_a_registry(
@@ -390,26 +359,3 @@ async def test_failed_look_up_skips_only_its_container(
     assert settled["spec"]["initContainers"][1]["command"] == [*HELPER, "/said"]
     assert command(settled) == [*HELPER, "/bin/app", "--x"]
     assert [c.get("command") for c in settled["spec"]["containers"][1:]] == [None] * 3
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-async def test_command_killed_by_a_signal_exits_with_128_plus_its_number(
-    number: signal.Signals,
-    registry: RunningRegistry,
-    lookup: ImageLookup,
-    linger: Path,
-) -> None:
-    """The command comes from the image, and the wrapper runs it."""
-    registry.push("dies", "1", image_of(["/usr/bin/env", "sh", "-c"], ["kill -$0 $$"]))
-    settings = {"postInitSleep": {"minLifetime": "0", "sleep": "1ms", "containers": ["*"]}}
-    seen = view(policy(**{**image_policy(registry.host), "remedies": settings}))
-    new = pod(
-        containers=[container("main", image=f"{registry.host}/dies:1")], restartPolicy="Never"
-    )
-    settled = (await mutate_pod_with_lookup(new, seen, lookup))["spec"]["containers"][0]
-    assert settled["args"] == ["kill -$$0 $$$$"]
-    # The kubelet replaces `$$` by `$`.
-    argv = [text.replace("$$", "$") for text in (*settled["command"], *settled["args"])]
-    argv[0] = str(linger)
-    process = await asyncio.create_subprocess_exec(*argv, str(int(number)))
-    assert await process.wait() == 128 + number

@@ -16,10 +16,10 @@ from aiohttp.resolver import AsyncResolver
 
 from tests.support.factories import container, pod, policy_document
 from tests.support.image_factories import image_policy
+from tests.support.name_server import silent_dns, silent_dns_needed
 from tests.support.process import start_server
 from tests.support.registry import look_up, query
 from tests.support.reviews import review
-from tests.support.silent_dns import silent_dns, silent_dns_needed
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.core.images import Unavailable
 from webhook.images.lookup import ImageLookup

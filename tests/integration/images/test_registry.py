@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from aiohttp import web
 from tests.support.image_factories import APP
 from tests.support.image_fixtures import NewLookup
 from tests.support.paths import ROOT
+from tests.support.process import run
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
     DOCKER_LIST,
@@ -169,13 +169,12 @@ def test_ca_in_ssl_cert_file_is_trusted(
         "    await lookup.aclose()\n"
         "asyncio.run(main())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, f"{registry.host}/trusted:1"],
+    done = run(
+        sys.executable,
+        "-c",
+        script,
+        f"{registry.host}/trusted:1",
         env={"SSL_CERT_FILE": str(tmp_path / "ca.pem"), "PATH": ""},
         cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.stdout.strip() == str(APP), done.stderr

@@ -21,6 +21,7 @@ from lab.provocation import (
     crio_drop_in,
 )
 from lab.race import read_calls
+from tests.support.process import run
 from webhook.linger.build import compile_c
 
 pytestmark = pytest.mark.lab
@@ -50,7 +51,7 @@ def for_crio(directory: Path) -> list[Provoked]:
 
 
 def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    return run(program, *arguments)
 
 
 def answer(directory: Path, **state: object) -> str:
@@ -161,11 +162,12 @@ def test_only_the_exit_file_is_written_late(
         target = f"{platform.machine()}-linux-gnu"
         flags = ("-shared", "-fPIC")
         compile_c([directory / "glib.c"], glib, target=target, flags=flags, directory=directory)
-    done = subprocess.run(
-        [sys.executable, "-c", CLIENT, tmp_path / name],
+    done = run(
+        sys.executable,
+        "-c",
+        CLIENT,
+        tmp_path / name,
         env={**os.environ, "LD_PRELOAD": f"{library}:{glib}"},
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert (tmp_path / name).read_text() == "0"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.linger_process import run
 from tests.support.process import free_port
 from tests.support.waiting import TIMEOUT_SECONDS
 
@@ -38,11 +37,6 @@ def run_without_reader(
         return done.returncode
     finally:
         os.close(writer)
-
-
-def test_broken_pipe_kills_a_program_that_does_not_handle_sigpipe() -> None:
-    """This shows that the other tests' pipe is effective."""
-    assert run_without_reader("sh", "-c", "exec echo x >&2") == -signal.SIGPIPE
 
 
 @pytest.mark.parametrize(
@@ -111,22 +105,3 @@ def test_broken_stderr_leaves_no_pending_sigpipe_for_an_unforked_command(
     assert bool(int(fields["SigBlk"], 16) & bit) is blocked
     assert not int(fields["SigPnd"], 16) & bit
     assert not int(fields["SigIgn"], 16) & bit
-
-
-@pytest.mark.parametrize("change", ["nothing", "ignored", "blocked", "ignored and blocked"])
-def test_command_inherits_the_disposition_and_mask_of_sigpipe(linger: Path, change: str) -> None:
-    script = (
-        "import os, signal, sys\n"
-        "ignored = 'ignored' in sys.argv[1]\n"
-        "signal.signal(signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL)\n"
-        "if 'blocked' in sys.argv[1]: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})\n"
-        "os.execvp(sys.argv[2], sys.argv[2:])"
-    )
-    report = ["grep", "-E", "^Sig(Pnd|Blk|Ign)", "/proc/self/status"]
-
-    def shown(*command: str | Path) -> str:
-        done = run(sys.executable, "-c", script, change, *command)
-        assert done.returncode == 0
-        return done.stdout
-
-    assert shown(linger, "--", *report) == shown(*report)

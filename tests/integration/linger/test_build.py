@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.linger_process import address, logged, run
+from tests.support.linger_process import address, logged
+from tests.support.process import run
 from tests.support.tls_listeners import (
     alert,
     handshake,
@@ -126,12 +127,15 @@ def test_build_with_an_empty_cache_opens_few_files(tmp_path: Path) -> None:
     """The hard limit in buildah's chroot isolation and in Tekton's buildah task is 1,024 files."""
     limit = f"--nofile={MAX_OPEN_FILES}:{MAX_OPEN_FILES}"
     module = [sys.executable, "-m", "webhook.linger.build"]
-    done = subprocess.run(
-        ["prlimit", limit, *module, "--arch", host_arch(), "--out", str(tmp_path / "out")],
+    done = run(
+        "prlimit",
+        limit,
+        *module,
+        "--arch",
+        host_arch(),
+        "--out",
+        tmp_path / "out",
         env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -217,13 +221,7 @@ def parse(duration_c: ctypes.CDLL, text: str) -> int | None:
     ("text", "nanoseconds"),
     [
         ("0", 0),
-        ("0s", 0),
-        ("10ms", 10_000_000),
-        ("500ms", 500_000_000),
         ("1.5s", 1_500_000_000),
-        ("1m30s", 90_000_000_000),
-        (".5h", 1_800_000_000_000),
-        ("1.s", 1_000_000_000),
         ("0.0000000001s", 0),
         ("1.9ns", 1),
         ("0.100000000000000000000s", 100_000_000),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.guided.__main__ import HERE, LINGER
 from tests.support.paths import FUZZ_CORPUS
+from tests.support.process import run
 from webhook.linger.build import SOURCE, TARGETS, compile_c, host_arch
 
 
@@ -21,5 +21,5 @@ def test_recorded_inputs_keep_the_invariants(name: str, tmp_path: Path) -> None:
     compile_c([HERE / "linger.c"], program, target=target, flags=[*flags, *defines])
     files = sorted((FUZZ_CORPUS / name).iterdir())
     assert files
-    done = subprocess.run([program, *files], capture_output=True, text=True, check=False)
+    done = run(program, *files)
     assert done.returncode == 0, done.stderr

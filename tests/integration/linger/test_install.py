@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.linger_process import first_line, run, start
+from tests.support.linger_process import first_line, start
+from tests.support.process import run
 
 
 @pytest.fixture

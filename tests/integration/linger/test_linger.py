@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.linger_process import first_line, run, start
+from tests.support.linger_process import first_line, start
 from tests.support.paths import ROOT
-from tests.support.process import is_running
+from tests.support.process import is_running, run
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 
@@ -142,14 +142,22 @@ def test_command_that_is_not_in_path_gives_127(linger: Path, name: str) -> None:
     assert done.stderr == f"linger: cannot run {name}: No such file or directory\n"
 
 
-def test_command_inherits_the_signal_mask_and_dispositions(linger: Path) -> None:
+@pytest.mark.parametrize(
+    ("blocked", "ignored"),
+    [({10, 17, 34, 40}, (1, 2, 17, 36)), ({}, ()), ({}, (13,)), ({13}, ()), ({13}, (13,))],
+)
+def test_command_inherits_the_signal_mask_and_dispositions(
+    linger: Path, blocked: object, ignored: tuple[int, ...]
+) -> None:
+    """Also those of SIGPIPE, 13, which Python ignores from its start on."""
     script = (
         "import os, signal, sys\n"
-        "signal.pthread_sigmask(signal.SIG_SETMASK, {10, 17, 34, 40})\n"
-        "for n in (1, 2, 17, 36): signal.signal(n, signal.SIG_IGN)\n"
+        f"signal.pthread_sigmask(signal.SIG_SETMASK, {blocked})\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        f"for n in {ignored}: signal.signal(n, signal.SIG_IGN)\n"
         "os.execvp(sys.argv[1], sys.argv[1:])"
     )
-    report = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+    report = ["grep", "-E", "^Sig(Pnd|Blk|Ign)", "/proc/self/status"]
 
     def shown(*command: str | Path) -> str:
         done = run(sys.executable, "-c", script, *command)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import linger_process
+from tests.support.process import run
 from tests.support.runc import Machine
 from tests.support.shells import SHELL_NAMES, SHELLS
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -34,7 +34,7 @@ def limited(
 def run_under(soft: int, hard: int, command: Sequence[str]) -> tuple[int, str, str]:
     """Run a command under limits."""
     limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-    done = linger_process.run(*command, preexec_fn=limit)
+    done = run(*command, preexec_fn=limit)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -72,18 +72,18 @@ def test_command_has_the_limits_that_the_hard_limit_allows(
 )
 def test_wrong_limits_are_wrong_usage(linger: Path, limits: str) -> None:
     for arguments in (("--open-files", limits), (f"--open-files={limits}",)):
-        done = linger_process.run(linger, *arguments, "--", "true")
+        done = run(linger, *arguments, "--", "true")
         assert (done.returncode, done.stdout) == (2, "")
         assert "not limits of open files: " in done.stderr
 
 
 def test_limits_may_be_given_with_an_equals_sign(linger: Path) -> None:
-    done = linger_process.run(linger, "--open-files=200:300", "--", "sh", "-c", "ulimit -Sn")
+    done = run(linger, "--open-files=200:300", "--", "sh", "-c", "ulimit -Sn")
     assert (done.returncode, done.stdout) == (0, "200\n")
 
 
 def test_missing_command_gives_127(linger: Path) -> None:
-    done = linger_process.run(linger, "--open-files", "100", "--", "/missing")
+    done = run(linger, "--open-files", "100", "--", "/missing")
     assert done.returncode == 127
     assert done.stderr == "linger: cannot run /missing: No such file or directory\n"
 
@@ -104,7 +104,7 @@ def test_command_replaces_the_wrapper_and_inherits_everything_else(linger: Path,
     pid, group, *rest = out.split(" ", 2)
     assert int(pid) == int(group) == process.pid
     assert rest[0].endswith("input a b  --\n")
-    plain = linger_process.run("python3", *command[-5:], input="input")
+    plain = run("python3", *command[-5:], input="input")
     assert rest[0] == plain.stdout.split(" ", 2)[2]
 
 

@@ -15,10 +15,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.linger_process import AN_HOUR, address, logged, wait_arguments
-from tests.support.name_server import NO_SUCH_NAME, SERVER_FAILURE, Query, name_server
+from tests.support.name_server import (
+    NO_SUCH_NAME,
+    SERVER_FAILURE,
+    Query,
+    name_server,
+    silent_dns_needed,
+)
 from tests.support.process import free_port, is_running, process_status
 from tests.support.runc import TIGHT, Machine, with_limits
-from tests.support.silent_dns import silent_dns_needed
 from tests.support.tls_listeners import (
     Answer,
     close_connection,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.support.linger_process import READY, logged_line, run, wait_arguments
-from tests.support.process import free_port, process_status
+from tests.support.linger_process import READY, logged_line, wait_arguments
+from tests.support.process import free_port, process_status, run
 from tests.support.runc import TIGHT, Machine, with_limits
 from tests.support.tls_listeners import (
     HANDSHAKE_FAILURE,

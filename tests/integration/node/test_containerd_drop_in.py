@@ -6,18 +6,19 @@ Each configuration is what `containerd config dump` says. `make test-long` has a
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.containerd_files import IMPORTS, MAIN_FILES
 from tests.support.long_forms import IS_LONG
 from tests.support.node_config import CONTAINERD, printed
 from tests.support.paths import DOCS
+from tests.support.process import run as run_program
 from tools.build import CONTAINERD as BUILDS
 from tools.build import containerd
 
@@ -37,9 +38,7 @@ class RefusedError(Exception):
 
 
 def run(line: str, *arguments: str | Path) -> str:
-    done = subprocess.run(
-        [containerd(line), *arguments], capture_output=True, text=True, check=False
-    )
+    done = run_program(containerd(line), *arguments)
     if done.returncode:
         raise RefusedError(done.stderr)
     return done.stdout
@@ -184,7 +183,7 @@ MOUNTED = next(line for line in PAGE.splitlines() if line.startswith("$ findmnt 
 def prints(command: str, output: str) -> list[str]:
     """Run the part of a command behind its first program, which prints this output."""
     rest = command.partition("|")[2].partition("#")[0]
-    done = subprocess.run(["sh", "-c", rest], input=output, text=True, capture_output=True)
+    done = run_program("sh", "-c", rest, input=output)
     assert bool(done.returncode) is (done.stdout.strip() in ("", "0"))
     return done.stdout.splitlines() if done.returncode == 0 else []
 
@@ -209,7 +208,7 @@ def test_printed_checks_fail_where_the_drop_in_has_no_effect(
     fuse = MAIN_FILES["kind"].replace('"overlayfs"', '"fuse-overlayfs"')
     other_root = f'{unread}\n[plugins."{OVERLAYFS}"]\nroot_path = "/var/volatile"\n'
     assert {is_overlayfs(each) for each in prints(SNAPSHOTTER[1], kind)} == {True}
-    for main in (MAIN_FILES["eks-soci"], fuse):
+    for main in (MAIN_FILES["soci"], fuse):
         found = prints(SNAPSHOTTER[1], text(main, drop_in("2")))
         assert False in map(is_overlayfs, found)
     for main in (nvidia, other_runc):
@@ -242,3 +241,65 @@ def test_printed_check_of_mounts_counts_containers_only(
     target: str, options: str, counts: bool
 ) -> None:
     assert bool(prints(MOUNTED, f"{target} {options}\n")) is counts
+
+
+# What `--for` prints, in the file of a distribution
+
+
+# Settings that a wrong version in the printed text would undo.
+EKS = """\
+version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "example/pause"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+base_runtime_spec = "/example/base-runtime-spec.json"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = true
+"""
+# Without the line with its version, which is 3 up to Talos 1.14, and then 4.
+TALOS = """
+[plugins."io.containerd.cri.v1.images"]
+discard_unpacked_layers = true
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+base_runtime_spec = "/example/base-spec.json"
+"""
+
+
+def document(distribution: str) -> Any:
+    return yaml.safe_load(printed(*CONTAINERD, "-o", "dropin", "--for", distribution))
+
+
+def assert_only_volatile_is_added(plain: dict[str, Any], volatile: dict[str, Any]) -> None:
+    plugins = plain["plugins"]
+    overlayfs = plugins[OVERLAYFS] | {"mount_options": ["volatile"]}
+    assert volatile == plain | {"plugins": plugins | {OVERLAYFS: overlayfs}}
+
+
+@pytest.mark.parametrize("line", ["1.7", "2.3", "2.4"])
+def test_eks_text_adds_volatile_and_changes_nothing_else(tmp_path: Path, line: str) -> None:
+    # nodeadm merges the text into its file of version 2, which containerd 2 then migrates.
+    path = tmp_path / "config.toml"
+    dumps = []
+    for text in ("", document("eks")["spec"]["containerd"]["config"]):
+        path.write_text(EKS + text)
+        if line != "1.7":
+            path.write_text(run(line, "--config", path, "config", "migrate"))
+        dumps.append(run(line, "--config", path, "config", "dump"))
+    assert all("SystemdCgroup = true" in dump for dump in dumps)
+    assert_only_volatile_is_added(*map(tomllib.loads, dumps))
+
+
+@pytest.mark.parametrize(("line", "version"), [("2.3", "3"), ("2.4", "3"), ("2.4", "4")])
+def test_talos_text_adds_volatile_and_changes_nothing_else(
+    tmp_path: Path, line: str, version: str
+) -> None:
+    # Talos merges its parts into one file, which the main file imports.
+    path, merged = tmp_path / "config.toml", tmp_path / "cri.toml"
+    path.write_text(f"version = {version}\nimports = ['{merged}']\n")
+    dumps = []
+    for text in ("", document("talos")["machine"]["files"][0]["content"]):
+        merged.write_text(f"version = {version}{TALOS}{text}")
+        dumps.append(run(line, "--config", path, "config", "dump"))
+    assert all("/example/base-spec.json" in dump for dump in dumps)
+    assert_only_volatile_is_added(*map(tomllib.loads, dumps))

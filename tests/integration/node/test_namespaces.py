@@ -18,6 +18,7 @@ from tests.support.node.inside import OutsideError
 from tests.support.node.leftovers import remove_leftovers
 from tests.support.node.requirements import missing_requirements
 from tests.support.paths import ROOT
+from tests.support.process import run as run_program
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 pytestmark = pytest.mark.lab
@@ -39,15 +40,7 @@ def entry(*command: str) -> list[str]:
 
 
 def run(directory: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(directory)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+    return run_program(*command, cwd=ROOT, env=os.environ | {"TMPDIR": str(directory)})
 
 
 @pytest.fixture

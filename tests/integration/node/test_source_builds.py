@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.process import run
 from tools.build import BuildError
 from tools.source_build import SourceBuild
 
@@ -47,9 +47,7 @@ class Clone:
         (self.directory / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
 
     def _git(self, *arguments: str) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=self.directory, capture_output=True, text=True, check=True
-        )
+        done = run("git", *arguments, cwd=self.directory, check=True)
         return done.stdout.strip()
 
 

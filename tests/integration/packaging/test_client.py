@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.paths import EXAMPLES, ROOT
+from tests.support.process import run as run_program
 from tests.support.wheels import downloaded_wheels
 from webhook.cli import main
 from webhook.cli.server_extra import SERVER_COMMANDS, SERVER_PACKAGES
@@ -44,9 +45,7 @@ def pip_of(environment: Path) -> list[str | Path]:
 
 def run(environment: Path, *command: str) -> subprocess.CompletedProcess[str]:
     program, *arguments = command
-    return subprocess.run(
-        [environment / program, *arguments], capture_output=True, text=True, check=False
-    )
+    return run_program(environment / program, *arguments)
 
 
 def test_install_without_an_extra_has_no_package_of_the_server(environment: Path) -> None:
@@ -99,12 +98,8 @@ def test_server_command_without_its_packages_names_the_extra(
 
 def test_completion_of_a_server_command_without_its_packages_is_empty(environment: Path) -> None:
     words = {"COMP_WORDS": "podsettle serve --", "COMP_CWORD": "2"}
-    done = subprocess.run(
-        [environment / "podsettle"],
-        env={**words, "_PODSETTLE_COMPLETE": "bash_complete"},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_program(
+        environment / "podsettle", env={**words, "_PODSETTLE_COMPLETE": "bash_complete"}
     )
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
 

@@ -11,28 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.process import run
+
 pytestmark = pytest.mark.lab
 
 
 def test_index_accepts_the_metadata(distributions: Path) -> None:
     files = sorted(distributions.iterdir())
     assert [path.suffix for path in files] == [".whl", ".gz"]
-    done = subprocess.run(
-        [sys.executable, "-m", "twine", "check", "--strict", *files],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, "-m", "twine", "check", "--strict", *files)
     assert done.returncode == 0, done.stdout
 
 
 def test_linter_of_wheels_finds_nothing(distributions: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "check_wheel_contents", distributions],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, "-m", "check_wheel_contents", distributions)
     assert done.returncode == 0, done.stdout
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import tarfile
 import tomllib
 from pathlib import Path
@@ -21,6 +20,7 @@ from release.images import write_helper_sbom
 from release.source import Release, ReleaseError, commit_of, release_notes, write_source
 from tests.support.helm import run
 from tests.support.paths import CHART, CRD, ROOT
+from tests.support.process import run as run_program
 from tools.build import programs
 from webhook import __version__
 
@@ -113,9 +113,7 @@ def test_manifest_and_kustomization_have_the_objects_of_the_chart(
     assert identities(installed[2:]) == identities(documents(rendered.stdout))
     kubectl = programs().kubectl
     assert kubectl
-    built = subprocess.run(
-        [kubectl, "kustomize", tmp_path], capture_output=True, text=True, check=True
-    )
+    built = run_program(kubectl, "kustomize", tmp_path, check=True)
     assert identities(documents(built.stdout)) == identities(installed)
 
 

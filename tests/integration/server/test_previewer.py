@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from tests.support.factories import pod
 from tests.support.paths import EXAMPLES
-from tests.support.process import process_status
+from tests.support.process import process_status, run
 from tests.support.reviews import PODS, load_pod
 from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_components
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -363,9 +363,7 @@ asyncio.run(main())
 """
     # Without the capability that allows root to raise priorities.
     drop = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*drop, sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = run(*drop, sys.executable, "-c", script)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > len(SMALL)
 

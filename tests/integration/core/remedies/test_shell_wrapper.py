@@ -197,15 +197,6 @@ def test_sleep_without_fractions_sleeps_for_whole_seconds(
     assert log.read_text().split() == ["0.49", "1", "0.01", "1"]
 
 
-def test_command_dies_of_a_forwarded_signal(shell: list[str]) -> None:
-    """linger/test_containers sends each signal to a command that handles it."""
-    codes = {"HUP": 129, "INT": 130, "QUIT": 131, "TERM": 143, "USR1": 138, "USR2": 140}
-    for name, code in codes.items():
-        with Running(wrapped(shell, "sh", "-c", "echo ready; exec sleep 1000")) as running:
-            running.send(signal.Signals[f"SIG{name}"])
-            assert running.end() == code, name
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
 def test_command_that_ignores_int_and_quit_gets_term_except_in_bash(
     shell: list[str], number: signal.Signals
@@ -279,31 +270,6 @@ def test_exit_code_is_kept_in_a_shell_that_forgets_it_after_one_wait(code: int) 
     assert command[3] != SCRIPT
     for _ in range(30):
         assert run(command) == (code, "", "")
-
-
-@pytest.mark.parametrize("durations", LONG_DELAYS)
-def test_terminating_signal_ends_the_sleep_at_once(
-    shell: list[str], durations: dict[str, int]
-) -> None:
-    command = wrapped(shell, "sh", "-c", "echo ready; exit 7", **durations)
-    with Running(command) as running:
-        await_that(lambda: _is_asleep(running.process.pid), "the sleep began")
-        running.send(signal.SIGTERM)
-        assert running.end() == 7
-
-
-def _is_asleep(wrapper: int) -> bool:
-    """Return whether a wrapper's only child is a subshell whose only child is the long sleep."""
-    try:
-        (subshell,) = _children(wrapper)
-        (sleep,) = _children(subshell)
-        return b"3600" in Path(f"/proc/{sleep}/cmdline").read_bytes().split(b"\0")
-    except (OSError, ValueError):
-        return False
-
-
-def _children(pid: int | str) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
