@@ -57,14 +57,6 @@ class Image(NamedTuple):
     def digest(self) -> str:
         return digest_of(self.manifest)
 
-    @property
-    def as_docker(self) -> Image:
-        """The same image with the media types of Docker."""
-        document = json.loads(self.manifest)
-        document["mediaType"] = DOCKER_MANIFEST
-        document["config"]["mediaType"] = DOCKER_CONFIG
-        return Image(json.dumps(document).encode(), DOCKER_MANIFEST, self.blobs)
-
 
 def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"

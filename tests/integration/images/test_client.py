@@ -18,6 +18,7 @@ from tests.support.registry import (
     OCI_MANIFEST,
     Image,
     digest_of,
+    image_of,
     index_of,
     look_up,
     platform,
@@ -229,7 +230,7 @@ async def test_hanging_request_ends_at_its_timeout(ca: trustme.CA, new_lookup: N
 async def test_failed_platform_cancels_the_requests_for_the_others(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
-    other = image.as_docker
+    other = image_of(["/other"])
     index = index_of((image, platform("amd64")), (other, platform("arm64")))
     serve, arrived, stopped = serving(index), asyncio.Event(), asyncio.Event()
 

@@ -6,7 +6,6 @@ What settles pods here is all of it but the HTTP server.
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ from tests.support.registry import (
     Image,
     RunningRegistry,
     basic,
-    digest_of,
     htpasswd,
     image_of,
     look_up,
@@ -168,24 +166,14 @@ async def test_cached_configurations_expire_and_are_bounded_in_number(
     assert len(lookup.cache) == 3
 
 
-def with_command(image: Image, words: list[str]) -> Image:
-    """Return the image with another Cmd."""
-    manifest = json.loads(image.manifest)
-    (config,) = (json.loads(blob) for blob in image.blobs)
-    config["config"] = {"Cmd": words}
-    blob = json.dumps(config).encode()
-    manifest["config"] |= {"digest": digest_of(blob), "size": len(blob)}
-    return Image(json.dumps(manifest).encode(), image.media_type, (blob,))
-
-
 async def test_cached_configurations_are_bounded_in_bytes(
-    registry: RunningRegistry, image: Image, lookup: ImageLookup
+    registry: RunningRegistry, lookup: ImageLookup
 ) -> None:
     words = ["x" * 8] * 999  # Such a command takes 65 KB of memory.
     count = 270
     asked = [query(f"{registry.host}/large:{number}") for number in range(count)]
     for number, each in enumerate(asked):
-        registry.push("large", str(number), with_command(image, [str(number), *words]))
+        registry.push("large", str(number), image_of(cmd=[str(number), *words]))
         assert await look_up(lookup, each) == ((), (str(number), *words))
     # The cache contains the last one. All of them exceed it, so the first is evicted.
     assert await look_up(lookup, asked[-1]) == ((), (str(count - 1), *words))
@@ -206,14 +194,13 @@ async def test_cached_configurations_are_bounded_in_bytes(
 )
 async def test_longer_command_is_refused(
     registry: RunningRegistry,
-    image: Image,
     lookup: ImageLookup,
     longest: list[str],
     more: list[str],
     limit: str,
 ) -> None:
-    registry.push("words", "1", with_command(image, longest))
-    registry.push("words", "2", with_command(image, more))
+    registry.push("words", "1", image_of(cmd=longest))
+    registry.push("words", "2", image_of(cmd=more))
     assert await look_up(lookup, query(f"{registry.host}/words:1")) == ((), tuple(longest))
     refused = await look_up(lookup, query(f"{registry.host}/words:2"))
     assert f"the image's command has more than {limit}" in str(refused)

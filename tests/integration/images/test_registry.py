@@ -17,7 +17,9 @@ from tests.support.paths import ROOT
 from tests.support.process import run
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
+    DOCKER_CONFIG,
     DOCKER_LIST,
+    DOCKER_MANIFEST,
     PASSWORD,
     USER,
     Image,
@@ -67,15 +69,15 @@ async def test_digest_is_used_without_resolving_the_tag(
 
 
 async def test_media_types_of_docker_are_supported(
-    registry: RunningRegistry, image: Image, lookup: ImageLookup
+    registry: RunningRegistry, lookup: ImageLookup
 ) -> None:
-    made = image.as_docker
+    made = image_of(["/app"], media_type=DOCKER_MANIFEST, config_type=DOCKER_CONFIG)
     registry.push("docker", "1", made)
     registry.push(
         "docker", "list", made, index_of((made, platform("amd64")), media_type=DOCKER_LIST)
     )
-    assert await look_up(lookup, query(f"{registry.host}/docker:1")) == APP
-    assert await look_up(lookup, query(f"{registry.host}/docker:list")) == APP
+    assert await look_up(lookup, query(f"{registry.host}/docker:1")) == (("/app",), ())
+    assert await look_up(lookup, query(f"{registry.host}/docker:list")) == (("/app",), ())
 
 
 async def test_image_without_an_entrypoint_has_an_empty_entrypoint(

@@ -197,6 +197,15 @@ def test_sleep_without_fractions_sleeps_for_whole_seconds(
     assert log.read_text().split() == ["0.49", "1", "0.01", "1"]
 
 
+def test_command_dies_of_a_forwarded_signal(shell: list[str]) -> None:
+    """linger/test_containers sends each signal to a command that handles it."""
+    codes = {"HUP": 129, "INT": 130, "QUIT": 131, "TERM": 143, "USR1": 138, "USR2": 140}
+    for name, code in codes.items():
+        with Running(wrapped(shell, "sh", "-c", "echo ready; exec sleep 1000")) as running:
+            running.send(signal.Signals[f"SIG{name}"])
+            assert running.end() == code, name
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
 def test_command_that_ignores_int_and_quit_gets_term_except_in_bash(
     shell: list[str], number: signal.Signals
