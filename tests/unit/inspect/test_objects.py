@@ -54,6 +54,7 @@ def test_impossible_times_are_unknown(year: int) -> None:
     assert event.time is event.first_time is None
 
 
-def test_time_without_a_zone_is_in_utc() -> None:
-    metadata = decoded(LiveMetadata, {"creationTimestamp": "2026-11-22T10:00:00"})
-    assert metadata.creation_timestamp == datetime(2026, 11, 22, 10, tzinfo=UTC)
+def test_times_with_another_zone_or_none_are_in_utc() -> None:
+    for text in ("2026-11-22T10:00:00", "2026-11-22 10:00:00", "2026-11-22T12:00:00+02:00"):
+        created = decoded(LiveMetadata, {"creationTimestamp": text}).creation_timestamp
+        assert (created, created.tzinfo) == (datetime(2026, 11, 22, 10, tzinfo=UTC), UTC), text

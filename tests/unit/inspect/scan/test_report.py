@@ -703,18 +703,6 @@ def test_events_of_the_new_api_group_are_read_with_the_time_of_their_series() ->
     assert "could not be decoded" not in render_text(report)
 
 
-@pytest.mark.parametrize(
-    "time", ["2026-11-22T10:00:00", "2026-11-22 10:00:00", "2026-11-22T12:00:00+02:00"]
-)
-def test_times_of_a_dump_are_in_utc(time: str, report: ScanReport) -> None:
-    planted = Dump()
-    text = json.dumps(planted.items).replace("2026-11-22T10:00:00Z", time)
-    planted.items = json.loads(text)
-    found = planted.scan()
-    assert found.symptoms == report.symptoms
-    assert render_text(found) == render_text(report)
-
-
 def test_report_has_no_control_character_of_a_tenant_and_no_command_with_one() -> None:
     """Names of owners and messages contain what terminals and browsers act upon."""
     planted = Dump()

@@ -147,34 +147,6 @@ def test_client_certificates_of_another_ca_give_one_line_in_ten_seconds(
     assert line.endswith("is it signed by the CA in --client-ca?")
 
 
-async def test_line_about_client_certificates_is_repeated_after_the_interval(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    loop = asyncio.get_running_loop()
-    refused = ssl.SSLCertVerificationError()
-    refused.verify_message = "unable to get local issuer certificate"
-    failures = 0
-    seconds = [0.0]
-
-    async def fail(_protocol: object, accepted: socket.socket, **_options: object) -> None:
-        nonlocal failures
-        failures += 1
-        accepted.close()
-        raise refused
-
-    monkeypatch.setattr(loop, "connect_accepted_socket", fail)
-    start = loop.time()
-    monkeypatch.setattr(loop, "time", lambda: start + seconds[0])
-    async with _accepting() as address:
-        for after, lines in ((0.0, 1), (9.9, 1), (10.1, 2)):
-            seconds[0] = after
-            before = failures
-            socket.create_connection(address).close()
-            while failures == before:  # noqa: ASYNC110 (the loop's clock stands still)
-                await asyncio.sleep(0)
-            assert len(caplog.messages) == lines
-
-
 async def test_accepting_goes_on_when_descriptors_are_free_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
