@@ -9,9 +9,10 @@ from webhook.core.kubectl_yaml import KubectlDumper
 
 
 @pytest.mark.parametrize(
-    "text", ["1e5", "12e34", "1.5E3", "08", "0912", "0o17", "0B1", "0X1F", "1_0e5", "y", "N"]
+    "text",
+    ["1e5", "12e34", "1.5E3", "08", "0912", "0o17", "0B1", "0X1F", "1_0e5", "y", "N", "2026-1-1"],
 )
-def test_text_that_kubectl_reads_as_a_number_or_a_boolean_is_quoted(text: str) -> None:
+def test_text_that_kubectl_or_kustomize_reads_as_another_value_is_quoted(text: str) -> None:
     assert yaml.dump({"a": text}, Dumper=KubectlDumper) == f"a: '{text}'\n"
 
 
