@@ -32,7 +32,7 @@ class ReviewBody:
 
     __slots__ = ("_budget", "_kept", "_limits", "complete", "length", "over_budget")
 
-    def __init__(self, budget: MemoryBudget, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, budget: MemoryBudget, limits: Limits) -> None:
         self._limits = limits
         self._budget = budget
         # Its bytes are not copied to read them. Those of a bytearray are: a review of 250 KB then

@@ -15,7 +15,7 @@ from webhook.server.reviews.body import MemoryBudget, ReviewBody
 @given(pieces=st.lists(st.binary(max_size=40), max_size=20))
 def test_body_in_pieces_is_joined_and_counted_until_released(pieces: list[bytes]) -> None:
     budget = MemoryBudget()
-    body = ReviewBody(budget)
+    body = ReviewBody(budget, DEFAULT_LIMITS)
     for number, piece in enumerate(pieces):
         body.feed(piece, is_last=False)
         # Reading the data in between changes nothing.
@@ -35,14 +35,14 @@ def test_body_in_pieces_is_joined_and_counted_until_released(pieces: list[bytes]
 
 
 def test_body_is_not_copied_to_read_it() -> None:
-    body = ReviewBody(MemoryBudget())
+    body = ReviewBody(MemoryBudget(), DEFAULT_LIMITS)
     body.feed(b"x" * 1000, is_last=True)
     assert body.data is body.data
 
 
 def test_pieces_of_one_byte_take_little_more_memory_than_the_body() -> None:
     length = 100_000
-    body = ReviewBody(MemoryBudget())
+    body = ReviewBody(MemoryBudget(), DEFAULT_LIMITS)
     tracemalloc.start()
     try:
         for number in range(length):
@@ -56,7 +56,7 @@ def test_pieces_of_one_byte_take_little_more_memory_than_the_body() -> None:
 
 def test_bytes_after_the_maximum_are_counted_and_discarded() -> None:
     budget = MemoryBudget(limit_bytes=2 * DEFAULT_LIMITS.max_review_bytes)
-    body = ReviewBody(budget)
+    body = ReviewBody(budget, DEFAULT_LIMITS)
     length = DEFAULT_LIMITS.max_review_bytes
     for piece in (b"x" * (length - 1), b"yz", b"z" * length):
         body.feed(piece, is_last=False)
@@ -70,7 +70,7 @@ def test_bytes_after_the_maximum_are_counted_and_discarded() -> None:
 def test_exhausted_budget_stops_a_body_after_the_guaranteed_bytes(others: int) -> None:
     limit = DEFAULT_LIMITS.guaranteed_body_bytes - 1
     budget = MemoryBudget(limit_bytes=limit, used_bytes=others * limit)
-    body = ReviewBody(budget)
+    body = ReviewBody(budget, DEFAULT_LIMITS)
     body.feed(b"x" * (DEFAULT_LIMITS.guaranteed_body_bytes - 1), is_last=False)
     assert budget.exhausted is bool(others)
     assert body.wants_more
@@ -81,7 +81,7 @@ def test_exhausted_budget_stops_a_body_after_the_guaranteed_bytes(others: int) -
 
 
 def test_last_piece_is_accepted_even_if_it_exhausts_the_budget() -> None:
-    body = ReviewBody(MemoryBudget(limit_bytes=0))
+    body = ReviewBody(MemoryBudget(limit_bytes=0), DEFAULT_LIMITS)
     body.feed(b"x" * DEFAULT_LIMITS.guaranteed_body_bytes, is_last=True)
     assert not body.over_budget
     assert not body.wants_more

@@ -76,7 +76,7 @@ class Handling:
             if len(pieces) == 1 and complete:
                 found = self._handler.answer(pieces[0], timing)
             else:
-                body = ReviewBody(self.budget)
+                body = ReviewBody(self.budget, self._handler.limits)
                 for number, piece in enumerate(pieces, 1):
                     body.feed(piece, is_last=complete and number == len(pieces))
                 found = self._handler.answer_body(body, timing)
