@@ -12,24 +12,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.verification import PolicyBuilder, Store
 
 from webhook.tls.context import load_key_pair, server_context
-from webhook.tls.issuing import KeyPair, issue_ca, issue_leaf
+from webhook.tls.issuing import KeyPair, alternative_names, issue_ca, issue_leaf
 from webhook.tls.served_certificate_check import verify_error
 
 DAY = timedelta(days=1)
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def verify(name: str, at: datetime) -> None:
-    ca = issue_ca("test CA", DAY, NOW)
-    leaf = issue_leaf(ca, ["podsettle.podsettle.svc", "127.0.0.1"], DAY, NOW)
-    builder = PolicyBuilder().store(Store([ca.certificate])).time(at)
-    verifier = builder.build_server_verifier(x509.DNSName(name))
-    verifier.verify(leaf.certificate, [])
-
-
-def test_a_leaf_verifies_for_its_names_during_its_lifetime() -> None:
-    verify("podsettle.podsettle.svc", NOW)
-    verify("podsettle.podsettle.svc", NOW + DAY)
+def test_a_leaf_verifies_for_its_names_alone_and_during_its_lifetime() -> None:
+    ca, names = issue_ca("test CA", DAY, NOW), ("podsettle.podsettle.svc", "127.0.0.1")
+    leaf = issue_leaf(ca, names, DAY, NOW).certificate
+    for at in (NOW, NOW + DAY):
+        builder = PolicyBuilder().store(Store([ca.certificate])).time(at)
+        builder.build_server_verifier(x509.DNSName(names[0])).verify(leaf, [])
+    assert alternative_names(leaf) == names
+    assert leaf.not_valid_before_utc == NOW - timedelta(minutes=5)
 
 
 def test_keys_are_p256_and_a_leaf_cannot_sign() -> None:
