@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +37,11 @@ from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import Request, decode_review
 from webhook.core.cluster.nodes import Node, Nodes
+from webhook.core.cluster.view import ClusterFacts
+from webhook.core.decision_input import ContainerFacts, DecisionInput, NamespaceFacts, PodFacts
 from webhook.core.defects.versions import Version
+from webhook.core.images import Images
+from webhook.core.policy.plan import Plan
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
 
@@ -132,6 +137,32 @@ def test_pods_of_one_template_share_a_cached_decision(path: str, value: Any) -> 
     first = stored(cache, TASK)
     assert first.patch
     assert decide(cache, changed(TASK, path, value)) is first
+
+
+def inputs_with_one_fact() -> Iterator[DecisionInput]:
+    """Yield an input without facts, and one for each fact of a pod, a namespace and a container."""
+    decode = msgspec.json.Decoder(DecisionInput).decode
+    values: tuple[Any, ...] = (True, 1, "x", ["x"], [{}], {"k": "v"})
+    yield decode(encode({"pod": {}, "namespace": {}}))
+    for struct, place in ((PodFacts, "pod"), (NamespaceFacts, "namespace"), (ContainerFacts, "")):
+        for field in msgspec.structs.fields(struct):
+            for value in values:
+                found = {field.encode_name: value}
+                whole = {place: found} if place else {"pod": {"containers": [found]}}
+                with suppress(msgspec.ValidationError):
+                    yield decode(encode({"pod": {}, "namespace": {}} | whole))
+                    break
+
+
+def test_every_fact_is_a_part_of_the_cache_key() -> None:
+    cache, plan = DecisionCache(), Plan((), (), (), frozenset())
+    cluster = ClusterFacts(SEEN.nodes, {}, None, IMAGE, None, None)
+    inputs = list(inputs_with_one_fact())
+    structs = (PodFacts, NamespaceFacts, ContainerFacts)
+    assert len(inputs) == 1 + sum(len(each.__struct_fields__) for each in structs)
+    for each in (*inputs, *inputs):
+        cache.get_or_decide(request(TASK).pod, each, plan, cluster, Images())
+    assert len(cache) == len(inputs)
 
 
 def policies(**remedies: Any) -> Snapshot:

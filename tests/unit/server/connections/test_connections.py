@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import socket
 import struct
@@ -17,6 +18,7 @@ from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.server.connections.protocol import ReviewProtocol, State
 from webhook.server.connections.web import WebProtocol
+from webhook.server.limits import MIB
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 WHOLE = mutate(REVIEW)
@@ -31,6 +33,13 @@ def server(serve: Serve) -> InProcess:
 def is_settled(client: Client) -> bool:
     client.send(WHOLE)
     return "patch" in review_in(client.answer())
+
+
+def warning(client: Client) -> str:
+    response = review_in(client.answer())
+    assert "patch" not in response
+    text: str = response["warnings"][0]
+    return text
 
 
 def await_receiving(server: InProcess) -> None:
@@ -104,7 +113,36 @@ def test_reviews_are_answered_counted_and_logged_the_same_on_each_way(
     assert sum(float(count) for _, count in counts) == len(requests) - 1
 
 
+def test_limits_on_the_size_of_a_review_are_those_of_the_server(serve: Serve) -> None:
+    body = json.dumps(REVIEW).encode().ljust(300_000)
+    server = serve(max_review_bytes=len(body), max_body_bytes=len(body) + 1)
+    whole, longer, too_long = (
+        send_at_once(server, mutate(body + b" " * extra)) for extra in range(3)
+    )
+    assert "patch" in review_in(whole.answer())
+    assert f"podsettle reads up to {len(body)}" in warning(longer)
+    assert too_long.answer().status == 413
+
+
 # Slow clients
+
+
+@pytest.mark.parametrize("web", [False, True])
+def test_incomplete_body_is_answered_within_its_deadline(serve: Serve, web: bool) -> None:
+    server = serve(body_timeout_seconds=0.25)
+    part = server.connect(web=web)
+    part.send(mutate(REVIEW, "?timeout=30s")[:-100])
+    assert "DeadlineExceeded: only " in (text := warning(part))
+    assert text.endswith("bytes of the review arrived within 0.25 s")
+    short = server.connect(web=web)
+    short.send(mutate(REVIEW, "?timeout=100ms")[:-100])
+    assert warning(short).endswith("bytes of the review arrived within 0.07 s")
+    without_uid = server.connect(web=web)
+    without_uid.send(mutate(b'{"request"', "?timeout=200ms", length=100))
+    assert without_uid.answer().status == 408
+    for client in (part, short, without_uid):
+        assert client.is_closed()
+    assert used_bytes(server) == 0
 
 
 def test_client_that_disconnects_is_not_counted_as_refused(server: InProcess) -> None:
@@ -121,6 +159,30 @@ def test_client_that_disconnects_is_not_counted_as_refused(server: InProcess) ->
 
 
 # The memory budget
+
+
+def test_incomplete_bodies_are_limited_by_the_memory_budget(serve: Serve) -> None:
+    server = serve(body_timeout_seconds=3600, memory_bytes=4 * MIB)
+    waiting = mutate(json.dumps(REVIEW).encode().ljust(4 * MIB), "?timeout=30s")
+    holding = [server.connect() for _ in range(3)]
+    for client in holding:
+        client.send(waiting[:MIB])
+    await_that(lambda: used_bytes(server) > 2.9 * MIB, "the bodies have arrived")
+    late = server.connect()
+    late.send(waiting[: 2 * MIB])
+    assert "podsettle: Overloaded: other reviews and answers occupy" in warning(late)
+    assert late.is_closed()
+    await_that(lambda: used_bytes(server) <= 3 * MIB, "its bytes are returned")
+    # Short reviews are decided in any case, whole and in pieces.
+    server.components.review_server.handler.budget.limit_bytes = 0
+    assert "patch" in review_in(send_at_once(server, WHOLE).answer())
+    assert "patch" in review_in(send_in_two(server, WHOLE).answer())
+    server.components.review_server.handler.budget.limit_bytes = 32 * MIB
+    holding[0].send(waiting[MIB:])
+    assert "patch" in review_in(holding[0].answer())
+    for client in holding[1:]:
+        client.close()
+    await_that(lambda: used_bytes(server) == 0, "the bytes are returned")
 
 
 @pytest.fixture
