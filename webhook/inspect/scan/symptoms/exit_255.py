@@ -31,7 +31,7 @@ _REASONS = ("Error", "")
 _KILLED_PODS = ("Evicted", "DeadlineExceeded", "Preempting", "Terminated")
 """The reasons of pods whose containers the kubelet itself ended (kubernetes `pkg/kubelet`:
 `active_deadline.go`, `eviction`, `preemption` and `nodeshutdown`)."""
-_NOT_EXECUTED = re.compile(r"exec \S+: [a-z ]+\s*")
+_NOT_EXECUTED = re.compile(r"exec \S+: [a-z ]+\n?")
 """A log of runc, which ends with 255 if the kernel cannot execute a file, such as one of another
 architecture (runc `libcontainer/init_linux.go`: `Init`). The status may end with a log."""
 
