@@ -161,12 +161,12 @@ class FoundPods:
             return
         containers = [each for each in found if each is not None and not each.kept_alive]
         is_run = workload.kind == "Job" and _OF_ONE_RUN.fullmatch(workload.name)
-        of_run = {f"-{each}" for each in (pod.name, workload.name if is_run else pod.name)}
+        of_run = (f"-{pod.name}", f"-{workload.name}") if is_run else (f"-{pod.name}",)
         for container in containers:
             name, named = container.name, self._containers[0 if container.init else 1]
             if len(named) <= MAX_NAMED_CONTAINERS and DNS_LABEL_NAME.fullmatch(name):
                 # Woodpecker names containers after their pods, `kubectl create job` after Jobs.
-                is_of_run = f"-{name}".endswith(tuple(of_run)) or _UNIQUE.fullmatch(name)
+                is_of_run = f"-{name}".endswith(of_run) or _UNIQUE.fullmatch(name)
                 named.add("*" if is_of_run or _RANDOM_NAME.fullmatch(name) else name)
         if not namespace.startswith(SYSTEM_NAMESPACE_PREFIXES):
             self.namespaces.add(namespace)
