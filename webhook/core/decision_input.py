@@ -119,6 +119,8 @@ class EntrypointImage(WireStruct):
     reference: str = ""
     has_args: bool = False
     """Whether the container sets `args`, which replace the Cmd of the image."""
+    is_on_node: bool = False
+    """Whether the image is never pulled, so that only the node knows what it is."""
 
 
 class ContainerFacts(ContainerFields):
@@ -348,9 +350,10 @@ def _container_facts(container: Container, is_regular: bool) -> ContainerFacts:
         mounts_over_helper = _mounts_over_helper(container)
     mounts_helper = mounts_over_helper and _mounts_helper(container)
     mount_facts = (has_mounts, mounts_over_helper, mounts_helper)
-    entrypoint_image = (
-        None if command else EntrypointImage(container.image or "", container.has_args)
-    )
+    entrypoint_image = None
+    if not command:
+        is_on_node = container.image_pull_policy == "Never"
+        entrypoint_image = EntrypointImage(container.image or "", container.has_args, is_on_node)
     if is_own:
         read = (command, starts_helper, entrypoint_image, *mount_facts)
         return _with_own_arguments(ContainerFacts(*(fields + read)), container)

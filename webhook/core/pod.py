@@ -154,6 +154,7 @@ class Container(ContainerFields):
     volume_mounts: Raw = UNSET
     """Undecoded to save time: mounts are half of a Tekton pod's bytes. Use `mounts` instead."""
     volume_devices: Raw = UNSET
+    image_pull_policy: str | None = None
 
     @property
     def decoded_args(self) -> tuple[str, ...]:

@@ -57,8 +57,10 @@ class ImageCommands:
         rules = self._context.image_rules
         if rules is None:
             return Outcome(Reason.NO_COMMAND, container=container.name)
-        if is_placeholder(image.reference):
+        if is_placeholder(image.reference) or image.is_on_node:
             why = "the image is a placeholder, which is replaced later"
+            if image.is_on_node:
+                why = "imagePullPolicy is Never, and the image on the node may be another one"
             return Outcome(Reason.NO_COMMAND, container=container.name, message=why)
         if not image.reference:
             return _unavailable_outcome(container, "the container names no image")

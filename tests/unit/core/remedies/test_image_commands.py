@@ -315,6 +315,10 @@ def test_placeholder_is_not_looked_up_and_the_command_of_another_image_is_used()
         assert decision.missing_images == (), image
         assert reasons(decision) == ["main: NoCommand", "main: NoCommand"], image
         assert "placeholder" in str(decision.outcomes[0])
+    never_pulled = container("main", image="docker.io/team/app:dev", imagePullPolicy="Never")
+    decision = decide_pod(pod(containers=[never_pulled], restartPolicy="Never"), anywhere())
+    assert decision.missing_images == ()
+    assert "imagePullPolicy" in str(decision.outcomes[0])
     for image in OTHER_IMAGES:
         asked = decide_pod(main(image), anywhere()).missing_images
         known = dict.fromkeys(asked, ImageConfig(("/app",), ()))
