@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook import __version__
-from webhook.cli.server_extra import SERVER_COMMANDS, missing_packages, refusing_command
+from webhook.cli.server_extra import SERVER_COMMANDS, missing_extra, refusing_command
 from webhook.process_memory import imports_excluded_from_gc
 
 if TYPE_CHECKING:
@@ -121,11 +121,15 @@ class _LazyGroup(ReportingGroup):
         """Import and return a command, or return None if there is no such command."""
         if cmd_name not in _COMMANDS:
             return None
-        if cmd_name in SERVER_COMMANDS and (missing := missing_packages()):
-            return refusing_command(cmd_name, missing)
+        if cmd_name in SERVER_COMMANDS and (reason := missing_extra()):
+            return refusing_command(cmd_name, reason)
         name = cmd_name.replace("-", "_")
-        with imports_excluded_from_gc():
-            command: click.Command = getattr(import_module(f"webhook.cli.{name}"), name)
+        try:
+            with imports_excluded_from_gc():
+                command: click.Command = getattr(import_module(f"webhook.cli.{name}"), name)
+        except ImportError as error:
+            reason = f"cannot use a package that is installed here: {error}"
+            return refusing_command(cmd_name, reason)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -173,6 +173,17 @@ def test_list_of_commands_imports_no_command() -> None:
     assert done.stdout.splitlines()[-1] == "['webhook.cli.server_extra']"
 
 
+def test_package_that_cannot_be_imported_is_no_internal_error() -> None:
+    code = (
+        "import sys\nsys.modules['yaml._yaml'] = None\n"  # As pip builds it without libyaml.
+        "from webhook.cli import main\nmain(['scan', '-o', 'json'])"
+    )
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 2
+    assert done.stderr.startswith("podsettle: scan: cannot use a package that is installed here: ")
+    assert "libyaml" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("variables", "coloured"),
     [

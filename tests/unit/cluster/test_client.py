@@ -229,7 +229,7 @@ async def test_response_that_ends_early_is_an_error(
 async def test_response_that_is_nested_too_deeply_is_an_error(
     read: Callable[[ApiServer], Awaitable[None]],
 ) -> None:
-    async with serving_answers(answering('{"a":' * 200_000), 2_000_000) as server:
+    async with serving_answers(answering('{"a":' + "[" * 1_900_000), 2_000_000) as server:
         with pytest.raises(Unreachable, match="it is nested too deeply; is http://"):
             await read(server)
 

@@ -15,6 +15,9 @@ import yaml
 
 from webhook.core.defects.defect import Defect
 
+if not yaml.__with_libyaml__:  # As pip builds it where no wheel fits. It is 20 times as slow.
+    raise ImportError("PyYAML is without libyaml; upgrade it, or install libyaml's headers first")
+
 
 def _load(file: Traversable) -> Defect:
     # With the base loader, every scalar is text: 2026-11-21 is no date, and 1.34 no number.

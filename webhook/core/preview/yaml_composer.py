@@ -26,7 +26,7 @@ from webhook.core.preview.yaml_scalars import (
 
 _MAX_DEPTH = 200
 """The maximum nesting. Recursive functions, such as `copy_value`, rely on it."""
-_TOO_DEEP = "nested too deeply"
+TOO_DEEP = "nested too deeply"
 _MAX_VALUES = 500_000
 """The maximum number of values in one document."""
 _MAX_COPIED_VALUES = 10_000
@@ -58,7 +58,7 @@ class CopyBudget:
         if not isinstance(value, dict | list):
             return value
         if depth == _MAX_DEPTH:
-            raise ValueError(_TOO_DEEP)
+            raise ValueError(TOO_DEEP)
         if isinstance(value, list):
             return [self.copy(inner, depth + 1) for inner in value]
         self.count(0, *value)
@@ -190,7 +190,7 @@ class DocumentReader:
     def _open(self, event: Any, depth: int) -> _Open:
         """Check the beginning of a list or mapping around which `depth` levels are open."""
         if depth == _MAX_DEPTH:
-            raise ValueError(_TOO_DEEP)
+            raise ValueError(TOO_DEEP)
         if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             raise ValueError(unknown_tag_message(event.tag))
         self._count_value()

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from webhook.core.preview.document import Document, DocumentError, ValuePath
-from webhook.core.preview.yaml_composer import CopyBudget, DocumentReader
+from webhook.core.preview.yaml_composer import TOO_DEEP, CopyBudget, DocumentReader
 
 _MAX_DIRECTIVES = 16
 """The maximum number of lines that begin with `%`. libyaml compares each `%TAG` directive with all
@@ -103,4 +103,6 @@ def _parse_error(error: yaml.YAMLError, source: str) -> DocumentError:
         problem = SEVERAL_DOCUMENTS
     context = getattr(error, "context", None)
     message = f"not YAML: {problem}" + (f" ({context})" if context else "")
+    if problem == "exceeded maximum nesting depth":  # libyaml has a limit of its own, of 1,000.
+        message = TOO_DEEP
     return DocumentError(source, mark.line + 1 if mark else 0, message)
