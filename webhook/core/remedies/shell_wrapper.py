@@ -58,9 +58,10 @@ from webhook.core.constants import SCRIPT_MARKER, SCRIPT_NAME
 #   except in POSIX mode, which it enters under the name `sh`. Leaving that mode also removes
 #   POSIXLY_CORRECT from the environment, so bash leaves it after the fork. Other shells return 127.
 #   Then the first result counts, unless a signal may have falsified it.
-# - bash 5.2 loses the exit code of a process that it reaps in the moment of a signal. A second
-#   `wait` then returns -1, or waits until PID 1 has no children left, orphans included. For the
-#   command the first result counts then, 128 plus the signal. A lost timer is not waited for.
+# - bash loses the exit code of a process that it reaps in the moment of a signal. In bash 5.2, a
+#   second `wait` then returns -1, or waits until PID 1 has no children left, orphans included. In
+#   bash 5.3 it returns 127. For the command the first result counts then, 128 plus the signal. A
+#   lost timer is not waited for.
 # - `trap 'exit $code'` is set before `ending` is read, so that a signal between the two ends the
 #   script. The other signals are ignored from then on: they would cut the sleep short.
 # - The last hexadecimal digit of SigIgn holds the signals 1 to 4. If it cannot be read, the command
@@ -82,13 +83,14 @@ end TERM $2;} 2>/dev/null
 started(){ exec 2>/dev/null;}
 # bash: with job control, the command starts with both signals unchanged.
 if shopt -q 2>/dev/null
-then started(){ set +m;shopt -uo posix;};set -m;trap : 4 5 6 7 8 9 11 13 16 24 25 26 27 29 31
+then started(){ set +m;shopt -uo posix;lost=127*;}
+set -m;trap : 4 5 6 7 8 9 11 13 16 24 25 26 27 29 31
 interrupt(){ end $1;}
 fi
 # Start the command, without these times.
-(shift 2;exec "$@")&pid=$! ending=;started
+(shift 2;exec "$@")&pid=$! ending= lost=127;started
 # Signals that end the container.
-for s in HUP TERM;do trap "end $s" $s;done
+trap "end HUP" HUP;trap "end TERM" TERM
 trap "interrupt INT 130 '*[014589cd]'" INT
 trap "interrupt QUIT 131 '*[012389ab]'" QUIT
 # Signals that do not end the container.
@@ -104,10 +106,9 @@ while wait $pid;code=$?;kill -0 $pid 2>/dev/null;do :;done
 trap '' $others
 trap 'exit $code' HUP INT QUIT TERM
 # bash reaps outside of wait too. The second call has the exit code.
-wait $pid 2>/dev/null
-wait $pid 2>/dev/null;last=$?
-# 127: another shell does not remember it. Then the first one counts.
-case $last$ending in 127|-*);;*)code=$last;esac
+{ wait $pid;wait $pid;} 2>/dev/null;last=$?
+# 127: the shell does not remember it. Then the first one counts.
+case $last$ending in $lost|-*);;*)code=$last;esac
 # A signal ends the container at once, and 143 becomes the code of that signal.
 [ $ending ]&&{ [ $code = 143 ]&&code=$ending;exit $code;}
 # Wait for the minimum lifetime, and then for the time of sleep.

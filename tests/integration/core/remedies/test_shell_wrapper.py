@@ -149,7 +149,7 @@ def test_death_by_signal_causes_no_output(
 def test_arguments_and_environment_of_the_command_are_unchanged(shell: list[str]) -> None:
     odd = ["", " ", "two\nlines", "'\"$(x)`y`$$", "\\", "*", "-c", "--"]
     # Variables with the names that the script uses.
-    names = ["pid", "code", "s", "timer", "ending", "last", "others", "key", "bits"]
+    names = ["pid", "code", "s", "timer", "ending", "last", "lost", "others", "key", "bits"]
     names += ["pass", "end", "interrupt", "started", "nap"]
     # bash removes this variable when it leaves POSIX mode.
     names += ["POSIXLY_CORRECT"]

@@ -96,4 +96,4 @@ def test_script_begins_with_its_version_its_purpose_and_where_it_is_explained() 
     assert first.startswith(f": podsettle; # {__version__} runs the command, ")
     assert first.endswith(": podsettle explain wrapper")
     assert all(len(line) <= 100 for line in (first, *rest))
-    assert len(SCRIPT) < 1152
+    assert len(SCRIPT) <= 1152
