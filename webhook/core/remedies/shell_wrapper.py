@@ -57,15 +57,15 @@ from webhook.core.constants import SCRIPT_MARKER, SCRIPT_NAME
 # - A second `wait` works only if the shell remembers the exit code. dash and BusyBox do. bash does
 #   except in POSIX mode, which it enters under the name `sh`. Leaving that mode also removes
 #   POSIXLY_CORRECT from the environment, so bash leaves it after the fork. Other shells return 127.
-#   Then the first result counts, unless a signal may have falsified it.
-# - bash loses the exit code of a process that it reaps in the moment of a signal. In bash 5.2, a
-#   second `wait` then returns -1, or waits until PID 1 has no children left, orphans included. In
-#   bash 5.3 it returns 127. For the command the first result counts then, 128 plus the signal. A
+#   Then the first result counts.
+# - bash loses the exit code of a process that it reaps in the moment of a signal. In bash 5.3, a
+#   second `wait` then returns 127. In bash 5.2 it returns -1, or waits until PID 1 has no children
+#   left, orphans included. For the command the first result counts then, 128 plus the signal. A
 #   lost timer is not waited for.
 # - `trap 'exit $code'` is set before `ending` is read, so that a signal between the two ends the
 #   script. The other signals are ignored from then on: they would cut the sleep short.
-# - The last hexadecimal digit of SigIgn holds the signals 1 to 4. If it cannot be read, the command
-#   gets TERM.
+# - The last hexadecimal digit of SigIgn holds the signals 1 to 4. If it cannot be read, as without
+#   `grep`, the command gets TERM. The builtin `read` of BusyBox 1.38 never returns after a signal.
 COMMENTED_SCRIPT = (
     f"{SCRIPT_MARKER} # {__version__} runs the command, $1+$2 s at least, $2 s after it: "
     r"""podsettle explain wrapper
@@ -77,22 +77,21 @@ pass(){ kill -$1 $pid;} 2>/dev/null
 end(){ ending=${2-143};pass $1;}
 # dash and BusyBox make it ignore INT. Without a handler, it gets TERM.
 interrupt(){
-while read key bits;do case $key$bits in SigIgn:$3)end $1;return;;esac;done </proc/$pid/status
-end TERM $2;} 2>/dev/null
+if grep -q "SigIgn.*$3\$" /proc/$pid/status;then end $1;else end TERM $2;fi;} 2>/dev/null
 # dash and BusyBox would report that the command was killed.
 started(){ exec 2>/dev/null;}
 # bash: with job control, the command starts with both signals unchanged.
 if shopt -q 2>/dev/null
-then started(){ set +m;shopt -uo posix;lost=127*;}
+then started(){ set +m;shopt -uo posix;}
 set -m;trap : 4 5 6 7 8 9 11 13 16 24 25 26 27 29 31
 interrupt(){ end $1;}
 fi
 # Start the command, without these times.
-(shift 2;exec "$@")&pid=$! ending= lost=127;started
+(shift 2;exec "$@")&pid=$! ending=;started
 # Signals that end the container.
 trap "end HUP" HUP;trap "end TERM" TERM
-trap "interrupt INT 130 '*[014589cd]'" INT
-trap "interrupt QUIT 131 '*[012389ab]'" QUIT
+trap "interrupt INT 130 '[014589cd]'" INT
+trap "interrupt QUIT 131 '[012389ab]'" QUIT
 # Signals that do not end the container.
 others='ALRM CONT PWR TSTP TTIN TTOU USR1 USR2 WINCH'
 for s in $others;do trap "pass $s" $s;done
@@ -108,7 +107,7 @@ trap 'exit $code' HUP INT QUIT TERM
 # bash reaps outside of wait too. The second call has the exit code.
 { wait $pid;wait $pid;} 2>/dev/null;last=$?
 # 127: the shell does not remember it. Then the first one counts.
-case $last$ending in $lost|-*);;*)code=$last;esac
+case $last in 127|-*);;*)code=$last;esac
 # A signal ends the container at once, and 143 becomes the code of that signal.
 [ $ending ]&&{ [ $code = 143 ]&&code=$ending;exit $code;}
 # Wait for the minimum lifetime, and then for the time of sleep.

@@ -149,7 +149,7 @@ def test_death_by_signal_causes_no_output(
 def test_arguments_and_environment_of_the_command_are_unchanged(shell: list[str]) -> None:
     odd = ["", " ", "two\nlines", "'\"$(x)`y`$$", "\\", "*", "-c", "--"]
     # Variables with the names that the script uses.
-    names = ["pid", "code", "s", "timer", "ending", "last", "lost", "others", "key", "bits"]
+    names = ["pid", "code", "s", "timer", "ending", "last", "others", "key", "bits"]
     names += ["pass", "end", "interrupt", "started", "nap"]
     # bash removes this variable when it leaves POSIX mode.
     names += ["POSIXLY_CORRECT"]
@@ -251,9 +251,11 @@ def test_command_that_handles_a_signal_and_ends_later_keeps_its_exit_code(
         f"trap 'n=0; while [ $n -lt 5000 ]; do n=$((n + 1)); done; exit {code}' TERM; echo ready;"
         " while :; do sleep 1000 & wait; done"
     )
+    # bash may reap the command outside of `wait`, and 127 also says that it forgot the exit code.
+    allowed = {code, 143} if shell[0] == "bash" and code == 127 else {code}
     with Running(wrapped(shell, "sh", "-c", script, **durations)) as running:
         running.send(signal.SIGTERM)
-        assert running.end() == code
+        assert running.end() in allowed
 
 
 def test_command_that_handles_many_signals_keeps_its_exit_code(shell: list[str]) -> None:
