@@ -75,7 +75,7 @@ endef
 
 # What the tests need of a Debian system, and what `make nightly` and the workflow of releases need besides.
 DEBIAN_PACKAGES := runc buildah busybox-static containernetworking-plugins dash libc-bin qemu-user-static chromium \
-  chromium-driver conmon crun gcc haproxy iproute2 iptables jq libfaketime prometheus docker-registry rsyslog wrk
+  chromium-driver conmon crun gcc haproxy iproute2 iptables jq libfaketime prometheus docker-registry wrk
 MORE_PACKAGES := clang e2fsprogs gettext-base gh git libseccomp-dev make mmdebstrap pkg-config \
   qemu-system-x86
 
@@ -178,7 +178,7 @@ test-all: $(VENV)/.dev kube ## Run all tests with many generated examples (REST=
 # The tests of what differs between API servers: fields that they keep, refuse or drop, the CRD's schema and CEL,
 # names, match conditions. `make matrix` runs all of tests/e2e, with many generated examples.
 SHORT_TESTS := $(patsubst %,tests/e2e/%.py,test_kubernetes_versions test_crd test_admission test_remedies \
-  test_post_init_sleep chart/test_schemas chart/test_names chart/test_default_release)
+  chart/test_schemas chart/test_names chart/test_default_release)
 
 .PHONY: test-short
 test-short: $(VENV)/.dev kube
