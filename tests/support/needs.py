@@ -34,7 +34,6 @@ PACKAGES: Mapping[str, str] = {
     "qemu-aarch64-static": "qemu-user-static",
     "qemu-ppc64le-static": "qemu-user-static",
     "qemu-s390x-static": "qemu-user-static",
-    "rsyslogd": "rsyslog",
     "runc": "runc",
     "unshare": "util-linux",
     "wrk": "wrk",
@@ -46,7 +45,6 @@ _CGROUPS = Path("/sys/fs/cgroup")
 FIXTURES: Mapping[str, tuple[str, ...]] = {
     "chromium": ("chromium", "chromedriver"),
     "machine": ("runc", "busybox", "root"),
-    "agent": ("rsyslogd",),
     "registry": ("docker-registry",),
 }
 """What a test needs that uses one of these fixtures."""
