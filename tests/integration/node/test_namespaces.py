@@ -109,60 +109,6 @@ def test_signal_ends_all_processes_and_removes_files_and_cgroups(
     assert running.wait(TIMEOUT_SECONDS) == (-how if how == signal.SIGKILL else 128 + how)
 
 
-def test_next_start_removes_what_a_killed_keeper_left(
-    running: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    groups = node_cgroups(tmp_path)
-    children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-    for process in (running.pid, *map(int, children)):
-        os.kill(process, signal.SIGKILL)
-    await_that(lambda: not processes_in(groups), "the kernel ends all processes")
-    assert list(tmp_path.iterdir())
-    assert run(tmp_path, entry("true")).returncode == 0
-    assert list(tmp_path.iterdir()) == []
-    assert not any(group.exists() for group in groups)
-
-
-@pytest.fixture
-def limits() -> Path:
-    """The file with the machine's limits of writes, in version 1 of cgroups."""
-    found = cgroups.ROOT / "blkio/blkio.throttle.write_bps_device"
-    if not found.exists() or missing_requirements("umount"):
-        pytest.skip("no limits of writes of version 1, or no loop devices")
-    return found
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_slow_disk_and_its_limit_end_with_the_command(
-    tmp_path: Path, limits: Path, how: signal.Signals
-) -> None:
-    before = limits.read_text()
-    script = (
-        "import pathlib, time\n"
-        "from tests.support.node.slow_disk import slow_disk\n"
-        "with slow_disk(pathlib.Path('/var/lib/containerd')) as disk, disk.limited():\n"
-        "    print('ready', flush=True)\n"
-        "    time.sleep(1000)\n"
-    )
-    with subprocess.Popen(
-        entry(sys.executable, "-c", script),
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        (added,) = {*limits.read_text().splitlines()} - {*before.splitlines()}
-        process.send_signal(how)
-        process.wait(TIMEOUT_SECONDS)
-    await_that(lambda: not list(tmp_path.iterdir()), "the work directory is removed")
-    assert limits.read_text() == before
-    device = Path(f"/sys/dev/block/{added.split()[0]}")
-    await_that(lambda: not (device / "loop").exists(), "the loop device is free")
-
-
 def test_directory_of_another_user_is_neither_read_nor_removed(tmp_path: Path) -> None:
     """Root would remove the directories that its file names."""
     victim = tmp_path / "victim"
@@ -185,10 +131,3 @@ def test_machine_is_not_taken_for_a_node(tmp_path: Path) -> None:
     with pytest.raises(OutsideError):
         drop_ins.write()
     assert not (tmp_path / "conf.d").exists()
-
-
-def test_another_mount_namespace_is_not_taken_for_a_node(tmp_path: Path) -> None:
-    script = "from tests.support.node.inside import is_inside; print(is_inside())"
-    python = f"{sys.executable} -c '{script}'"
-    found = run(tmp_path, entry("sh", "-c", f"{python}; unshare --mount {python}"))
-    assert found.stdout == "True\nFalse\n"
