@@ -75,8 +75,8 @@ class Manifests:
     """All problems, among them `unreadable`."""
     unreadable: tuple[ManifestProblem, ...]
     """Why texts could not be read, or not to their end."""
-    objects: Mapping[str, StoredObjects]
-    """The objects as JSON, by kind. An event has the form of core/v1."""
+    objects: Mapping[tuple[str, str], StoredObjects]
+    """The objects as JSON, by API group and kind. An event has the form of core/v1."""
     have_subdirectories: bool
     """Whether a directory has one, whose files are not read."""
 
@@ -107,7 +107,7 @@ def read_manifests(
     loaded: list[ManifestObject] = []
     problems: list[ManifestProblem] = []
     unreadable: list[ManifestProblem] = []
-    objects: dict[str, StoredObjects] = {}
+    objects: dict[tuple[str, str], StoredObjects] = {}
     files = (each for path in paths for each in ([path] if path == STDIN else files_of([path])))
     for file in dict.fromkeys(files):
         title = _title(file)
@@ -151,18 +151,21 @@ def _open(path: Path, stdin: BinaryIO) -> IO[bytes]:
 
 
 def _load(
-    stream: IO[bytes], title: str, objects: dict[str, StoredObjects], on_progress: OnProgress
+    stream: IO[bytes],
+    title: str,
+    objects: dict[tuple[str, str], StoredObjects],
+    on_progress: OnProgress,
 ) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
-    """Load the objects of a text, and keep all of them in `objects`, by kind.
+    """Load the objects of a text, and keep all of them in `objects`.
 
     Raises DocumentError and OSError.
     """
     size = stream.seek(0, SEEK_END)
     if size > _MAX_READ_BYTES and _is_list_of_kubectl(stream, size):
-        kept: dict[str, StoredObjects] = {}
+        kept: dict[tuple[str, str], StoredObjects] = {}
         loaded = load_objects(_items_of(stream, title, kept))
-        for kind, found in kept.items():
-            objects.setdefault(kind, StoredObjects()).stored += found.stored
+        for key, found in kept.items():
+            objects.setdefault(key, StoredObjects()).stored += found.stored
         return loaded
     stream.seek(0)
     text = stream.read()
@@ -173,7 +176,7 @@ def _load(
             if item.kind:
                 if item.is_parsed:  # Others take no time.
                     on_progress(title, item.line(), lines)
-                objects.setdefault(item.kind, StoredObjects()).stored.append(_encoded(item))
+                objects.setdefault(_key(item), StoredObjects()).stored.append(_encoded(item))
             yield item
 
     return load_objects(items())
@@ -188,7 +191,7 @@ def _is_list_of_kubectl(stream: IO[bytes], size: int) -> bool:
 
 
 def _items_of(
-    stream: IO[bytes], title: str, kept: dict[str, StoredObjects]
+    stream: IO[bytes], title: str, kept: dict[tuple[str, str], StoredObjects]
 ) -> Iterator[TextObject]:
     """Yield the objects of a long List of kubectl, and keep where they stand in the file.
 
@@ -208,7 +211,7 @@ def _items_of(
                 is_part = not (found.is_parsed or found.api_version.startswith(_EVENTS_GROUP))
                 part = _Part(file, begin, len(text)) if is_part else _encoded(found)
                 if found.kind:
-                    kept.setdefault(found.kind, StoredObjects()).stored.append(part)
+                    kept.setdefault(_key(found), StoredObjects()).stored.append(part)
                 yield found
             begin += len(item) + len(_END_OF_ITEM)
             line += text.count(b"\n") + 1
@@ -254,6 +257,12 @@ class StoredObjects:
 
     def __iter__(self) -> Iterator[Json]:
         return map(self.__getitem__, range(len(self)))
+
+
+def _key(item: TextObject) -> tuple[str, str]:
+    """Return the API group and the kind of an object. Longhorn and others have a Node too."""
+    is_event = item.api_version.startswith(_EVENTS_GROUP)
+    return "" if is_event else item.api_version.rpartition("/")[0], item.kind
 
 
 def _encoded(item: TextObject) -> Json:

@@ -206,7 +206,7 @@ class DumpReader:
         newest counts: files overlap, and `oc adm must-gather` writes each pod twice.
         """
         decode = msgspec.json.Decoder(resource.type).decode
-        stored = self.manifests.objects.get(resource.kind, ())
+        stored = self.manifests.objects.get((resource.group, resource.kind), ())
         about = [each for each in field_selectors if each.startswith(ABOUT)]
         indexes: Sequence[int] = range(len(stored))
         if about:
@@ -243,7 +243,7 @@ class DumpReader:
 
         One that names no namespace is in any. Of several copies, the newest comes first.
         """
-        stored, here = self.manifests.objects.get(kind, ()), {None, "", namespace}
+        stored, here = self.manifests.objects.get((group, kind), ()), {None, "", namespace}
         indexes = self._numbers(group, kind).get(name, ()) if name else ()
         found = [msgspec.json.decode(stored[index]) for index in reversed(indexes)]
         for each in found:
@@ -257,14 +257,13 @@ class DumpReader:
         """Return the numbers of the objects of a kind by name, which is empty if it is no text."""
         if (group, kind) not in self._names:
             names: defaultdict[str, list[int]] = defaultdict(list)
-            for index, content in enumerate(self.manifests.objects.get(kind, ())):
+            for index, content in enumerate(self.manifests.objects.get((group, kind), ())):
                 try:
                     found = msgspec.json.decode(content, type=NamedObject)
                 except DECODE_ERRORS:
                     names["".join(_names_of(content)[-1:])].append(index)
                 else:
-                    if found.api_version.rpartition("/")[0] in ("", group):
-                        names[found.metadata.name].append(index)
+                    names[found.metadata.name].append(index)
             self._names[group, kind] = names
         return self._names[group, kind]
 
@@ -273,7 +272,7 @@ class DumpReader:
         """The events about each object, by the selector: a scan asks for those of single pods."""
         decode = msgspec.json.Decoder(EVENTS.type).decode
         found: defaultdict[str, list[int]] = defaultdict(list)
-        for index, content in enumerate(self.manifests.objects.get(EVENTS.kind, ())):
+        for index, content in enumerate(self.manifests.objects.get(("", EVENTS.kind), ())):
             with suppress(*DECODE_ERRORS):
                 found[f"{ABOUT}{decode(content).involved_object.uid}"].append(index)
         return found

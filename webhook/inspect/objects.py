@@ -188,7 +188,6 @@ class NamedObject(WireStruct):
     """The metadata of an object. The rest of a node is in the view of the cluster."""
 
     metadata: LiveMetadata
-    api_version: str = ""
 
 
 class PodStatus(Status):

@@ -53,7 +53,7 @@ def read(path: Path, content: bytes) -> Manifests:
 
 
 def names(found: Manifests, kind: str) -> list[str]:
-    decoded = map(msgspec.json.decode, found.objects.get(kind, ()))
+    decoded = map(msgspec.json.decode, found.objects.get(("", kind), ()))
     return [each["metadata"].get("name", "") for each in decoded]
 
 
@@ -81,8 +81,8 @@ def test_objects_of_a_list_are_found_wherever_they_are_kept(tmp_path: Path) -> N
         expected = [f"p{number}" for number in range(20)]
         assert names(found, "Pod") == [*expected[:9], "in", *expected[9:]]
         # Objects are read several times.
-        assert msgspec.json.decode(found.objects["Pod"][0]) == pods[0]
-        (event,) = found.objects["Event"]
+        assert msgspec.json.decode(found.objects["", "Pod"][0]) == pods[0]
+        (event,) = found.objects["", "Event"]
         assert msgspec.json.decode(event)["message"] == EVENT["note"]
         assert [node.name for node in found.view.nodes.all] == ["worker-1"]
         assert [each.metadata.name for each in found.view.policies.documents] == ["ci"]
@@ -141,7 +141,7 @@ def test_pipe_is_read_as_a_file(tmp_path: Path) -> None:
     writer.start()
     found = read_manifests([path], BytesIO())
     writer.join()
-    assert len(found.objects["Pod"]) == 30
+    assert len(found.objects["", "Pod"]) == 30
 
 
 INVALID = "kind: SettlePolicy\napiVersion: podsettle.dev/v1alpha1\nmetadata: {name: a}\nspec: {}\n"

@@ -340,6 +340,16 @@ def test_pod_that_a_dump_has_twice_counts_once(report: ScanReport) -> None:
     assert twice == msgspec.structs.replace(report, scanned_at=twice.scanned_at)
 
 
+def test_kind_of_another_api_group_in_a_dump_is_another_kind(report: ScanReport) -> None:
+    planted = Dump()
+    for kind, group in (("Node", "longhorn.io"), ("Event", "audit.k8s.io"), ("Pod", "x.example")):
+        for item in planted.of(kind):
+            metadata = {**item["metadata"], "creationTimestamp": "2020-01-01T00:00:00Z"}
+            planted.items.append({**item, "apiVersion": f"{group}/v1", "metadata": metadata})
+    others = planted.scan()
+    assert others == msgspec.structs.replace(report, scanned_at=others.scanned_at)
+
+
 @pytest.mark.parametrize("begins_with_older", [True, False])
 def test_newest_copy_of_a_pod_in_a_dump_counts(begins_with_older: bool, report: ScanReport) -> None:
     planted, older, newer = Dump(without="Pod"), Dump().of("Pod"), Dump().of("Pod")
