@@ -159,8 +159,8 @@ class Reason(StrEnum):
     )
     LONG_RUNNING = (
         "LongRunning",
-        "The container is not meant to finish: it has probes, or its `restartPolicy` or the pod's "
-        "is Always.",
+        "The container is not meant to finish: it has probes, or its `restartPolicy`, else the "
+        "pod's, is Always.",
     )
     NAME_CONFLICT = (
         "NameConflict",

@@ -156,7 +156,7 @@ def _exclusion_reason(
     if reason := exclusion_reason(container_list, container):
         return reason
     if container_list == "containers" and (
-        "Always" in (pod.restart_policy or "Always", container.restart_policy)
+        (container.restart_policy or pod.restart_policy or "Always") == "Always"  # KEP-5307
         or container.liveness_probe is not None
         or container.readiness_probe is not None
         or container.startup_probe is not None

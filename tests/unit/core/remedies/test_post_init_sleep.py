@@ -108,6 +108,7 @@ def test_regular_container_is_wrapped_only_if_it_runs_to_completion() -> None:
         ("Always", {}, "LongRunning"),
         (None, {}, "LongRunning"),
         ("Never", {"restartPolicy": "Always"}, "LongRunning"),
+        ("Always", {"restartPolicy": "OnFailure"}, "Applied"),
         ("Never", dict.fromkeys(PROBES), "Applied"),
         *(("Never", {probe: {"exec": {"command": ["x"]}}}, "LongRunning") for probe in PROBES),
     ]

@@ -223,6 +223,9 @@ def variants_of_exit_255() -> Iterator[Plant]:
         yield variant("init-255", f"{finished} {more}", certainty, status=ended)
     ended = init_ended("prepare", 255, -3600, -3600)
     yield variant("init-255", "before the pod", None, status=ended)
+    main = {"name": "main", "command": ["make"], "restartPolicy": "Never"}
+    spec = {"restartPolicy": "Always", "containers": [main]}
+    yield variant("step-255", "ends alone", Certainty.LIKELY, spec=spec)
     killing = PlantedEvent("Killing", "", "spec.containers{main}", -20, 60)
     yield variant("step-255", "an earlier event", Certainty.LIKELY, events=(killing,))
 

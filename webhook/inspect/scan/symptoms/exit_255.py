@@ -68,9 +68,9 @@ def _ended(case: Case) -> Iterator[tuple[Container, str, datetime, datetime]]:
     spec = case.pod.spec
     if case.pod.status.reason in _KILLED_PODS:
         return
-    # A container of a pod that restarts always is not expected to end, and its exit code decides
-    # nothing.
-    regular = spec.containers if spec.restart_policy in ("Never", "OnFailure") else ()
+    # A container that restarts always is not expected to end, and its exit code decides nothing.
+    of_pod, ending = spec.restart_policy, ("Never", "OnFailure")
+    regular = [x for x in spec.containers or () if (x.restart_policy or of_pod) in ending]
     for path, each in case.statuses:
         containers = spec.init_containers if path.startswith(_INIT) else regular
         for field, state in (("state", each.state), ("lastState", each.last_state)):
