@@ -864,6 +864,14 @@ def test_label_with_the_name_of_an_owner_counts_for_pods_that_restart(
     assert found_pods("init-255", metadata).pod_selector != {"matchLabels": labels}
 
 
+def test_policy_does_not_select_one_rollout_of_a_deployment_config() -> None:
+    labels = {"deployment": "db-3", "deploymentconfig": "db"}
+    metadata = planted_symptoms.owned_by("ReplicationController", "db-3", **labels)
+    assert found_pods("fs-group", metadata).pod_selector == {
+        "matchLabels": {"deploymentconfig": "db"}
+    }
+
+
 @pytest.mark.parametrize(
     ("labels", "others", "selector"),
     [
@@ -874,6 +882,7 @@ def test_label_with_the_name_of_an_owner_counts_for_pods_that_restart(
         ({"build": "app-3", "batch.kubernetes.io/controller-uid": "1-1"}, None, {}),
         ({"prow.k8s.io/id": "1-1", "app.kubernetes.io/name": "run-1"}, None, {}),
         ({"ci.example/status": "x"}, {"ci.example/status": "y"}, {}),
+        ({"deployment": "db"}, None, {"matchLabels": {"deployment": "db"}}),
     ],
 )
 def test_policy_selects_the_key_of_an_application_if_no_value_stays(
