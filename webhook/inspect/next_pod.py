@@ -28,21 +28,18 @@ _READ_ANNOTATIONS = READ_ANNOTATIONS.difference(_RECORDS) | {ANNOTATION_MIRROR}
 _LATER_PREFIXES = ("topology.kubernetes.io/", "topology.k8s.io/")
 """The prefixes of labels that the API server copies from the node to the pod at its binding
 (kubernetes `plugin/pkg/admission/podtopologylabels`, with the second one while it was alpha)."""
-_LATER_LABELS = frozenset(
-    {
-        "airflow_executor_done",
-        "airflow_pod_revoked",
-        "already_checked",
-        "ray.io/serve",
-        "spark-exec-inactive",
-        "velero.io/backup-name",
-        "velero.io/restore-name",
-        "workflows.argoproj.io/completed",
-    }
-)
+_LATER_LABELS = frozenset({
+    "airflow_executor_done", "airflow_pod_revoked", "already_checked", "ray.io/serve",
+    "spark-exec-inactive", "velero.io/backup-name", "velero.io/restore-name",
+    "workflows.argoproj.io/completed",
+})  # fmt: skip
 """Labels that the creator of a pod sets later, so that `managedFields` does not tell when:
 Airflow's executor and its KubernetesPodOperator, Spark (`ExecutorPodsLifecycleManager`), KubeRay as
 it serves, Argo Workflows, and Velero for what it restores (`pkg/restore/restore.go`)."""
+_KUEUE = "kueue.x-k8s.io/"
+_OF_ADMISSION = {_KUEUE + name for name in ("podset", "cluster-queue-name", "local-queue-name")}
+"""Labels that Kueue adds when it admits a pod that it manages itself. A Job's pods are created with
+them (kueue `pkg/controller/jobs/pod/pod_controller.go`: `Run`)."""
 
 
 def next_pod(pod: LivePod, runtime_classes: Mapping[str, RuntimeClassInfo]) -> Pod:
@@ -100,6 +97,7 @@ def labels_at_creation(labels: Mapping[str, str] | None, managed_fields: Any) ->
     `managed_fields` is `metadata.managedFields`, which kubectl leaves out of its output. The first
     manager that set containers created the pod. It did not resize them, which has a subresource.
     """
+    later = _LATER_LABELS | (_OF_ADMISSION if f"{_KUEUE}managed" in (labels or {}) else set())
     owned = None
     with suppress(AttributeError, TypeError):  # A dump may have any value here.
         entries = sorted(managed_fields or (), key=lambda entry: str(entry.get("time")))
@@ -109,6 +107,6 @@ def labels_at_creation(labels: Mapping[str, str] | None, managed_fields: Any) ->
     return {
         key: value
         for key, value in (labels or {}).items()
-        if not (key.startswith(_LATER_PREFIXES) or key in _LATER_LABELS)
+        if not (key.startswith(_LATER_PREFIXES) or key in later)
         and (owned is None or f"f:{key}" in owned)
     }

@@ -760,6 +760,13 @@ LABEL_KINDS: dict[str, tuple[Json, Json, str | None, bool]] = {
         key: ({key: "x", "z": "ci"}, {"z": "ci"}, "ci", False)
         for key in ("already_checked", "ray.io/serve", "velero.io/restore-name")
     },
+    "admitted by Kueue": (
+        {"kueue.x-k8s.io/cluster-queue-name": "cq", "kueue.x-k8s.io/managed": "true"},
+        {"kueue.x-k8s.io/managed": "true"},
+        "true",
+        False,
+    ),
+    "Job of Kueue": ({"kueue.x-k8s.io/podset": "m"}, {"kueue.x-k8s.io/podset": "m"}, "m", False),
     "Velero's own": ({"velero.io/node": "ci"}, {"velero.io/node": "ci"}, "ci", False),
     "generated with more digits": (
         {"jenkins/label": "a_1-0d3zr", "team": "ci"},
