@@ -544,7 +544,7 @@ def test_certificate_is_the_one_that_was_approved_first(
     requests: list[SigningRequest], approved: list[datetime | None]
 ) -> None:
     found = first_certificates(requests, NODE_CREATED, NOW)
-    expected = [FirstCertificate(f"csr-{NEW}", each) for each in approved]
+    expected = [FirstCertificate(f"csr-{NEW}", each, NODE_CREATED[NEW]) for each in approved]
     assert [*found.values()] == expected
 
 
@@ -588,13 +588,22 @@ def test_oldest_request_of_a_node_is_its_first_for_an_hour(
         request = msgspec.structs.replace(request, status=Status([condition]))
     now = NOW + timedelta(minutes=max(age, created))
     found = first_certificates([request], NODE_CREATED, now)
-    assert found == {NEW: FirstCertificate(f"csr-{NEW}", approved_at)}
+    assert found == {NEW: FirstCertificate(f"csr-{NEW}", approved_at, NODE_CREATED[NEW])}
     plant = plant_named("early")
     status = {"containerStatuses": [planted_symptoms.running("main", 60 * started)]}
     facts = replace(facts_for(plant), first_certificates=found)
     judged = [each.certainty for each in judge(replace(plant, status=status), facts)]
     is_early = approved_at is None or approved_at > NOW + timedelta(minutes=started)
     assert judged == ([Certainty.CERTAIN] if is_early else [])
+
+
+def test_pod_that_started_before_its_node_was_registered_had_another_certificate() -> None:
+    plant = plant_named("early")
+    for hours, expected in ((0, [Certainty.CERTAIN]), (1, [])):
+        registered = {NEW: NOW + timedelta(hours=hours)}
+        request = signing_request(NEW, created=registered[NEW])
+        facts = facts_for(plant, [request], registered)
+        assert [each.certainty for each in judge(plant, facts)] == expected
 
 
 @pytest.mark.parametrize(("minutes", "found"), [(59, True), (60, False)])

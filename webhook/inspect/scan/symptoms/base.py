@@ -28,6 +28,7 @@ class FirstCertificate(NamedTuple):
     """The name of the CertificateSigningRequest that was approved first, or else of the first."""
     approved_at: datetime | None
     """None while no request of the node is approved."""
+    node_created: datetime
     is_certain: bool = True
     """False if an earlier approval may have been deleted."""
 

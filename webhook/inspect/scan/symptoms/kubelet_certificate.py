@@ -52,8 +52,8 @@ def first_certificates(
     result: dict[str, FirstCertificate] = {}
     for node, found in by_node.items():
         created, first = min(found, key=lambda pair: pair[0])
-        is_certain = max(now, created) - node_created[node] < _KEPT
-        if not is_certain and created > node_created[node] + _AFTER_NODE:
+        is_first = max(now, created) - node_created[node] < _KEPT
+        if not is_first and created > node_created[node] + _AFTER_NODE:
             continue
         approvals = [
             (approval.last_transition_time or approval.last_update_time, request.metadata.name)
@@ -65,9 +65,9 @@ def first_certificates(
         times = [(time, name) for time, name in approvals if time is not None]
         if times:
             approved_at, name = min(times)
-            result[node] = FirstCertificate(name, approved_at, is_certain)
+            result[node] = FirstCertificate(name, approved_at, node_created[node], is_first)
         elif not approvals and now - max(created for created, _ in found) < _KEPT:
-            result[node] = FirstCertificate(first.metadata.name, None, is_certain)
+            result[node] = FirstCertificate(first.metadata.name, None, node_created[node], is_first)
     return result
 
 
@@ -78,7 +78,8 @@ def find(case: Case) -> Iterator[Finding]:
     if certificate is None:
         return
     started, approved = case.first_start, certificate.approved_at
-    if started is None or (approved is not None and approved <= started):
+    earliest = certificate.node_created - _BEFORE_NODE  # Before, another node had its name.
+    if started is None or started < earliest or (approved is not None and approved <= started):
         return
     # The gate itself starts before the certificate exists.
     has_gate = any(init.name == KUBELET_GATE for init in pod.spec.init_containers or ())
