@@ -70,7 +70,7 @@ app.kubernetes.io/component: webhook
 {{- $host := first $parts -}}
 {{- if not $registry -}}
 {{ .image }}
-{{- else if and (rest $parts) (or (contains "." $host) (contains ":" $host) (eq $host "localhost")) -}}
+{{- else if and (rest $parts) (or (contains "." $host) (contains ":" $host) (eq $host "localhost") (ne $host (lower $host))) -}}
 {{ $registry }}/{{ rest $parts | join "/" }}
 {{- else -}}
 {{ $registry }}/{{ .image }}
@@ -276,7 +276,7 @@ tolerations:
 {{- if hasPrefix "REGISTRY/" $image -}}
 {{- fail (printf "at '%s': replace REGISTRY in %s by the name of your registry" $path $image) -}}
 {{- end -}}
-{{- if not (regexMatch "^([a-zA-Z0-9.-]+(:[0-9]+)?/)?([a-z0-9]+([._-]+[a-z0-9]+)*/)*[a-z0-9]+([._-]+[a-z0-9]+)*(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127})?(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$" $image) -}}
+{{- if not (regexMatch "^(([a-zA-Z0-9.-]+|\\[[0-9a-fA-F:]+\\])(:[0-9]+)?/)?([a-z0-9]+([._-]+[a-z0-9]+)*/)*[a-z0-9]+([._-]+[a-z0-9]+)*(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127})?(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$" $image) -}}
 {{- fail (printf "at '%s': %s is not the name of an image, such as registry.example.com/team/name" $path $image) -}}
 {{- end -}}
 {{- end -}}

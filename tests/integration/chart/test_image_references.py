@@ -24,6 +24,8 @@ DIGEST = f"sha256:{'0' * 64}"
     [
         ({"lingerImage": "r.example/linger"}, "r.example/linger:VERSION"),
         ({"lingerImage": "r.example:5000/linger"}, "r.example:5000/linger:VERSION"),
+        ({"lingerImage": "[2001:db8::1]:5000/linger"}, "[2001:db8::1]:5000/linger:VERSION"),
+        ({"lingerImage": "[2001:db8::1]/linger"}, "[2001:db8::1]/linger:VERSION"),
         ({"lingerImage": "linger"}, "linger:VERSION"),
         ({"lingerImage": "r.example/linger", "image.tag": "b7"}, "r.example/linger:b7"),
         ({"lingerImage": "r.example/linger:1", "image.tag": "b7"}, "r.example/linger:1"),
@@ -52,6 +54,8 @@ def test_helper_image_gets_podsettles_tag_unless_it_has_one(
         ("mirror.example", "r.example/team/podsettle", "mirror.example/team/podsettle"),
         ("mirror.example:5000/hub/", "r.example:5000/a", "mirror.example:5000/hub/a"),
         ("mirror.example", "localhost/a", "mirror.example/a"),
+        ("mirror.example", "REG/a", "mirror.example/a"),
+        ("[2001:db8::1]:5000", "[2001:db8::2]/a", "[2001:db8::1]:5000/a"),
         ("mirror.example", "team/podsettle", "mirror.example/team/podsettle"),
         ("mirror.example", "podsettle", "mirror.example/podsettle"),
     ],
