@@ -170,7 +170,7 @@ class ServeOptions:
         default="podsettle",
         metavar="NAME",
         help="The Lease for leader election, in podsettle's own namespace. Only its holder writes "
-        "to the cluster. It has to exist.",
+        "to the cluster. Created if missing.",
     )
     client_ca: Path | None = _option(
         type=click.Path(dir_okay=False, path_type=Path),
