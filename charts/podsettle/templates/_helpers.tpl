@@ -367,15 +367,17 @@ tolerations:
 {{- if .Values.proxy.noProxy -}}
 {{- $_ := set $taken "NO_PROXY" "proxy.noProxy" -}}
 {{- end -}}
+{{- $names := dict -}}
 {{- range $at, $variable := .Values.extraEnv -}}
 {{- $name := upper .name -}}
 {{- if hasPrefix "PODSETTLE_" $name -}}
 {{- fail (printf "at '/extraEnv/%d/name': %s is an option of podsettle; set it by the chart's own value instead" $at .name) -}}
 {{- end -}}
-{{- with get $taken $name -}}
+{{- /* Many set HTTPS_PROXY and https_proxy, for programs that read only one of them. */ -}}
+{{- with get $taken $name | default (get $names .name) -}}
 {{- fail (printf "at '/extraEnv/%d/name': %s is already set by %s" $at $variable.name .) -}}
 {{- end -}}
-{{- $_ := set $taken $name (printf "/extraEnv/%d" $at) -}}
+{{- $_ := set $names .name (printf "/extraEnv/%d" $at) -}}
 {{- end -}}
 {{- $volumes := list -}}
 {{- range $at, $volume := .Values.extraVolumes -}}

@@ -318,6 +318,7 @@ def test_wrong_value_is_rejected_with_its_path(values: Json, path: str, message:
         {**SCRATCH, "extraVolumeMounts": [{"name": "a", "mountPath": "/etc/podsettled"}]},
         {"docsUrl": "https://a.example/" + "x" * 238},
         {"extraEnv": [{"name": "HTTPS_PROXY", "value": "http://me:secret@p:1"}]},
+        {"extraEnv": [{"name": name, "value": "a"} for name in ("NO_PROXY", "no_proxy")]},
         {"extraEnv": [{"name": "SSL_CERT_FILE", "value": "/a"}], "proxy.noProxy": "a"},
         {"commonLabels": {"app.kubernetes.io/part-of": "ci", "example.com/team": ""}},
         {"resources": {"limits": {"memory": "1Gi", "cpu": 2}, "requests": {"cpu": "0.5"}}},
