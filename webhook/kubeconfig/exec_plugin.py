@@ -17,7 +17,7 @@ import msgspec
 
 from webhook.kubeconfig.credentials import AccessError, Credential, bearer
 from webhook.kubeconfig.document import Entry, ExecConfig, User
-from webhook.kubeconfig.go_yaml import load_yaml
+from webhook.kubeconfig.go_yaml import load_yaml, without_nulls
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 # Plugins ask a cloud's API. One that asks a person on the terminal has no limit.
@@ -83,9 +83,11 @@ class ExecPlugin:
 
     async def _refresh(self) -> None:
         try:
-            # Most plugins print JSON. client-go also reads YAML.
-            answer = msgspec.convert(load_yaml(await self._run()), _ExecCredential)
-        except ValueError:
+            output = await self._run()
+            # For client-go, it is JSON if it begins with a brace. YAML has no surrogate pairs.
+            load = msgspec.json.decode if output.lstrip().startswith(b"{") else load_yaml
+            answer = msgspec.convert(without_nulls(load(output)), _ExecCredential)
+        except (ValueError, RecursionError):
             # The output is not shown. An error can become part of a JSON document or a CI log.
             raise self._error("its output (not shown) is not an ExecCredential") from None
         status, version = answer.status, self._config.api_version
@@ -96,11 +98,9 @@ class ExecPlugin:
         if not (status.token or status.client_key_data):
             raise self._error("it printed no token and no certificate")
         self._expires = status.expiration_timestamp
-        self._credential = Credential(
-            bearer(status.token, self._name) if status.token else "",
-            status.client_certificate_data.encode(),
-            status.client_key_data.encode(),
-        )
+        authorization = bearer(status.token, self._name) if status.token else ""
+        certificate, key = status.client_certificate_data.encode(), status.client_key_data.encode()
+        self._credential = Credential(authorization, certificate, key)
 
     async def _run(self) -> bytes:
         """Return what the plugin prints. Raises AccessError."""
