@@ -12,6 +12,7 @@ import logging
 import resource
 import socket
 import ssl
+from time import monotonic
 
 import uvicorn
 import uvloop
@@ -41,7 +42,8 @@ connections leave 25 MB each in the heap."""
 _OTHER_FILES = 256
 """Files, pipes, and connections to the API server and to registries."""
 _IN_FLIGHT_TIMEOUT_SECONDS = 10
-"""Time limit for requests that are still in flight when the drain has finished."""
+"""Time limit for requests of both ports that are still in flight when the drain has finished. The
+chart's terminationGracePeriodSeconds leaves 15 s for it."""
 _POLL_SECONDS = 0.1
 """The interval at which the drain is checked. uvicorn checks `should_exit` at the same interval."""
 
@@ -154,7 +156,6 @@ class Server(uvicorn.Server):
             # some limits.
             proxy_headers=False,
             server_header=False,
-            timeout_graceful_shutdown=_IN_FLIGHT_TIMEOUT_SECONDS,
             ws="none",
         )
         # A client can cause a warning with each invalid request.
@@ -197,10 +198,13 @@ class Server(uvicorn.Server):
         for task in self._tasks:
             task.cancel()
         self._reviews.shutdown()
+        end = monotonic() + _IN_FLIGHT_TIMEOUT_SECONDS
         for _ in range(int(_IN_FLIGHT_TIMEOUT_SECONDS / _POLL_SECONDS)):
             if self.force_exit or not self._reviews.connections:
                 break
             await asyncio.sleep(_POLL_SECONDS)
+        # Requests of the web port have had that time too. With 0, uvicorn would log an error.
+        self.config.timeout_graceful_shutdown = max(1, round(end - monotonic()))
         await super().shutdown(sockets)
         if self.force_exit:
             # uvicorn then leaves it out, and the cancelled lifespan would log a traceback.

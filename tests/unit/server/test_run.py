@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import uvicorn
 
 from tests.support.server_fixtures import make_components
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -57,6 +58,24 @@ async def test_application_ends_before_the_server_however_many_signals_arrive(
     assert len(asyncio.all_tasks()) == 1
     assert all(listener.fileno() == -1 for listener in listeners)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_requests_of_the_web_port_get_only_the_time_that_reviews_leave(
+    source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both together must end before the kubelet kills the process."""
+    given = []
+
+    async def of_uvicorn(server: run.Server, _sockets: object) -> None:
+        given.append(server.config.timeout_graceful_shutdown)
+
+    monkeypatch.setattr(uvicorn.Server, "shutdown", of_uvicorn)
+    server = server_of(source, None, None)
+    await server.shutdown()
+    server._reviews.connections[Mock()] = None
+    monkeypatch.setattr(run, "_IN_FLIGHT_TIMEOUT_SECONDS", 0)
+    await server.shutdown()
+    assert given == [10, 1]
 
 
 def test_request_that_the_exit_cancels_is_no_error(source: ManifestsSource) -> None:
