@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import settings
 
 FULL_EXAMPLES = 150
-"""In the profile `full`, of `make test`."""
+"""In the profile `full`, of `make test-all`."""
 QUICK_EXAMPLES = 15
-"""In the profile `quick`, of `make unit`."""
+"""In the profile `quick`, of `make unit` and `make test`."""
 
 
 def examples(count: int) -> settings:

@@ -48,7 +48,10 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Json:
-    """Return a pod. Its first container mounts its claims, unless it sets `volumeMounts`."""
+    """Return a pod with these init containers. Its container is `main` unless there are others.
+
+    The first one mounts the claims of the pod, unless it sets `volumeMounts`.
+    """
     metadata: Json = {"name": "p", "namespace": "ci"}
     if labels is not None:
         metadata["labels"] = dict(labels)

@@ -73,4 +73,5 @@ def test_every_remedy_applies_to_the_pods_of_both() -> None:
     known = {"metadata": {"name": RUNTIME_CLASS}, "handler": RUNTIME_CLASS}
     seen = view(policy(remedies=EVERY_REMEDY), classes=[known], server=Version(1, 37))
     outcomes = decide_pod(every_remedy_pod("pod", "ci"), seen).outcomes
-    assert {each.remedy for each in outcomes if each.reason is Reason.APPLIED} == REMEDIES.keys()
+    applied = {each.remedy for each in outcomes if each.reason is Reason.APPLIED}
+    assert applied == REMEDIES.keys(), "EVERY_REMEDY has to have each of them"

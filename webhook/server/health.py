@@ -1,6 +1,6 @@
 """The routes /readyz and /version, and the log of changes of readiness checks.
 
-The kubelet's probes go to the port of reviews, which answers /readyz without the checks.
+The kubelet's probes go to the port of reviews, which answers /readyz in one word.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def test_readme_names_every_remedy_and_links_to_the_page_of_every_defect() -> No
 
 def test_every_symptom_says_how_it_was_tested() -> None:
     rows = [line for line in README.sections["Symptoms"].splitlines() if line.startswith("| [")]
-    assert len(rows) == 10
+    assert len(rows) >= 10
     for row in rows:
         tested = row.split(" | ")[-1]
         assert re.match(r"\[(?:real node|emulated|by hand)\]\(|On a real API server", tested), row

@@ -3,8 +3,9 @@
 A Deployment, Job or Task creates hundreds of pods from one template. The key is the plan with the
 encoded DecisionInput. The cache decides on the values that it has encoded, so a decision cannot
 depend on anything outside its key. An entry holds for pods with any commands, and contains the
-answer to the last one. The cache is cleared when the facts about the cluster change. When it is
-full, it evicts the decision that was used least recently.
+answer to the last one. The cache is cleared when the facts about the cluster change. The plan of a
+changed policy is another key. When the cache is full, it evicts the decision that was used least
+recently.
 
 A decision is stored when its key comes for the second time. So pods of which no two are alike, with
 which a tenant could fill the cache, neither evict decisions nor take memory.
@@ -81,7 +82,7 @@ class DecisionCache:
         """Return the cached decision about a pod, or make it. Raises the errors of `apply_plan`.
 
         `decision_input` has the facts about the pod. Of the pod itself, only commands are read.
-        `images` has none that is known. A decision that asks for one is not stored.
+        `images` knows none yet. A decision that asks for one is not stored.
         """
         if cluster is not self._cluster:
             if cluster != self._cluster:

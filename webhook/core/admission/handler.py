@@ -100,17 +100,17 @@ def _admit(
 
 
 def allow_unread(
-    head: bytes, reason: Reason, message: str, error: Exception | None = None
+    body: bytes, reason: Reason, message: str, error: Exception | None = None
 ) -> Answer:
     """Admit a pod unchanged without decoding its review.
 
-    `head` may be a truncated body. Raises UnreadableReviewError if it has no uid.
+    `body` may be only its beginning. Raises UnreadableReviewError if it has no uid.
     """
-    uid = uid_of(head)
+    uid = uid_of(body)
     if uid is None:
         raise UnreadableReviewError(message)
     decision = Decision((Outcome(reason, message=message),), error=error)
-    return _answer(REVIEW_API_VERSION, uid, decision, head)
+    return _answer(REVIEW_API_VERSION, uid, decision, body)
 
 
 def _answer(

@@ -15,14 +15,16 @@ container, `retry_init_exit_255` changes init containers, `open_files` wraps com
 3. Write `tests/unit/core/remedies/test_NAME.py` with a pod for each reason.
 4. Add its name to the defect that it cures (`webhook.core.defects.catalogue`), a policy to
    `examples/policies.yaml`, settings that change a pod to `SETTINGS_OF_A_CHANGE` in
-   `tests/support/remedy_settings.py`, and what users read to the page of the fault, README.md and
-   docs/export.md. Run `make docs`.
+   `tests/support/remedy_settings.py` and to `EVERY_REMEDY` in `tests/support/every_remedy.py`, and
+   what users read to the page of the fault, README.md and docs/export.md. Run `make docs`.
 
 Tests name what else is missing. What only some remedies need:
 
 - a field of pods that nothing reads yet: `webhook/core/pod.py`, with a strategy in
   `tests/support/strategies.py`; another fact: `facts_of` in `webhook/core/decision_input.py`,
   without what differs between pods of one template;
+- a field in an object of `spec` other than `securityContext`: `PodPatch.set_field` and
+  `Remedy.undo`;
 - a new kind of edit: `webhook/core/patch/`, and `webhook/inspect/next_pod.py`, which removes it;
 - a new reason: `webhook/core/reasons.py`, and the advice in `webhook/inspect/explain/target.py`;
 - an init container or an annotation that pods may set: `webhook/core/constants.py`;

@@ -101,10 +101,10 @@ class ReviewServer:
     )
     """The buffer of the connection that reads. `buffer_updated` follows `get_buffer` at once."""
     now: float = 0.0
-    """The start of the loop's current iteration, by `time.monotonic`, or 0 before `start`."""
+    """When the loop began to read in its current iteration, by `time.monotonic`, or 0."""
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> float:
-        """Return when the loop's current iteration started.
+    def began_reading(self, loop: asyncio.AbstractEventLoop) -> float:
+        """Return when the loop began to read, in its current iteration.
 
         All data that it reads was queued by then, so a review's time in the queue counts from this
         time. `loop.time()` is another time, because uvloop updates it at each call.
@@ -198,7 +198,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Process the data in the buffer. A request in one piece is answered at once."""
         received = self._server.read_buffer[:nbytes]
-        now = self._server.now or self._server.start(self._loop)
+        now = self._server.now or self._server.began_reading(self._loop)
         if self._review is not None:
             self._read_body(self._review, received, now)
             return
@@ -249,7 +249,7 @@ class ReviewProtocol(asyncio.BufferedProtocol):
             self._transport.abort()
         elif self._review is not None:
             # The time spent waiting for the client must not count as time in the queue.
-            self._answer_body(self._review, self._server.start(self._loop))
+            self._answer_body(self._review, self._server.began_reading(self._loop))
         elif self.state is State.IDLE and remaining_seconds > 0:
             # Reviews do not restart the timer, because that takes longer than to find a review.
             self._enter(State.IDLE, remaining_seconds)

@@ -149,7 +149,7 @@ def _read_cached(head: bytes) -> RequestHead:
     """Replace the Content-Length before the head is parsed.
 
     Heads of one API server differ in the Content-Length only. To parse a head takes nearly as long
-    as a decision, so the head without this number is the key of a cache.
+    as a decision, so a second cache has the head without this number as its key.
     """
     before, name, rest = head.partition(_LENGTH)
     digits, _, after = rest.partition(b"\r")

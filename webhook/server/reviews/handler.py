@@ -49,7 +49,7 @@ class ReviewTiming(NamedTuple):
     """The times from which the handler derives how long a review has queued and may still take."""
 
     began_at: float
-    """When the first byte of the request was ready to be read, by `time.monotonic`. On the web
+    """When the loop began to read the first byte of the request, by `time.monotonic`. On the web
     port, when its head was read."""
     received_at: float
     """The same of the last byte of the review."""

@@ -35,7 +35,7 @@ def test_admitted_pod_shows_a_sign_of_each_remedy() -> None:
         record = Record(decode_pod(msgspec.json.encode(settled)))
         assert not record.unshown, path
         applied |= record.remedies.keys()
-    assert applied == REMEDIES.keys()
+    assert applied == REMEDIES.keys(), "examples/policies.yaml has to apply each of them"
 
 
 TRACEABLE = [name for name, remedy in REMEDIES.items() if remedy.is_traceable]
