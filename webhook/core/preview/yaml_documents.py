@@ -75,6 +75,8 @@ def in_utf8(text: bytes, source: str) -> bytes:
     PowerShell writes files in UTF-16 with such a mark, and kubectl reads them (k8s.io/cli-runtime
     `pkg/resource/visitor.go`).
     """
+    if text.startswith(b"\x1f\x8b"):
+        raise DocumentError(source, 0, "compressed by gzip; unpack it first")
     if text.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         try:
             text = text.decode("utf-16").encode()

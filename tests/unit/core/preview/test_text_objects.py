@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from random import Random
 from typing import Any
 
@@ -66,10 +68,14 @@ def test_text_behind_a_byte_order_mark_is_read_as_kubectl_reads_it(
     assert [each.is_parsed for each in found] == [is_parsed] * 3
 
 
-def test_utf_16_that_is_cut_off_is_an_error() -> None:
-    for read_all in (iterate_objects, iterate_items):
-        with pytest.raises(DocumentError, match=r"^f: not UTF-16 text \(truncated data\)$"):
-            list(read_all("\ufeffa: 1\n".encode("utf-16-le")[:-1], "f"))
+def test_utf_16_that_is_cut_off_and_a_compressed_text_are_errors() -> None:
+    for text, message in (
+        ("\ufeffa: 1\n".encode("utf-16-le")[:-1], "not UTF-16 text (truncated data)"),
+        (gzip.compress(b"a: 1\n"), "compressed by gzip; unpack it first"),
+    ):
+        for read_all in (iterate_objects, iterate_items):
+            with pytest.raises(DocumentError, match=f"^f: {re.escape(message)}$"):
+                list(read_all(text, "f"))
 
 
 @pytest.mark.parametrize("kind_first", [True, False])
