@@ -28,6 +28,7 @@ from webhook.cluster.manifest_loader import (
     view_of,
 )
 from webhook.cluster.progress import OnProgress
+from webhook.core.constants import GROUP, KIND
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.validation_errors import ManifestProblem
 from webhook.core.preview.document import DocumentError
@@ -261,6 +262,8 @@ class StoredObjects:
 
 def _key(item: TextObject) -> tuple[str, str]:
     """Return the API group and the kind of an object. Longhorn and others have a Node too."""
+    if item.kind == KIND:  # Without its apiVersion, it is an invalid policy.
+        return GROUP, KIND
     is_event = item.api_version.startswith(_EVENTS_GROUP)
     return "" if is_event else item.api_version.rpartition("/")[0], item.kind
 
