@@ -7,23 +7,19 @@ import logging
 import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import msgspec
 import pytest
-from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from tests.support.factories import policy_document
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.custom_resources import create_crd
 from tests.support.policy_objects import POLICIES
-from tests.support.process import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from tools.kube_versions import MODULES, chosen, releases
-from webhook.cluster import service_account
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import Unreachable
 from webhook.cluster.kube_source import BURST_INTERVAL_SECONDS, KubernetesSource
@@ -214,31 +210,6 @@ async def test_in_cluster_first_ignores_the_kubeconfig(
     # There is no service account here, and the kubeconfig does not replace it.
     with pytest.raises(Unreachable, match="no cluster found"):
         await ApiServer.connect(in_cluster_first=True)
-
-
-async def test_connection_to_the_own_cluster_uses_no_proxy(
-    own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """HTTPS_PROXY is for registries, and NO_PROXY need not name the API server."""
-    (tmp_path / "token").write_text(own_cluster.token)
-    (tmp_path / "namespace").write_text("default")
-    (tmp_path / "ca.crt").write_bytes(own_cluster.ca_file.read_bytes())
-    host, port = own_cluster.url.removeprefix("https://").split(":")
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-    monkeypatch.setattr(service_account, "SERVICE_ACCOUNT", tmp_path)
-    monkeypatch.setattr(
-        service_account,
-        "load_incluster_config",
-        InClusterConfigLoader(  # type: ignore[no-untyped-call]
-            str(tmp_path / "token"), str(tmp_path / "ca.crt")
-        ).load_and_set,
-    )
-    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
-    async with await ApiServer.connect(in_cluster_first=True) as server:
-        assert (await server.request("GET", "/version"))["major"] == "1"
 
 
 async def test_no_task_and_no_connection_remains(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.helm import named
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.service_accounts import connected_as_an_account_with
 from webhook.cluster.client import ApiServer
@@ -47,16 +48,20 @@ async def test_secrets_of_both_types_are_read_in_the_order_of_the_pod(
 
 
 async def test_pod_without_secrets_uses_those_of_its_service_account(
-    cluster: KubeCluster, secrets: ClusterPullSecrets
+    cluster: KubeCluster, tmp_path: Path
 ) -> None:
+    """With the rights that the chart grants, and no others."""
     namespace = cluster.namespace("pull-", service_accounts=["default", "builder"])
     create(cluster, namespace, "pull", DOCKER_CONFIG_JSON, value=AUTHS)
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/builder"
     cluster.request("PATCH", account, {"imagePullSecrets": [{"name": "pull"}]})
     pulled = (PullSecret("pull", DOCKER_CONFIG_JSON, AUTHS),)
-    assert await secrets.read(namespace, (), "builder") == pulled
-    assert await secrets.read(namespace, (), "default") == ()
-    assert [s.name for s in await secrets.read(namespace, ("other",), "builder")] == ["other"]
+    rules = named("ClusterRole", "settle-pull-secrets", "everything")["rules"]
+    async with connected_as_an_account_with(cluster, namespace, rules, tmp_path) as server:
+        secrets = ClusterPullSecrets(server)
+        assert await secrets.read(namespace, (), "builder") == pulled
+        assert await secrets.read(namespace, (), "default") == ()
+        assert [s.name for s in await secrets.read(namespace, ("other",), "builder")] == ["other"]
 
 
 async def test_missing_secret_or_account_is_a_problem(

@@ -35,7 +35,7 @@ def status(cluster: KubeCluster, name: str) -> Any:
     return cluster.request("GET", f"{POLICIES}/{name}").body.get("status", {})
 
 
-async def test_status_follows_namespaces_runtime_classes_and_the_policy(
+async def test_status_follows_namespaces_runtime_classes_nodes_and_the_policy(
     own_cluster: KubeCluster, writer: StatusWriter
 ) -> None:
     remedies = {"skipSELinuxRelabel": {"runtimeClassName": "quick"}, "postInitSleep": {}}
@@ -65,60 +65,14 @@ async def test_status_follows_namespaces_runtime_classes_and_the_policy(
     await eventually(
         lambda: conditions(own_cluster, "described")["RuntimeClassesFound"] == ("True", "Found")
     )
+    own_cluster.create("/api/v1/nodes", {"metadata": {"name": "old"}})
+    info = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
+    own_cluster.request("PATCH", "/api/v1/nodes/old/status", info)
+    affected = ("True", "NodesAreAffected")
+    await eventually(lambda: conditions(own_cluster, "described")["StillNeeded"] == affected)
     own_cluster.request("PATCH", f"{POLICIES}/described", {"spec": {"priority": 5}})
     await eventually(lambda: status(own_cluster, "described")["observedGeneration"] == 2)
     assert status(own_cluster, "described")["conditions"][0]["lastTransitionTime"] == since
-    assert not writer.problem
-
-
-async def test_policy_is_not_needed_once_all_nodes_are_fixed(
-    own_cluster: KubeCluster, writer: StatusWriter
-) -> None:
-    own_cluster.create(POLICIES, policy_document("retired"))
-    await eventually(
-        lambda: conditions(own_cluster, "retired").get("StillNeeded") == ("Unknown", "NoNodes")
-    )
-    own_cluster.create("/api/v1/nodes", {"metadata": {"name": "old"}})
-    for version, expected in (
-        ("cri-o://1.33.12", ("True", "NodesAreAffected")),
-        ("cri-o://1.33.13", ("False", "NodesAreFixed")),
-    ):
-        body = {"status": {"nodeInfo": {"containerRuntimeVersion": version}}}
-        own_cluster.request("PATCH", "/api/v1/nodes/old/status", body)
-        await eventually(
-            lambda e=expected: conditions(own_cluster, "retired")["StillNeeded"] == e  # type: ignore[misc]
-        )
-    assert not writer.problem
-
-
-async def test_need_depends_on_nodes_of_the_class_and_on_volumes_from_1_37(
-    own_cluster: KubeCluster, writer: StatusWriter
-) -> None:
-    scheduled = {
-        "metadata": {"name": "pooled"},
-        "handler": "pooled",
-        "scheduling": {"nodeSelector": {"pool": "ci"}},
-    }
-    own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", scheduled)
-    remedies = {"skipSELinuxRelabel": {"runtimeClassName": "pooled"}}
-    own_cluster.create(POLICIES, policy_document("pooled", remedies=remedies))
-    for name, pool in (("inside", "ci"), ("outside", "other")):
-        body = {"metadata": {"name": name, "labels": {"pool": pool}}}
-        own_cluster.create("/api/v1/nodes", body)
-    expected_by_kubelet = {
-        "v1.36.0": ("True", "NodesAreAffected"),
-        "v1.37.0": ("Unknown", "VolumesNotSeen"),
-    }
-    for kubelet, expected in expected_by_kubelet.items():
-        for name, version in (("inside", kubelet), ("outside", "v1.33.0")):
-            info = {"containerRuntimeVersion": "cri-o://1.36.0", "kubeletVersion": version}
-            body = {"status": {"nodeInfo": info}}
-            own_cluster.request("PATCH", f"/api/v1/nodes/{name}/status", body)
-        await eventually(
-            lambda e=expected: conditions(own_cluster, "pooled").get("StillNeeded") == e  # type: ignore[misc]
-        )
-    message = status(own_cluster, "pooled")["conditions"][2]["message"]
-    assert message.startswith("On 1 of 1 nodes of RuntimeClass pooled, CRI-O relabels only ")
     assert not writer.problem
 
 

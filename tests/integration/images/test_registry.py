@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import trustme
@@ -13,8 +11,6 @@ from aiohttp import web
 
 from tests.support.image_factories import APP
 from tests.support.image_fixtures import NewLookup
-from tests.support.paths import ROOT
-from tests.support.process import run
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
     DOCKER_CONFIG,
@@ -153,30 +149,3 @@ async def test_token_authentication_needs_an_allowed_token_server(
             "loopback, link-local or metadata address"
         )
         assert len(asked) == 2
-
-
-def test_ca_in_ssl_cert_file_is_trusted(
-    registry: RunningRegistry, image: Image, ca: trustme.CA, tmp_path: Path
-) -> None:
-    """Operators configure a private CA by OpenSSL's variable SSL_CERT_FILE."""
-    registry.push("trusted", "1", image)
-    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    script = (
-        "import asyncio, sys\n"
-        "from tests.support.registry import look_up, query\n"
-        "from webhook.images.lookup import ImageLookup\n"
-        "async def main():\n"
-        "    lookup = ImageLookup()\n"
-        "    print(await look_up(lookup, query(sys.argv[1])))\n"
-        "    await lookup.aclose()\n"
-        "asyncio.run(main())\n"
-    )
-    done = run(
-        sys.executable,
-        "-c",
-        script,
-        f"{registry.host}/trusted:1",
-        env={"SSL_CERT_FILE": str(tmp_path / "ca.pem"), "PATH": ""},
-        cwd=ROOT,
-    )
-    assert done.stdout.strip() == str(APP), done.stderr

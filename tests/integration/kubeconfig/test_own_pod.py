@@ -13,6 +13,7 @@ import yaml
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from tests.support.kubeconfig_oracle import World, document
+from tests.support.process import free_port
 from webhook.cluster import own_pod, service_account
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import NoClusterError
@@ -34,7 +35,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(made.a.port))
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("KUBECONFIG", "POD_NAMESPACE"):
+    # It is for registries, and NO_PROXY need not name the API server.
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
+    for name in ("KUBECONFIG", "POD_NAMESPACE", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     with made.running():
         yield made
@@ -75,7 +78,7 @@ async def test_namespace_of_a_kubeconfig_without_one_is_that_of_the_pod(
         assert server.namespace == (in_context or expected)
 
 
-async def test_service_account_impersonates(world: World) -> None:
+async def test_service_account_impersonates_and_uses_no_proxy(world: World) -> None:
     async with await ApiServer.connect(impersonation=Impersonation("jane", ("g",))) as server:
         assert server.namespace == "ci"
         await server.request("GET", "/a")

@@ -35,6 +35,7 @@ from tests.support.tls_listeners import (
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 OK = says(b"HTTP/1.1 200 OK\r\n")
+TERMINATING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
 # Targets that answer.
@@ -370,7 +371,7 @@ def test_kubelet_without_an_address_is_not_awaited(linger: Path, host: str | Non
 # Processes.
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
+@pytest.mark.parametrize("number", TERMINATING)
 def test_termination_signal_ends_all_processes_at_once_with_exit_code_0(
     linger: Path, number: signal.Signals
 ) -> None:
@@ -422,7 +423,7 @@ def test_twelve_targets_fit_into_the_smallest_limits(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "around", [[], ["/linger", "--min-lifetime", AN_HOUR, "--"]], ids=["unwrapped", "wrapped"]
 )
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", TERMINATING)
 def test_termination_signal_ends_a_container_at_once(
     machine: Machine, around: list[str], number: signal.Signals
 ) -> None:
