@@ -4,8 +4,8 @@
 # Guess, written before the run: a limit of 125m is 12500 of 100000 in cpu.max, with the systemd
 #   driver as with cgroupfs, since the kernel counts in microseconds.
 # Behaviour: with the systemd driver, the limit is rounded up to a whole percent of a CPU, and runc
-#   writes the rounded number to cpu.max as well. 125m is 130m there, and 1m to 10m are 10m, ten
-#   times as much for 1m.
+#   writes the rounded number to cpu.max as well. 125m is 130m there, and 11m is 20m, nearly twice as
+#   much.
 # Source: addCPUQuota() in systemd/common.go changes the quota that it is given. Its comment says
 #   that systemd converts to whole percents. Seen on 2026-12-01: the lines below.
 # Needs Go 1.26 or later and the Go module proxy. Ends with 1 if the behaviour is another one.
@@ -33,7 +33,7 @@ import (
 )
 
 func TestFinding(t *testing.T) {
-	for _, milli := range []int64{1, 12, 125, 130, 1001, 1500} {
+	for _, milli := range []int64{11, 12, 125, 130, 1001, 1500} {
 		quota := milli * 100
 		var properties []dbus.Property
 		addCPUQuota(newDbusConnManager(false), &properties, &quota, 100000)
@@ -49,7 +49,7 @@ go test -count=1 -run Finding -v ./systemd 2>/dev/null | sed -n 's/^seen //p' >"
 cd "$directory"
 cat seen
 diff seen - <<'END'
-1m: systemd 10000, cpu.max 1000 100000
+11m: systemd 20000, cpu.max 2000 100000
 12m: systemd 20000, cpu.max 2000 100000
 125m: systemd 130000, cpu.max 13000 100000
 130m: systemd 130000, cpu.max 13000 100000
