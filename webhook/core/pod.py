@@ -389,5 +389,13 @@ def is_sidecar(container: ContainerFields, *, is_regular: bool = False) -> bool:
     return is_native or container.name.startswith("sidecar-")
 
 
+def restarts_always(container: ContainerFields, of_pod: str | None) -> bool:
+    """Return whether a regular container starts again whenever it ends.
+
+    Its own restartPolicy counts before that of the pod (KEP-5307).
+    """
+    return (container.restart_policy or of_pod or "Always") == "Always"
+
+
 decode_pod = msgspec.json.Decoder(Pod).decode
 """Decode a pod from JSON. Raises one of DECODE_ERRORS."""

@@ -22,7 +22,7 @@ from webhook.core.durations import Delay, format_duration, parse_duration
 from webhook.core.globs import ContainerGlobs
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.received_command import ContainerList
-from webhook.core.pod import Container
+from webhook.core.pod import Container, restarts_always
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, FoundContainers, Remedy
@@ -87,8 +87,8 @@ class PostInitSleep(StrictModel):
     )
     containers: ContainerGlobs = Field(
         default=(),
-        description="Regular containers to wrap, as globs on their names. Only in pods whose "
-        "restartPolicy is Never or OnFailure.",
+        description="Regular containers to wrap, as globs on their names. Only those that do "
+        "not restart always.",
     )
     delivery: Delivery = Field(default="Auto", description=DELIVERY_DESCRIPTION)
 
@@ -156,7 +156,7 @@ def _exclusion_reason(
     if reason := exclusion_reason(container_list, container):
         return reason
     if container_list == "containers" and (
-        (container.restart_policy or pod.restart_policy or "Always") == "Always"  # KEP-5307
+        restarts_always(container, pod.restart_policy)
         or container.liveness_probe is not None
         or container.readiness_probe is not None
         or container.startup_probe is not None

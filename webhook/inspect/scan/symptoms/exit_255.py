@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from webhook.core.constants import GATES, HELPER
 from webhook.core.decision_input import wrapped_command_of
 from webhook.core.durations import format_duration
-from webhook.core.pod import Container, is_sidecar
+from webhook.core.pod import Container, is_sidecar, restarts_always
 from webhook.core.remedies.post_init_sleep import is_kept_alive, kept_alive_ms
 from webhook.inspect.findings import Certainty, Finding, FoundContainer
 from webhook.inspect.scan.symptoms.base import Case, symptom_of
@@ -69,8 +69,7 @@ def _ended(case: Case) -> Iterator[tuple[Container, str, datetime, datetime]]:
     if case.pod.status.reason in _KILLED_PODS:
         return
     # A container that restarts always is not expected to end, and its exit code decides nothing.
-    of_pod, ending = spec.restart_policy, ("Never", "OnFailure")
-    regular = [x for x in spec.containers or () if (x.restart_policy or of_pod) in ending]
+    regular = [x for x in spec.containers or () if not restarts_always(x, spec.restart_policy)]
     for path, each in case.statuses:
         containers = spec.init_containers if path.startswith(_INIT) else regular
         for field, state in (("state", each.state), ("lastState", each.last_state)):
