@@ -85,8 +85,9 @@ class ExecPlugin:
         try:
             output = await self._run()
             # For client-go, it is JSON if it begins with a brace. YAML has no surrogate pairs.
-            load = msgspec.json.decode if output.lstrip().startswith(b"{") else load_yaml
-            answer = msgspec.convert(without_nulls(load(output)), _ExecCredential)
+            is_json = output.lstrip().startswith(b"{")
+            printed = without_nulls(msgspec.json.decode(output)) if is_json else load_yaml(output)
+            answer = msgspec.convert(printed, _ExecCredential)
         except (ValueError, RecursionError):
             # The output is not shown. An error can become part of a JSON document or a CI log.
             raise self._error("its output (not shown) is not an ExecCredential") from None
