@@ -15,7 +15,8 @@ This is all that is used of uvicorn beyond its settings. test_uvicorn_contract.p
 - H11Protocol has the keywords `config`, `server_state` and `app_state`, and is an asyncio.Protocol.
 - `Server.server_state`, and `Server.lifespan.state`, which becomes the `state` of ASGI scopes.
 - `Server.startup` and `Server.shutdown` are called once each by `Server.serve`, whose list of
-  sockets may be empty. `shutdown` ends the connections, and then the lifespan.
+  sockets may be empty. `shutdown` ends the connections, and then the lifespan. It reads the setting
+  `timeout_graceful_shutdown`, which may be changed until then.
 - `Server.handle_exit` is the handler of SIGTERM and SIGINT while `Server.serve` runs, if that is in
   the main thread. `Server.should_exit` and `Server.force_exit` end it.
 """

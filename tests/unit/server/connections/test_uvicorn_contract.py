@@ -109,8 +109,9 @@ async def test_shutdown_waits_for_answers_and_closes_idle_connections_before_the
 
 
 async def test_shutdown_ends_answers_that_take_too_long() -> None:
-    server = Server(timeout_graceful_shutdown=0)
+    server = Server()
     async with serving(server) as task:
+        server.config.timeout_graceful_shutdown = 0
         server.lifespan.state["go_on"] = asyncio.Event()
         busy = server.connect()
         server.should_exit = True
