@@ -266,8 +266,8 @@ def selectable(pod: Pod, workload: WorkloadName) -> set[tuple[str, str | None]]:
     """
     labels = pod.labels or {}
     changing = {key for key in labels if _CHANGING_KEY.fullmatch(_WORD.sub("-", key))}
-    # That of one rollout of OpenShift's DeploymentConfig.
-    changing |= {"deployment"} if "deploymentconfig" in labels else set()
+    if "deploymentconfig" in labels:  # `deployment` names one of its rollouts.
+        changing.add("deployment")
     # A revision of Knative is the value of the label `app` too.
     excluded = {labels[key] for key in changing if key.endswith(("revision", "-name"))}
     excluded.add(pod.name)
